@@ -1,0 +1,1 @@
+"""Systems under test: anything that takes a trace and returns step records."""

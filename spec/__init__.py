@@ -1,0 +1,1 @@
+"""What must hold: contracts over small immutable records. Imports nothing else of cacheproof."""
