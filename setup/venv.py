@@ -1,0 +1,228 @@
+"""Makes .venv in the checkout: the locked packages and cacheproof itself, editable.
+
+Run as `python3 setup/venv.py`, with nothing but the standard library and pip. A finished set-up
+leaves a stamp that names everything the environment was made from; while the stamp matches,
+nothing is done. Without a matching stamp the environment is deleted and made anew in place
+(environments cannot be moved), so one that was killed half-way never reaches a user.
+"""
+
+import sys
+
+OLDEST, NEWEST = (3, 11), (3, 13)
+
+# Before anything that an older Python could stumble over: what follows only has to parse there.
+if not OLDEST <= sys.version_info[:2] <= NEWEST:
+    sys.exit(
+        "error: cacheproof needs Python 3.11 to 3.13, but {0} is Python {1}.{2}; "
+        "name another one: make PYTHON=python3.12".format(sys.executable, *sys.version_info)
+    )
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = Path("setup/dev.lock")
+LOCKED = re.compile(r"^[A-Za-z0-9][\w.-]*==", re.MULTILINE)
+FETCHED = re.compile(r"^(?:Collecting|Processing) (?:\S*/)?(\S+)")
+
+
+class SetupError(Exception):
+    """One line: what could not be done and why."""
+
+
+class Checkout:
+    """The paths of one checkout that set-up reads and writes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.venv = root / ".venv"
+        self.python = self.venv / "bin" / "python"
+        self.command = self.venv / "bin" / "cacheproof"
+        self.stamp = self.venv / "cacheproof-setup.stamp"
+        self.guard = root / ".venv.lock"
+        self.log = root / ".venv-setup.log"
+
+    def fingerprint(self, base_python: Path) -> str:
+        """Everything that the environment depends on, as one digest."""
+        digest = hashlib.sha256()
+        for part in (sys.version, str(base_python), str(self.venv)):
+            digest.update(part.encode() + b"\0")
+        for source in (self.root / LOCK, Path(__file__)):
+            digest.update(source.read_bytes() + b"\0")
+        settings = tomllib.loads((self.root / "pyproject.toml").read_text())
+        digest.update(json.dumps([settings["build-system"], settings["project"]]).encode())
+        return digest.hexdigest()
+
+    def is_ready(self, fingerprint: str) -> bool:
+        try:
+            finished = self.stamp.read_text()
+        except OSError:
+            return False
+        return finished == fingerprint and self.python.exists() and self.command.exists()
+
+    def mark_ready(self, fingerprint: str) -> None:
+        """The last act of a set-up; atomic, so a stamp is there whole or not at all."""
+        draft = self.stamp.with_suffix(".draft")
+        draft.write_text(fingerprint)
+        draft.replace(self.stamp)
+
+    def clear(self) -> None:
+        """Deletes the environment, the stamp first: a kill in between leaves it unfinished."""
+        self.stamp.unlink(missing_ok=True)
+        if self.venv.is_symlink() or self.venv.is_file():
+            self.venv.unlink()
+        elif self.venv.exists():
+            shutil.rmtree(self.venv)
+
+
+class Runner:
+    """Runs the steps of one set-up; all of their output goes to the log."""
+
+    def __init__(self, log: TextIO, guard_fd: int) -> None:
+        self.log = log
+        self.guard_fd = guard_fd
+
+    def lines(self, *command: str | Path) -> Iterator[str]:
+        """Yields the output of `command` line by line; raises SetupError if it fails.
+
+        Children share the guard: one that outlives a killed set-up keeps the next one waiting
+        until it stops writing into .venv.
+        """
+        words = [str(word) for word in command]
+        self.log.write(f"$ {' '.join(words)}\n")
+        last_error = ""
+        with subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=(self.guard_fd,),
+            env=os.environ | {"PIP_USER": "0"},
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                self.log.write(line)
+                self.log.flush()
+                is_error = line.startswith("ERROR:")
+                if line.strip() and (is_error or not last_error.startswith("ERROR:")):
+                    last_error = line.strip()
+                yield line
+        if process.returncode != 0:
+            raise SetupError(last_error or f"{words[0]} ended with {process.returncode}")
+
+    def run(self, *command: str | Path) -> None:
+        for _ in self.lines(*command):
+            pass
+
+
+class Progress:
+    """One line a package; on a terminal the line is rewritten in place."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self.unanswered = 0
+        self.in_place = sys.stdout.isatty()
+
+    def report(self, line: str) -> None:
+        if found := FETCHED.match(line):
+            self.done += 1
+            self.say(f"[{self.done:2}/{self.total}] {found[1]}")
+        elif line.startswith("Ignoring "):
+            self.total -= 1
+        elif line.startswith("Installing collected packages"):
+            self.say(f"unpacking {self.done} packages")
+        elif line.startswith("WARNING: Retrying"):
+            self.unanswered += 1
+            self.say("the package index does not answer; trying again")
+
+    def say(self, text: str) -> None:
+        if self.in_place:
+            print(f"\r\033[K  {text}", end="", flush=True)
+        else:
+            print(f"  {text}", flush=True)
+
+    def close(self) -> None:
+        if self.in_place:
+            print("\r\033[K", end="", flush=True)
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[int]:
+    """Holds the checkout's set-up guard; the kernel lets go of it when its holders end."""
+    with path.open("a") as guard:
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("another set-up of this checkout is running; waiting for it", flush=True)
+            fcntl.flock(guard, fcntl.LOCK_EX)
+        yield guard.fileno()
+
+
+def make(checkout: Checkout, base_python: Path, runner: Runner) -> None:
+    lock = checkout.root / LOCK
+    if os.path.lexists(checkout.venv):
+        print("  .venv is unfinished or out of date: making it anew", flush=True)
+        checkout.clear()
+    if importlib.util.find_spec("ensurepip") is None:
+        raise SetupError(
+            f"{base_python} comes without venv; install it (Debian and Ubuntu: python3-venv)"
+        )
+    runner.run(base_python, "-I", "-m", "venv", checkout.venv)
+    pip = (checkout.python, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input")
+    progress = Progress(total=len(LOCKED.findall(lock.read_text())))
+    try:
+        for line in runner.lines(
+            *pip, "install", "--no-deps", "--require-hashes", "--only-binary=:all:", "-r", lock
+        ):
+            progress.report(line)
+    except SetupError as failure:
+        if progress.unanswered:
+            raise SetupError("the package index cannot be reached") from failure
+        raise
+    finally:
+        progress.close()
+    runner.run(
+        *pip, "install", "--no-deps", "--no-index", "--no-build-isolation", "-e", checkout.root
+    )
+    runner.run(*pip, "check")
+
+
+def main() -> int:
+    checkout = Checkout(ROOT)
+    base_python = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    try:
+        fingerprint = checkout.fingerprint(base_python)
+        if checkout.is_ready(fingerprint):
+            return 0
+        with only_one(checkout.guard) as guard_fd, checkout.log.open("w") as log:
+            if checkout.is_ready(fingerprint):
+                return 0
+            print(f"setting up .venv with Python {sys.version.split()[0]}", flush=True)
+            make(checkout, base_python, Runner(log, guard_fd))
+            checkout.mark_ready(fingerprint)
+            print("set-up done", flush=True)
+    except (SetupError, OSError, tomllib.TOMLDecodeError) as failure:
+        print(f"error: set-up failed: {failure}; output: {checkout.log}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("set-up interrupted; the next run starts it again", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
