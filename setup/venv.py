@@ -12,10 +12,11 @@ OLDEST, NEWEST = (3, 11), (3, 13)
 
 # Before anything that an older Python could stumble over: what follows only has to parse there.
 if not OLDEST <= sys.version_info[:2] <= NEWEST:
-    sys.exit(
-        "error: cacheproof needs Python 3.11 to 3.13, but {0} is Python {1}.{2}; "
-        "name another one: make PYTHON=python3.12".format(sys.executable, *sys.version_info)
+    sys.stderr.write(
+        "error: cacheproof needs Python 3.11 to 3.13, but {} is Python {}.{}; "
+        "name another one: make PYTHON=python3.12\n".format(sys.executable, *sys.version_info)
     )
+    sys.exit(2)
 
 import contextlib
 import fcntl
@@ -138,7 +139,8 @@ class Progress:
         self.in_place = sys.stdout.isatty()
 
     def report(self, line: str) -> None:
-        if found := FETCHED.match(line):
+        found = FETCHED.match(line)
+        if found:
             self.done += 1
             self.say(f"[{self.done:2}/{self.total}] {found[1]}")
         elif line.startswith("Ignoring "):
