@@ -1,0 +1,47 @@
+"""How a release's scheduler talks to its encoder cache manager: one flag per change of the walk."""
+
+import inspect
+from typing import Any, NamedTuple
+
+
+class Protocol(NamedTuple):
+    """Flags of the call protocol.
+
+    keyed_by_identifier: entries are shared by identifier; before, each (request, input) had its own
+    counts_embeds: an item's size is its embeddings; before, the length of its placeholder
+    skips_sparse: an item without embeddings in the window is neither encoded nor allocated
+    refuses_resized: an identifier that comes back with another size ends the request
+    claims_duplicates: a second occurrence in the same walk is claimed after the first is allocated
+    frees_stalled: a request whose KV blocks cannot be had gives back what its walk claimed
+    """
+
+    keyed_by_identifier: bool = True
+    counts_embeds: bool = True
+    skips_sparse: bool = True
+    refuses_resized: bool = True
+    claims_duplicates: bool = True
+    frees_stalled: bool = True
+
+    @classmethod
+    def detect(cls, manager: type, request: type, scheduler: type) -> "Protocol":
+        """Read the flags off a release's own classes."""
+        counts_embeds = hasattr(request, "get_num_encoder_embeds")
+        return cls(
+            keyed_by_identifier=not hasattr(manager, "has_cache"),
+            counts_embeds=counts_embeds,
+            skips_sparse=counts_embeds,
+            refuses_resized=hasattr(manager, "get_cached_num_encoder_embeds"),
+            claims_duplicates=hasattr(scheduler, "_allocate_encoder_inputs"),
+            frees_stalled="encoder_cache_manager.free(" in inspect.getsource(scheduler.schedule),
+        )
+
+
+class Illegal(Exception):
+    """The release itself refuses this configuration or request; the message says why."""
+
+
+class HostError(Exception):
+    """The driver is at fault, not the release."""
+
+
+Event = dict[str, Any]

@@ -1,0 +1,74 @@
+"""What upstream changed on purpose: one flag a change, with the release that made it.
+
+`Semantics.ideal()` is what the contracts demand. `Semantics.of_vllm("0.28.0")` is that release,
+faults included, so that the reference and the release agree on every decision.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from cacheproof.spec.versions import release_key
+
+FIRST_MODELLED = "0.10.2"
+
+
+class NotModelled(ValueError):
+    """The reference does not model this release; the message names it and what to do."""
+
+
+def change(since: str | None, thread: str, sentence: str) -> Any:
+    """A flag that is true from release `since` on; None: no release has it yet."""
+    return field(default=True, metadata={"since": since, "thread": thread, "sentence": sentence})
+
+
+@dataclass(frozen=True)
+class Semantics:
+    """The flags. All true is `ideal()`."""
+
+    counts_embeds: bool = change(
+        "0.13.0", "release source", "an item takes its embeddings, not its placeholder's length"
+    )
+    resets: bool = change("0.15.0", "release source", "the encoder cache can be reset")
+    delays_decoder_notices: bool = change(
+        "0.15.0", "vLLM PR #32789", "an encoder-decoder entry is reported a step after its encode"
+    )
+    remembers_claims: bool = change(
+        "0.23.0", "release source", "a request's claimed inputs are kept, not read off the cache"
+    )
+    drops_stale_notices: bool = change(
+        "0.28.0", "vLLM PR #52482", "an entry evicted and allocated again in a step is not reported"
+    )
+    holds_until_last_occurrence: bool = change(
+        "0.29.0", "vLLM PR #54284", "a repeated item holds its entry until its last occurrence"
+    )
+    remembers_sizes: bool = change(
+        "0.31.0", "release source", "what is credited is the size that was debited"
+    )
+    releases_decoder_once: bool = change(
+        None, "vLLM #55733", "an encoder-decoder item is credited once, not on every update"
+    )
+
+    @classmethod
+    def ideal(cls) -> "Semantics":
+        """Everything that the contracts demand."""
+        return cls()
+
+    @classmethod
+    def of_vllm(cls, release: str) -> "Semantics":
+        """The decisions of one release.
+
+        Raises:
+            NotModelled: the release keys entries per request, before 0.10.2.
+            ValueError: not a release number.
+        """
+        key = release_key(release)
+        if key < release_key(FIRST_MODELLED):
+            raise NotModelled(
+                f"vLLM {release} keeps one entry per request and input; the reference models "
+                f"{FIRST_MODELLED} and later: run it with contracts only"
+            )
+        flags = {}
+        for flag in fields(cls):
+            since = flag.metadata["since"]
+            flags[flag.name] = since is not None and key >= release_key(since)
+        return cls(**flags)

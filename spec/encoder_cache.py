@@ -1,0 +1,226 @@
+"""The encoder cache: what its ledger owes to the requests and to the worker.
+
+`s` is a state, `pre` and `post` the states around one call `c`, `g` the ghost state at that moment,
+`w` a whole step. An entry's life: needed and held, resident and idle, evicted, reported.
+"""
+
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.records import Call, EncoderCacheState, Step
+from cacheproof.spec.registry import ADMISSION, ANY_CALL, RELEASE, contract
+from cacheproof.spec.vocabulary import drops_prefix, last_dropped, total, total_unheld
+
+COMPONENT = "encoder_cache"
+KEYED_BY_IDENTIFIER = ">=0.10.2"
+SHARED_CACHE = "vLLM #22711: one entry serves every request that shows the same item"
+
+
+@contract(
+    "EC-1",
+    "Free slots and the sizes of the resident entries make up the capacity",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="conservation; vLLM EncoderCacheManager attributes",
+)
+def capacity_conserved(s: EncoderCacheState) -> bool:
+    return s.free_slots + total(s.size) == s.capacity
+
+
+@contract(
+    "EC-2",
+    "Freeable slots are the free slots and the sizes of the entries that nobody holds",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="conservation; vLLM EncoderCacheManager attributes",
+    versions=KEYED_BY_IDENTIFIER,
+)
+def reclaimable_conserved(s: EncoderCacheState) -> bool:
+    return s.freeable_slots == s.free_slots + total_unheld(s.size, s.holders)
+
+
+@contract(
+    "EC-3",
+    "Free slots never exceed freeable slots, and both lie between zero and the capacity",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="bounds; vLLM #22711 made the lower one true",
+)
+def slots_in_bounds(s: EncoderCacheState) -> bool:
+    return 0 <= s.free_slots <= s.freeable_slots <= s.capacity
+
+
+@contract(
+    "EC-4",
+    "The eviction queue holds exactly the resident entries that nobody holds",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source=SHARED_CACHE,
+    versions=KEYED_BY_IDENTIFIER,
+)
+def queue_is_unheld(s: EncoderCacheState) -> bool:
+    return all((h in s.queue) == (not s.holders[h]) for h in s.size) and all(
+        h in s.size for h in s.queue
+    )
+
+
+@contract(
+    "EC-5",
+    "While resident an identifier has one size of at least 1, and is credited what it was debited",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM releases that remember sizes refuse an identifier whose size changed",
+)
+def one_size(s: EncoderCacheState, g: Ghost) -> bool:
+    return all(h in g.size and 1 <= s.size[h] == g.size[h] for h in s.size) and all(
+        h in s.size and s.queue[h] == s.size[h] for h in s.queue
+    )
+
+
+@contract(
+    "EC-6",
+    "No entry that a request still needs is evicted",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM PR #54284",
+    calls=ANY_CALL - {"reset"},
+    versions=KEYED_BY_IDENTIFIER,
+)
+def keeps_needed(pre: EncoderCacheState, post: EncoderCacheState, g: Ghost) -> bool:
+    return all(h in post.size for h in g.needed if h in pre.size)
+
+
+@contract(
+    "EC-6a",
+    "Who needs a resident entry holds it",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM PR #54284; without it EC-6 does not follow from the eviction rule",
+    versions=KEYED_BY_IDENTIFIER,
+)
+def needed_is_held(s: EncoderCacheState, g: Ghost) -> bool:
+    return all(g.needed[h] <= s.holders[h] for h in g.needed if h in s.holders)
+
+
+@contract(
+    "EC-7",
+    "Entries are evicted in the order in which they became idle",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM EncoderCacheManager: oldest unreferenced entry first",
+    calls=ADMISSION,
+    versions=KEYED_BY_IDENTIFIER,
+)
+def evicts_oldest_first(pre: EncoderCacheState, post: EncoderCacheState, g: Ghost) -> bool:
+    return all(
+        all(g.idle_since[e] <= g.idle_since[k] for k in g.idle_since if k in post.size)
+        for e in g.idle_since
+        if e in pre.size and e not in post.size
+    )
+
+
+@contract(
+    "EC-8a",
+    "One admission evicts the shortest prefix of the queue that makes room",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM EncoderCacheManager.can_allocate",
+    calls=ADMISSION,
+    versions=KEYED_BY_IDENTIFIER,
+)
+def evicts_shortest_prefix(pre: EncoderCacheState, post: EncoderCacheState, c: Call) -> bool:
+    return drops_prefix(pre.queue, post.queue) and (
+        len(post.queue) == len(pre.queue)
+        or post.free_slots - last_dropped(pre.queue, post.queue) < c.need + c.pending
+    )
+
+
+@contract(
+    "EC-8b",
+    "An eviction serves an allocation of the same step",
+    kind="trace",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM Scheduler: admission evicts before the KV blocks are certain",
+    versions=KEYED_BY_IDENTIFIER,
+)
+def eviction_is_used(w: Step) -> bool:
+    return all(r in w.allocating for r in w.evicting)
+
+
+@contract(
+    "EC-9",
+    "Notices name what left, and all of it: nothing resident, nothing forgotten in the store",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM PR #52482",
+)
+def notices_are_exact(w: Step) -> bool:
+    return all(h not in w.ledger for h in w.notices) and all(h in w.ledger for h in w.store)
+
+
+@contract(
+    "EC-10",
+    "Releasing what the request does not hold changes nothing",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM Scheduler releases on every update and again at the end of a request",
+    calls=RELEASE,
+    versions=KEYED_BY_IDENTIFIER,
+)
+def release_is_idempotent(pre: EncoderCacheState, post: EncoderCacheState, c: Call) -> bool:
+    return (c.identifier in pre.holders and c.request in pre.holders[c.identifier]) or post == pre
+
+
+@contract(
+    "EC-11",
+    "A refused admission adds no reference, and what it evicts is reported",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM PR #31857",
+    calls=ADMISSION,
+)
+def refusal_is_clean(pre: EncoderCacheState, post: EncoderCacheState, c: Call) -> bool:
+    return c.granted or (
+        all(h in pre.holders and post.holders[h] == pre.holders[h] for h in post.holders)
+        and all(h in post.holders or h in post.notices for h in pre.holders)
+    )
+
+
+@contract(
+    "EC-12",
+    "An item is admitted exactly when it fits the compute budget and the freeable slots",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM EncoderCacheManager.can_allocate",
+    calls=ADMISSION,
+    versions=KEYED_BY_IDENTIFIER,
+    also_unchanged=True,
+)
+def admits_what_fits(pre: EncoderCacheState, c: Call) -> bool:
+    return c.granted == (c.need <= c.budget and c.need + c.pending <= pre.freeable_slots)
+
+
+@contract(
+    "EC-13",
+    "No call that a correct scheduler makes is answered by an exception",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="an engine whose scheduler raises stops serving",
+    calls=ANY_CALL,
+    also_unchanged=True,
+)
+def never_raises(c: Call) -> bool:
+    return c.raised == ""

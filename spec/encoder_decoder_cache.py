@@ -1,0 +1,67 @@
+"""The encoder-decoder cache: it counts slots, shares nothing and frees after one step."""
+
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.records import Call, DecoderCacheState, Step
+from cacheproof.spec.registry import ANY_CALL, RELEASE, contract
+
+COMPONENT = "encoder_decoder_cache"
+SINCE = ">=0.12.0"
+
+
+@contract(
+    "ED-1",
+    "Free slots lie between zero and the capacity",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM #55733",
+    versions=SINCE,
+)
+def decoder_slots_in_bounds(s: DecoderCacheState) -> bool:
+    return 0 <= s.free_slots <= s.capacity
+
+
+@contract(
+    "ED-2",
+    "Releasing an item a second time credits nothing",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM #55733",
+    calls=RELEASE,
+    versions=SINCE,
+)
+def decoder_release_is_idempotent(
+    pre: DecoderCacheState, post: DecoderCacheState, g: Ghost, c: Call
+) -> bool:
+    return (c.request, c.input_id) in g.debits or post.free_slots == pre.free_slots
+
+
+@contract(
+    "ED-3",
+    "What a step encodes is there for its reads and gone from the store within two steps",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM PR #32789",
+    versions=SINCE,
+)
+def decoder_output_is_transient(w: Step) -> bool:
+    return all(h in w.store for h in w.encoded) and all(
+        w.steps_since_encode[h] <= 1 for h in w.store
+    )
+
+
+@contract(
+    "ED-4",
+    "No call that a correct scheduler makes is answered by an exception",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="an engine whose scheduler raises stops serving",
+    calls=ANY_CALL,
+    versions=SINCE,
+    also_unchanged=True,
+)
+def decoder_never_raises(c: Call) -> bool:
+    return c.raised == ""

@@ -1,0 +1,72 @@
+"""What a contract looks at: small immutable records, in embeddings and identifiers.
+
+A record is a named tuple so that a predicate reads like the rule and costs little to evaluate. The
+mappings inside are never written to after the record is made.
+"""
+
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+
+
+class EncoderCacheState(NamedTuple):
+    """The ledger of an encoder cache manager between two calls.
+
+    `size` and `holders` have the same keys, the resident identifiers. `queue` maps each entry that
+    the manager would evict to the number of embeddings it would credit, in order of eviction.
+    `notices` are evictions that the worker has not been told of.
+    """
+
+    capacity: int
+    free_slots: int
+    freeable_slots: int
+    size: Mapping[str, int]
+    holders: Mapping[str, Set[str]]
+    queue: Mapping[str, int]
+    notices: tuple[str, ...]
+
+
+class DecoderCacheState(NamedTuple):
+    """The ledger of an encoder-decoder cache manager: it counts slots and shares nothing."""
+
+    capacity: int
+    free_slots: int
+    notices: tuple[str, ...]
+
+
+class Call(NamedTuple):
+    """One call of a manager and its answer.
+
+    `need` is the size of the item in embeddings; `budget` and `pending` are what the caller
+    passed to an admission, 0 for other calls. `granted` is the answer as a truth value.
+    """
+
+    operation: str
+    request: str
+    input_id: int
+    identifier: str
+    need: int
+    budget: int
+    pending: int
+    granted: bool
+    raised: str
+
+
+class Step(NamedTuple):
+    """One scheduling step as the worker sees it: notices first, then encodes, then gathers.
+
+    `before` and `store` map identifiers to rows in the worker's store before and after the step.
+    `ledger` maps the manager's resident identifiers to their size when schedule() returned.
+    `steps_since_encode` counts, for what is in the store, the steps since it was last encoded.
+    `evicting` and `allocating` are the requests whose admission evicted, and that were allocated.
+    """
+
+    capacity: int
+    before: Mapping[str, int]
+    notices: tuple[str, ...]
+    encoded: Set[str]
+    gathered: Set[str]
+    store: Mapping[str, int]
+    ledger: Mapping[str, int]
+    steps_since_encode: Mapping[str, int]
+    evicting: Set[str]
+    allocating: Set[str]

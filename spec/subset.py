@@ -1,0 +1,171 @@
+"""The fixed subset in which contracts are written, and the reading of a broken one.
+
+A predicate is one return expression over its parameters: comparison, + and -, and / or / not,
+`in`, attribute and subscript access, `all(generator)`, `len`, and the words of `vocabulary`.
+Anything else is refused at import with file and line, so that the same source can later be read by
+a solver. `explain` walks a false predicate down to the comparison that failed and prints both
+sides with their values.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cacheproof.spec import vocabulary
+
+PARAMETERS = frozenset({"s", "pre", "post", "g", "c", "w"})
+WORDS = vocabulary.WORDS | {"len", "all"}
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
+_PLAIN = (ast.Name, ast.Load, ast.And, ast.Or, ast.Not, ast.Add, ast.Sub, *_COMPARISONS)
+
+
+class SubsetError(Exception):
+    """A contract steps outside the subset. The message names file, line and what was found."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed predicate: its parameters, its syntax tree and the names it may call."""
+
+    parameters: tuple[str, ...]
+    tree: ast.expr
+    text: str
+
+    def explain(self, values: Mapping[str, Any]) -> str:
+        """The failing comparison with both sides evaluated, or the text when nothing failed."""
+        return _explain(self.tree, dict(values)) or self.text
+
+
+def parse(predicate: Callable[..., bool]) -> Expression:
+    """Read a predicate's source and check that it lies in the subset.
+
+    Raises:
+        SubsetError: it does not; the message begins with file:line.
+    """
+    lines, first = inspect.getsourcelines(predicate)
+    path = inspect.getsourcefile(predicate) or "<unknown>"
+    function = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    assert isinstance(function, ast.FunctionDef)
+
+    def refuse(node: ast.AST, found: str) -> SubsetError:
+        line = first + getattr(node, "lineno", 1) - 1
+        return SubsetError(f"{path}:{line}: {function.name}: {found} is outside the subset")
+
+    parameters = tuple(argument.arg for argument in function.args.args)
+    for argument in function.args.args:
+        if argument.arg not in PARAMETERS:
+            raise refuse(argument, f"parameter {argument.arg!r}")
+    if len(function.body) != 1 or not isinstance(function.body[0], ast.Return):
+        raise refuse(function.body[-1], "a body other than one return")
+    tree = function.body[0].value
+    if tree is None:
+        raise refuse(function.body[0], "a return without a value")
+    for node in ast.walk(tree):
+        _check(node, refuse)
+    return Expression(parameters, tree, ast.unparse(tree))
+
+
+def _check(node: ast.AST, refuse: Callable[[ast.AST, str], SubsetError]) -> None:
+    match node:
+        case ast.Call(func=ast.Name(id=name), keywords=[]) if name in WORDS:
+            if name == "all" and not isinstance(node.args[0], ast.GeneratorExp):
+                raise refuse(node, "all() of something else than a generator")
+        case ast.Call():
+            raise refuse(node, f"call of {ast.unparse(node.func)}")
+        case ast.Constant(value=int() | str()):
+            pass
+        case ast.Constant():
+            raise refuse(node, f"constant {ast.unparse(node)}")
+        case ast.GeneratorExp(generators=generators):
+            if any(not isinstance(part.target, ast.Name) or part.is_async for part in generators):
+                raise refuse(node, "a generator that unpacks")
+        case ast.Attribute() | ast.Subscript() | ast.comprehension() | ast.Compare():
+            if isinstance(node, ast.Compare) and any(
+                not isinstance(operator, _COMPARISONS) for operator in node.ops
+            ):
+                raise refuse(node, "identity comparison")
+        case ast.BoolOp() | ast.BinOp() | ast.UnaryOp():
+            pass
+        case _ if isinstance(node, _PLAIN):
+            pass
+        case _:
+            raise refuse(node, type(node).__name__)
+
+
+def _evaluate(node: ast.expr, values: dict[str, Any]) -> Any:
+    code = compile(ast.Expression(node), "<contract>", "eval")
+    names = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
+    return eval(code, {"__builtins__": {"len": len, "all": all}, **names, **values})
+
+
+def _explain(node: ast.expr, values: dict[str, Any]) -> str | None:
+    """Why `node` is false under `values`; None when it is true."""
+    match node:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            return next((why for part in parts if (why := _explain(part, values))), None)
+        case ast.BoolOp(op=ast.Or(), values=parts):
+            reasons = [_explain(part, values) for part in parts]
+            if any(reason is None for reason in reasons):
+                return None
+            return " and ".join(reason for reason in reasons if reason)
+        case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() as generator]):
+            return _explain_all(generator, values)
+        case ast.Compare():
+            if _evaluate(node, values):
+                return None
+            return _sides(node, values)
+        case _:
+            return None if _evaluate(node, values) else f"{ast.unparse(node)} is false"
+
+
+def _explain_all(node: ast.GeneratorExp, values: dict[str, Any]) -> str | None:
+    head, *rest = node.generators
+    assert isinstance(head.target, ast.Name)
+    for item in _evaluate(head.iter, values):
+        bound = {**values, head.target.id: item}
+        if not all(_evaluate(condition, bound) for condition in head.ifs):
+            continue
+        inner: ast.expr = node.elt
+        if rest:
+            inner = ast.copy_location(
+                ast.Call(
+                    ast.copy_location(ast.Name("all", ast.Load()), node),
+                    [ast.copy_location(ast.GeneratorExp(node.elt, rest), node)],
+                    [],
+                ),
+                node,
+            )
+        if reason := _explain(inner, bound):
+            return f"for {head.target.id} = {item!r}: {reason}"
+    return None
+
+
+def _sides(node: ast.Compare, values: dict[str, Any]) -> str:
+    operands = [node.left, *node.comparators]
+    texts = [ast.unparse(operand) for operand in operands]
+    shown = [_shown(_evaluate(operand, values)) for operand in operands]
+    signs = [_SIGNS[type(operator)] for operator in node.ops]
+    text = "".join(f"{part} {sign} " for part, sign in zip(texts, signs, strict=False)) + texts[-1]
+    value = "".join(f"{part} {sign} " for part, sign in zip(shown, signs, strict=False)) + shown[-1]
+    return f"{text} is false: {value}"
+
+
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, frozenset | set):
+        return "{" + ", ".join(repr(item) for item in sorted(value)) + "}"
+    return repr(value)

@@ -1,0 +1,49 @@
+"""Release numbers and the sets of releases that a rule speaks of."""
+
+import re
+
+_RELEASE = re.compile(r"(\d+(?:\.\d+)*)")
+
+
+def release_key(release: str) -> tuple[int, ...]:
+    """Sort key of a release such as 0.10.1.1; what follows the digits (dev, post, +local) is cut.
+
+    Raises:
+        ValueError: the text does not begin with a release number.
+    """
+    match = _RELEASE.match(release)
+    if match is None:
+        raise ValueError(f"{release!r} is not a release number such as 0.33.0")
+    numbers = [int(part) for part in match.group(1).split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+class Versions:
+    """A set of releases: `all`, `>=A`, `<B` or `>=A,<B`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._since: tuple[int, ...] = ()
+        self._before: tuple[int, ...] | None = None
+        for clause in [] if text == "all" else text.split(","):
+            if clause.startswith(">="):
+                self._since = release_key(clause[2:])
+            elif clause.startswith("<"):
+                self._before = release_key(clause[1:])
+            else:
+                raise ValueError(f"{text!r}: expected all, >=A, <B or >=A,<B")
+
+    def __contains__(self, release: str) -> bool:
+        key = release_key(release)
+        return key >= self._since and (self._before is None or key < self._before)
+
+    def __repr__(self) -> str:
+        return f"Versions({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Versions) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)

@@ -1,0 +1,32 @@
+"""The few words that a contract may call. Each is total on its arguments and has no side effect.
+
+Maps are read-only mappings from identifier to a number of embeddings; a queue is such a map whose
+iteration order is the order of eviction.
+"""
+
+from collections.abc import Mapping, Set
+
+
+def total(sizes: Mapping[str, int]) -> int:
+    """Sum of a map's values, in embeddings."""
+    return sum(sizes.values())
+
+
+def total_unheld(sizes: Mapping[str, int], holders: Mapping[str, Set[str]]) -> int:
+    """Sum of the sizes of the identifiers that nobody holds, in embeddings."""
+    return sum([size for identifier, size in sizes.items() if not holders[identifier]])
+
+
+def drops_prefix(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    """True when the queue `after` is the queue `before` with some entries gone from its front."""
+    gone = len(before) - len(after)
+    return gone >= 0 and list(before)[gone:] == list(after)
+
+
+def last_dropped(before: Mapping[str, int], after: Mapping[str, int]) -> int:
+    """Size of the last entry that left the front of the queue; 0 when none left."""
+    gone = len(before) - len(after)
+    return list(before.values())[gone - 1] if gone > 0 else 0
+
+
+WORDS = frozenset({"total", "total_unheld", "drops_prefix", "last_dropped"})
