@@ -1,0 +1,152 @@
+"""Imports follow the arrows of the design, checked on the source text of every module."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MAY_IMPORT = {
+    "spec": set(),
+    "reference": {"spec"},
+    "gpu_runner": {"spec", "reference"},
+    "proofs": {"spec", "reference"},
+    "differential": {"spec", "reference", "gpu_runner"},
+    "cacheproof": {"spec", "reference", "gpu_runner", "proofs", "differential"},
+}
+TARGETS = "differential/targets/"
+HOST = "differential/targets/host/"
+HOST_MAY_IMPORT = sys.stdlib_module_names | {"vllm", "torch"}
+
+
+def imported_modules(path: str, tree: ast.Module) -> list[tuple[ast.AST, str]]:
+    """Every module that the file at `path` names in an import, absolute, with the node."""
+    package = ["cacheproof", *Path(path).parent.parts]
+    if package[1:2] == ["cacheproof"]:
+        del package[1]
+    found: list[tuple[ast.AST, str]] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found += [(node, alias.name) for alias in names]
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = package[: len(package) - level + 1] if level else []
+                stem = ".".join([*base, *([module] if module else [])])
+                if stem == "cacheproof":
+                    found += [(node, f"{stem}.{alias.name}") for alias in names]
+                else:
+                    found.append((node, stem))
+            case ast.Call(
+                func=ast.Name(id="__import__" | "import_module")
+                | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                found.append((node, name))
+    return found
+
+
+def statements_in_functions(tree: ast.Module) -> set[ast.AST]:
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {inner for function in functions for inner in ast.walk(function)}
+
+
+def complaint(path: str, module: str, in_function: bool) -> str | None:
+    """Why the file at `path` may not import `module`, or None if it may."""
+    top, _, rest = module.partition(".")
+    home = Path(path).parts[0]
+    if top in MAY_IMPORT and top != "cacheproof":
+        return f"bare name of a linked folder; write cacheproof.{module}"
+    if path.startswith(HOST):
+        if top == "cacheproof":
+            inside = f"{module.removeprefix('cacheproof.').replace('.', '/')}/".startswith(HOST)
+            return None if inside else "the host runs where cacheproof is not installed"
+        if top not in HOST_MAY_IMPORT:
+            return "the host has the standard library and vLLM only"
+        if top in {"vllm", "torch"} and not in_function:
+            return "the host imports vLLM inside functions, after it made the process deterministic"
+        return None
+    if top == "vllm" and not path.startswith(TARGETS):
+        return f"only {TARGETS} knows that vLLM exists"
+    if top == "cacheproof":
+        folder = rest.partition(".")[0]
+        owner = folder if folder in MAY_IMPORT else "cacheproof"
+        if owner != home and owner not in MAY_IMPORT[home]:
+            return f"{home} may import {sorted(MAY_IMPORT[home]) or 'nothing of ours'}"
+    return None
+
+
+def violations(path: str, source: str) -> list[str]:
+    tree = ast.parse(source)
+    in_functions = statements_in_functions(tree)
+    found = []
+    for node, module in imported_modules(path, tree):
+        reason = complaint(path, module, node in in_functions)
+        if reason:
+            found.append(f"{path}:{node.lineno} imports {module}: {reason}")
+    return found
+
+
+def modules() -> list[str]:
+    return sorted(
+        path.relative_to(ROOT).as_posix()
+        for folder in MAY_IMPORT
+        for path in (ROOT / folder).rglob("*.py")
+    )
+
+
+@pytest.mark.parametrize("path", modules())
+def test_imports_point_one_way(path: str) -> None:
+    assert violations(path, (ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "statement"),
+    [
+        ("spec/ghost.py", "import cacheproof.reference.request"),
+        ("spec/ghost.py", "from cacheproof.reference import request"),
+        ("spec/ghost.py", "from cacheproof import reference"),
+        ("spec/ghost.py", "from ..reference import request"),
+        ("spec/ghost.py", "from .. import reference"),
+        ("spec/ghost.py", "import cacheproof"),
+        ("spec/ghost.py", "from cacheproof.errors import UsageError"),
+        ("spec/ghost.py", "def f():\n    import cacheproof.differential"),
+        ("spec/ghost.py", "import importlib\nimportlib.import_module('cacheproof.reference')"),
+        ("reference/request.py", "from cacheproof.gpu_runner import store"),
+        ("reference/request.py", "from cacheproof.differential.trace import Trace"),
+        ("gpu_runner/store.py", "from cacheproof.proofs import goals"),
+        ("proofs/goals.py", "from cacheproof.gpu_runner import store"),
+        ("proofs/goals.py", "from cacheproof.differential import judge"),
+        ("differential/judge.py", "from cacheproof.proofs import goals"),
+        ("differential/judge.py", "from cacheproof.cli import main"),
+        ("differential/judge.py", "import vllm.v1.core"),
+        ("cacheproof/cli.py", "from vllm import LLM"),
+        ("cacheproof/cli.py", "import spec"),
+        ("differential/judge.py", "from reference.request import Request"),
+        ("differential/targets/host/recorder.py", "from ..process import Host"),
+        ("differential/targets/host/recorder.py", "from cacheproof.spec import records"),
+        ("differential/targets/host/recorder.py", "import msgspec"),
+        ("differential/targets/host/recorder.py", "import vllm"),
+    ],
+)
+def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
+    assert len(violations(path, statement)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "statement"),
+    [
+        ("spec/ghost.py", "import collections"),
+        ("spec/ghost.py", "from cacheproof.spec.records import Entry"),
+        ("spec/ghost.py", "from .records import Entry"),
+        ("reference/request.py", "from cacheproof.spec import records"),
+        ("differential/judge.py", "from cacheproof.reference import request"),
+        ("differential/targets/spec.py", "from cacheproof.differential.targets import process"),
+        ("differential/targets/host/recorder.py", "from .protocol import FLAGS"),
+        ("differential/targets/host/recorder.py", "def f():\n    import vllm.v1.core"),
+        ("cacheproof/cli.py", "from cacheproof.errors import UsageError"),
+        ("cacheproof/cli.py", "from cacheproof.differential import campaign"),
+    ],
+)
+def test_an_allowed_import_is_not_flagged(path: str, statement: str) -> None:
+    assert violations(path, statement) == []
