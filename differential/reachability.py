@@ -1,0 +1,50 @@
+"""How often each rare state was met: a search that never met one says nothing about it."""
+
+from collections import Counter
+
+RARE_STATES = {
+    "full": "no free slot is left",
+    "item as large as the cache": "an item of exactly the capacity is encoded",
+    "eviction": "an admission evicts",
+    "several evictions at once": "one admission evicts two entries or more",
+    "evicted and encoded again in one step": "the trigger of stale notices",
+    "rescue": "a hit on an idle entry",
+    "shared": "two requests need one entry",
+    "repeated item": "one request claims the same identifier at two places",
+    "first occurrence consumed, later one pending": "the trigger of early release",
+    "duplicate within one walk": "the same identifier twice in one window",
+    "admitted beside pending items": "an admission that counts earlier ones of its walk",
+    "pending items fill the cache": "an item that fits alone but not beside its walk's others",
+    "refused by budget": "the compute budget is spent",
+    "refused by space": "the cache is held by others",
+    "sparse item": "an item whose mask leaves tokens without embeddings is encoded",
+    "no embeddings in the window": "an admitted item that the window does not read yet",
+    "abort inside an item": "a request ends between an item's first and last token",
+    "preemption inside an item": "a request is preempted there",
+    "stalled after a claim": "a waiting request gives back what it hit",
+    "identifier with another size": "one identifier comes back with another size",
+    "released again": "an item is released that the request does not hold",
+    "decoder item released again": "an encoder-decoder item is released a second time",
+    "decoder entry reported": "notices follow an encoder-decoder encode",
+    "reset with entries": "a reset finds resident entries",
+    "preempted after encode in the same step": "a scheduled encode is dropped by a preemption",
+}
+
+
+class Reachability:
+    """Counts per rare state; adds up over traces and workers."""
+
+    def __init__(self) -> None:
+        self.met: Counter[str] = Counter()
+
+    def meet(self, state: str) -> None:
+        """Count one meeting. Raises KeyError for a state that the table does not name."""
+        assert state in RARE_STATES, state
+        self.met[state] += 1
+
+    def add(self, other: "Reachability") -> None:
+        self.met.update(other.met)
+
+    def never(self, relevant: frozenset[str]) -> list[str]:
+        """Relevant states that were never met, in the table's order."""
+        return [state for state in RARE_STATES if state in relevant and not self.met[state]]

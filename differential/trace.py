@@ -1,0 +1,272 @@
+"""Traces: a header and the events that follow it, as JSON Lines.
+
+The first line is the header, each further line one event. A trace speaks of what the engine does,
+never of what a target answered, so that any target can run it.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from cacheproof.differential.errors import InputError
+from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
+
+SCHEMA = 1
+LARGEST = 2**31 - 1
+MAX_LINE = 8 * 2**20
+MAX_EVENTS = 1_000_000
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One media item: its keys and where its placeholder stands, in tokens of the prompt."""
+
+    identifier: Name
+    offset: Count
+    length: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    mm_hash: Name | None = None
+    is_embed: tuple[bool, ...] | None = None
+
+
+class Event(msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="event"):
+    """What the engine does next."""
+
+
+class Add(Event, tag="add"):
+    """A request arrives, with `prompt` tokens and its items in prompt order."""
+
+    request: Name
+    prompt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    items: tuple[Item, ...] = ()
+    max_tokens: Size = 1
+    priority: int = 0
+
+
+class Walk(Event, tag="walk"):
+    """Up to `tokens` of the request's prompt are scheduled in the current step."""
+
+    request: Name
+    tokens: Size
+
+
+class Stall(Event, tag="stall"):
+    """A waiting request is walked, and then there are no KV blocks for it."""
+
+    request: Name
+    tokens: Size
+
+
+class Notices(Event, tag="notices"):
+    """schedule() returns: the worker is told of evictions and executes the step."""
+
+
+class Update(Event, tag="update"):
+    """The output of the `steps` oldest steps in flight arrives."""
+
+    steps: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
+
+
+class Preempt(Event, tag="preempt"):
+    """A running request is put back to wait and starts over."""
+
+    request: Name
+
+
+class Finish(Event, tag="finish"):
+    """A request ends or is aborted."""
+
+    request: Name
+
+
+class Release(Event, tag="release"):
+    """An item that the request has got past is released once more."""
+
+    request: Name
+    input: Count
+
+
+class Reset(Event, tag="reset"):
+    """The encoder cache is reset on both sides, between two steps."""
+
+
+class Schedule(Event, tag="schedule"):
+    """The real scheduler makes a step."""
+
+
+class Abort(Event, tag="abort"):
+    """A request is aborted, at any moment."""
+
+    request: Name
+
+
+class ResetPrefix(Event, tag="reset_prefix"):
+    """The prefix cache is reset."""
+
+
+ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
+SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
+AnyEvent = ManagerEvent | SchedulerEvent
+EVENTS_OF_DEPTH = {"manager": get_args(ManagerEvent), "scheduler": get_args(SchedulerEvent)}
+
+
+class ManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a manager alone is made with, in embeddings."""
+
+    capacity: Size
+    compute_budget: Size
+
+
+class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a scheduler is made with. Budgets of the encoder in embeddings, the others in tokens."""
+
+    capacity: Size
+    compute_budget: Size
+    max_num_batched_tokens: Size
+    max_num_seqs: Size
+    max_model_len: Size
+    block_size: Size
+    num_blocks: Size
+    prefix_caching: bool = True
+    chunked_prefill: bool = True
+    disable_chunked_mm_input: bool = False
+    policy: Literal["fcfs", "priority"] = "fcfs"
+    long_prefill_token_threshold: Count = 0
+    async_scheduling: bool = False
+
+
+class ManagerHeader(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="manager"
+):
+    """The first line of a trace for a manager alone."""
+
+    schema: int
+    manager: Literal["encoder_cache", "encoder_decoder"]
+    config: ManagerConfig
+    seed: int | None = None
+    generator: str | None = None
+
+
+class SchedulerHeader(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="scheduler"
+):
+    """The first line of a trace for a real scheduler."""
+
+    schema: int
+    manager: Literal["encoder_cache", "encoder_decoder"]
+    config: SchedulerConfig
+    seed: int | None = None
+    generator: str | None = None
+
+
+Header = ManagerHeader | SchedulerHeader
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """One configuration and the events to run under it."""
+
+    header: Header
+    events: tuple[AnyEvent, ...]
+
+    @property
+    def depth(self) -> str:
+        """How deep the target is driven: `manager` or `scheduler`."""
+        return "manager" if isinstance(self.header, ManagerHeader) else "scheduler"
+
+    def with_events(self, events: Iterable[AnyEvent]) -> "Trace":
+        """The same configuration with other events."""
+        return Trace(self.header, tuple(events))
+
+
+_HEADER = msgspec.json.Decoder(Header)
+_EVENT = msgspec.json.Decoder(AnyEvent)
+_ENCODER = msgspec.json.Encoder()
+
+
+def dump(trace: Trace) -> str:
+    """The trace as JSON Lines."""
+    lines = [_ENCODER.encode(trace.header), *(_ENCODER.encode(event) for event in trace.events)]
+    return b"\n".join(lines).decode() + "\n"
+
+
+def load(path: Path) -> Trace:
+    """Read a trace file.
+
+    Raises:
+        InputError: the file cannot be read or is no trace; names the file, the line, what was
+            found there and what was expected.
+    """
+    try:
+        with path.open("rb") as file:
+            return parse(file, str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; give a trace file") from None
+
+
+def parse(lines: Iterable[bytes], source: str) -> Trace:
+    """Read a trace from its lines. Raises InputError as `load` does."""
+    header: Header | None = None
+    events: list[AnyEvent] = []
+    requests: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        where = f"{source} line {number}"
+        if len(line) > MAX_LINE:
+            raise InputError(f"{where}: {len(line)} bytes; expected at most {MAX_LINE} a line")
+        if not line.strip():
+            continue
+        if header is None:
+            header = _decode(_HEADER, line, f"{where}: not a trace header")
+            if header.schema != SCHEMA:
+                raise InputError(
+                    f"{where}: schema version {header.schema}; this cacheproof reads {SCHEMA}"
+                )
+            continue
+        event = _decode(_EVENT, line, f"{where}: not an event")
+        _check(event, header, requests, where)
+        events.append(event)
+        if len(events) > MAX_EVENTS:
+            raise InputError(f"{where}: more than {MAX_EVENTS} events; split the trace")
+    if header is None:
+        raise InputError(f"{source}: empty; expected a header line and then one event a line")
+    return Trace(header, tuple(events))
+
+
+def _decode(decoder: Any, line: bytes, what: str) -> Any:
+    try:
+        return decoder.decode(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{what}: {reason}; expected schema {SCHEMA}, see docs/traces.md") from None
+
+
+def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> None:
+    depth = "manager" if isinstance(header, ManagerHeader) else "scheduler"
+    kind = type(event).__struct_config__.tag
+    if not isinstance(event, EVENTS_OF_DEPTH[depth]):
+        raise InputError(f"{where}: event {kind!r} does not exist at {depth} depth")
+    if not isinstance(event, Add):
+        return
+    if event.request in requests:
+        raise InputError(f"{where}: request {event.request!r} is added twice; give it another id")
+    requests.add(event.request)
+    prompt = event.prompt
+    if header.manager == "encoder_decoder":
+        if len(event.items) != 1 or event.items[0].offset != 0:
+            raise InputError(
+                f"{where}: an encoder-decoder request has exactly one item, at offset 0"
+            )
+        prompt = max(prompt, event.items[0].length)
+    try:
+        Request(event.request, prompt, [feature(item) for item in event.items])
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def feature(item: Item) -> MultiModalFeature:
+    """The reference's record of an item. Raises ValueError as PlaceholderRange does."""
+    position = PlaceholderRange(item.offset, item.length, item.is_embed)
+    return MultiModalFeature(item.identifier, position, item.mm_hash or item.identifier)
