@@ -80,10 +80,10 @@ class Checkout:
 
     def clear(self) -> None:
         """Deletes the environment, the stamp first: a kill in between leaves it unfinished."""
-        self.stamp.unlink(missing_ok=True)
         if self.venv.is_symlink() or self.venv.is_file():
             self.venv.unlink()
         elif self.venv.exists():
+            self.stamp.unlink(missing_ok=True)
             shutil.rmtree(self.venv)
 
 
