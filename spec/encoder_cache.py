@@ -6,7 +6,7 @@
 
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, EncoderCacheState, Step
-from cacheproof.spec.registry import ADMISSION, ANY_CALL, RELEASE, contract
+from cacheproof.spec.registry import ADMISSION, ANY_CALL, RELEASE, WHOLE_EVENT, contract
 from cacheproof.spec.vocabulary import drops_prefix, last_dropped, total, total_unheld
 
 COMPONENT = "encoder_cache"
@@ -219,7 +219,7 @@ def admits_what_fits(pre: EncoderCacheState, c: Call) -> bool:
     harm="safety",
     component=COMPONENT,
     source="an engine whose scheduler raises stops serving",
-    calls=ANY_CALL,
+    calls=WHOLE_EVENT,
     also_unchanged=True,
 )
 def never_raises(c: Call) -> bool:

@@ -1,8 +1,7 @@
 """The encoder-decoder cache: it counts slots, shares nothing and frees after one step."""
 
-from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, Step
-from cacheproof.spec.registry import ANY_CALL, RELEASE, contract
+from cacheproof.spec.registry import RELEASE, WHOLE_EVENT, contract
 
 COMPONENT = "encoder_decoder_cache"
 SINCE = ">=0.12.0"
@@ -32,9 +31,9 @@ def decoder_slots_in_bounds(s: DecoderCacheState) -> bool:
     versions=SINCE,
 )
 def decoder_release_is_idempotent(
-    pre: DecoderCacheState, post: DecoderCacheState, g: Ghost, c: Call
+    pre: DecoderCacheState, post: DecoderCacheState, c: Call
 ) -> bool:
-    return (c.request, c.input_id) in g.debits or post.free_slots == pre.free_slots
+    return c.debited or post.free_slots == pre.free_slots
 
 
 @contract(
@@ -59,7 +58,7 @@ def decoder_output_is_transient(w: Step) -> bool:
     harm="safety",
     component=COMPONENT,
     source="an engine whose scheduler raises stops serving",
-    calls=ANY_CALL,
+    calls=WHOLE_EVENT,
     versions=SINCE,
     also_unchanged=True,
 )

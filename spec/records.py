@@ -37,7 +37,8 @@ class Call(NamedTuple):
     """One call of a manager and its answer.
 
     `need` is the size of the item in embeddings; `budget` and `pending` are what the caller
-    passed to an admission, 0 for other calls. `granted` is the answer as a truth value.
+    passed to an admission, 0 for other calls. `granted` is the answer as a truth value, `debited`
+    the ghost's word for whether the request has been debited the item and has not released it.
     """
 
     operation: str
@@ -48,6 +49,7 @@ class Call(NamedTuple):
     budget: int
     pending: int
     granted: bool
+    debited: bool
     raised: str
 
 

@@ -17,6 +17,7 @@ Predicate = TypeVar("Predicate", bound=Callable[..., bool])
 
 ADMISSION = frozenset({"can"})
 RELEASE = frozenset({"release"})
+WHOLE_EVENT = frozenset({"event"})
 ANY_CALL = frozenset(
     {"check", "can", "allocate", "release", "free", "notices", "inputs", "embeds", "reset"}
 )
@@ -26,8 +27,9 @@ ANY_CALL = frozenset(
 class Contract:
     """One rule. `parameters` names what the predicate looks at: s, pre, post, g, c or w.
 
-    `calls` are the manager calls a transition contract judges; `also_unchanged` says that it must
-    be judged even when the call left the state as it was (the others hold of any such call).
+    `calls` are the manager calls a transition contract judges, or WHOLE_EVENT for one verdict over
+    all the calls of an event; `also_unchanged` says that it must be judged even when the call left
+    the state as it was (the others hold of any such call).
     `versions` are the vLLM releases that promise the rule; `applies_to` the kinds of manager.
     """
 

@@ -19,7 +19,7 @@ from cacheproof.spec import vocabulary
 PARAMETERS = frozenset({"s", "pre", "post", "g", "c", "w"})
 WORDS = vocabulary.WORDS | {"len", "all"}
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
-_PLAIN = (ast.Name, ast.Load, ast.And, ast.Or, ast.Not, ast.Add, ast.Sub, *_COMPARISONS)
+_PLAIN = (ast.Name, ast.expr_context, ast.And, ast.Or, ast.Not, ast.Add, ast.Sub, *_COMPARISONS)
 
 
 class SubsetError(Exception):

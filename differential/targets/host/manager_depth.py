@@ -74,8 +74,10 @@ def item_size(item: dict[str, Any], counts_embeds: bool) -> int:
 class ManagerSession:
     """One trace's manager. `apply` takes an event and returns its outcome, None for a no-op."""
 
-    def __init__(self, header: Event, manager: Any, protocol: Protocol) -> None:
-        self.recorder = Recorder(manager)
+    def __init__(
+        self, header: Event, manager: Any, protocol: Protocol, *, shows_sizes: bool = True
+    ) -> None:
+        self.recorder = Recorder(manager, shows_sizes=shows_sizes)
         self._manager = manager
         self._protocol = protocol
         self._budget_full: int = header["config"]["compute_budget"]

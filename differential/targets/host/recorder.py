@@ -25,11 +25,11 @@ _DRAINS = ("get_freed_mm_hashes", "get_freed_ids")
 class Recorder:
     """Wraps the public methods of one manager instance; calls among themselves are not logged."""
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(self, manager: Any, *, shows_sizes: bool = True) -> None:
         self.manager = manager
         self.calls: list[tuple[Any, ...]] = []
         self._inside = False
-        self._ledger = _ledger_of(manager)
+        self._ledger = _ledger_of(manager, shows_sizes)
         self._reset_baseline()
         for operation, name in _OPERATIONS.items():
             if hasattr(manager, name):
@@ -126,9 +126,9 @@ class Recorder:
 class _SharedLedger:
     """An encoder cache manager whose entries are shared by identifier."""
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(self, manager: Any, shows_sizes: bool) -> None:
         self._manager = manager
-        self._sizes = getattr(manager, "num_embeds_by_hash", {})
+        self._sizes = getattr(manager, "num_embeds_by_hash", {}) if shows_sizes else {}
 
     def read(self) -> tuple[int, int, dict[str, Any], dict[str, int], list[Any], list[str]]:
         manager = self._manager
@@ -173,11 +173,11 @@ class _DecoderLedger:
         return free, free, {}, {}, [], manager.freed[:]
 
 
-def _ledger_of(manager: Any) -> Any:
+def _ledger_of(manager: Any, shows_sizes: bool) -> Any:
     if hasattr(manager, "has_cache"):
         return _PerInputLedger(manager)
     if hasattr(manager, "cached"):
-        return _SharedLedger(manager)
+        return _SharedLedger(manager, shows_sizes)
     return _DecoderLedger(manager)
 
 

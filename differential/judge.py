@@ -1,0 +1,548 @@
+"""Judges a target's step records: folds the ghost from what was asked and answered, replays the
+deltas into states, and evaluates every contract at every call.
+
+A pure predicate of an unchanged state needs no second evaluation: state contracts are judged when
+the state or the ghost moved, transition contracts that hold of any unchanged state only when it
+changed (`also_unchanged` marks the others).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cacheproof.spec.encoder_cache
+import cacheproof.spec.encoder_decoder_cache
+import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
+from cacheproof.differential import trace as events
+from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.record import CallRecord, Delta, Raised, StepRecord
+from cacheproof.differential.trace import Trace
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
+from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A contract that does not hold: where, and both sides of the broken equation."""
+
+    contract: Contract
+    event: int
+    operation: str
+    request: str
+    identifier: str
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """One line: contract, place, request and identifier."""
+        place = f"event {self.event + 1} ({self.operation})"
+        subject = ", ".join(part for part in (self.request, self.identifier) if part)
+        return f"{self.contract.id} at {place}{' on ' + subject if subject else ''}: {self.why}"
+
+
+class Rules:
+    """The contracts that apply to one kind of manager and one release, sorted for the hot path.
+
+    Transition contracts are grouped by operation, state contracts by whether they look at the
+    ghost.
+    """
+
+    def __init__(self, manager: str, release: str | None) -> None:
+        self.all = list(contracts(manager_component(manager), release))
+        states = [rule for rule in self.all if rule.kind == "state"]
+        self.of_state = [rule for rule in states if rule.parameters == ("s",)]
+        self.of_state_and_ghost = [rule for rule in states if rule.parameters == ("s", "g")]
+        assert len(self.of_state) + len(self.of_state_and_ghost) == len(states)
+        self.of_step = [rule for rule in self.all if rule.kind in ("trace", "mirror")]
+        transitions = [rule for rule in self.all if rule.kind == "transition"]
+        self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
+        self.changed = {
+            operation: [rule for rule in transitions if operation in rule.calls]
+            for operation in ANY_CALL
+        }
+        self.unchanged = {
+            operation: [rule for rule in rules if rule.also_unchanged]
+            for operation, rules in self.changed.items()
+        }
+
+
+def manager_component(manager: str) -> str:
+    """The component whose contracts judge a kind of manager."""
+    return "encoder_decoder_cache" if manager == "encoder_decoder" else manager
+
+
+class _Request:
+    """A request of the trace: its items and how far it has been scheduled."""
+
+    __slots__ = ("computed", "ends", "identifiers", "masks", "offsets", "repeats", "sizes")
+
+    def __init__(self, event: events.Add, judge: "Judge") -> None:
+        items = event.items
+        self.identifiers = [
+            item.identifier if judge.keyed_by_identifier else f"{event.request}#{number}"
+            for number, item in enumerate(items)
+        ]
+        self.offsets = [item.offset for item in items]
+        self.ends = [item.offset + item.length for item in items]
+        self.masks = [item.is_embed for item in items]
+        self.sizes = [
+            item.length
+            if item.is_embed is None or not judge.counts_embeds
+            else sum(item.is_embed)
+            for item in items
+        ]
+        self.repeats = len(set(self.identifiers)) < len(items)
+        self.computed = 0
+
+    def read_in(self, start: int, end: int) -> Iterable[int]:
+        """Items of which tokens [start, end) receive an embedding."""
+        for number, offset in enumerate(self.offsets):
+            if offset < end and self.ends[number] > start:
+                mask = self.masks[number]
+                if mask is None or any(mask[max(0, start - offset) : end - offset]):
+                    yield number
+
+    def inside_an_item(self) -> bool:
+        return any(
+            offset < self.computed < end
+            for offset, end in zip(self.offsets, self.ends, strict=True)
+        )
+
+
+class Judge:
+    """Judges one trace. `violations` holds the first violation of each contract."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        rules: Rules,
+        reach: Reachability,
+        *,
+        counts_embeds: bool = True,
+        keyed_by_identifier: bool = True,
+    ) -> None:
+        self.counts_embeds = counts_embeds
+        self.keyed_by_identifier = keyed_by_identifier
+        self.ghost = Ghost()
+        self.violations: dict[str, Violation] = {}
+        self.calls_judged = 0
+        self.resident_sum = 0
+        self._rules = rules
+        self._reach = reach
+        self._is_decoder = trace.header.manager == "encoder_decoder"
+        self._capacity = trace.header.config.capacity
+        self._state = self._initial_state()
+        self._requests: dict[str, _Request] = {}
+        self._in_flight: list[dict[str, int]] = [{}]
+        self._running: set[str] = set()
+        self._new_step()
+        self._event = 0
+        self._handlers: dict[type, Callable[[Any, Any, Any], None]] = {
+            events.Add: self._add,
+            events.Walk: self._walk,
+            events.Stall: self._stall,
+            events.Notices: self._notices,
+            events.Update: self._update,
+            events.Preempt: self._preempt,
+            events.Finish: self._finish,
+            events.Release: self._only_calls,
+            events.Reset: self._reset,
+            events.Schedule: self._schedule,
+            events.Abort: self._finish,
+            events.ResetPrefix: self._only_calls,
+        }
+        self._notes = {
+            "can": self._note_admission,
+            "allocate": self._note_allocation,
+            "check": self._note_check,
+            "release": self._note_release,
+        }
+        self._is_scheduler = trace.depth == "scheduler"
+
+    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+        """Judge the record of event number `number`."""
+        outcome, calls, raised, _ = record
+        self._event = number
+        if outcome is not None or calls:
+            self._handlers[type(event)](event, outcome, calls)
+        call = _NOTHING_RAISED if raised is None else _raised_by(event, calls, raised)
+        for rule in self._rules.of_event:
+            if not rule.predicate(call):
+                self._broken(rule, {"c": call}, call.operation, call.request, "")
+
+    @property
+    def state(self) -> EncoderCacheState | DecoderCacheState:
+        """The target's state after the last call that was judged."""
+        return self._state
+
+    def set_capacity(self, capacity: int) -> None:
+        """The release floored the capacity at its largest item; call before the first event."""
+        self._capacity = capacity
+        self._state = self._initial_state()
+
+    def _initial_state(self) -> Any:
+        if self._is_decoder:
+            return DecoderCacheState(self._capacity, self._capacity, ())
+        return EncoderCacheState(self._capacity, self._capacity, self._capacity, {}, {}, {}, ())
+
+    # events
+
+    def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
+        request = self._requests[event.request] = _Request(event, self)
+        for identifier, size in zip(request.identifiers, request.sizes, strict=True):
+            if self.ghost.size.get(identifier, size) != size:
+                self._reach.meet("identifier with another size")
+        self._only_calls(event, outcome, calls)
+
+    def _only_calls(self, event: Any, outcome: Any, calls: Any) -> None:
+        for call in calls:
+            self._call(call)
+
+    def _walk(self, event: events.Walk, outcome: Any, calls: Any) -> None:
+        request = self._requests[event.request]
+        free_before = self._state.free_slots
+        self._only_calls(event, outcome, calls)
+        if outcome is None:
+            return
+        granted, duplicates = outcome
+        if granted <= 0:
+            return
+        for number in duplicates:
+            self._reach.meet("duplicate within one walk")
+            self.ghost.claim(event.request, request.identifiers[number], request.ends[number])
+        start = request.computed
+        request.computed = end = start + granted
+        self._in_flight[0][event.request] = end
+        if self._is_decoder:
+            return
+        self._gathered.update([request.identifiers[number] for number in request.read_in(start, end)])
+        admitted = [call[2] for call in calls if call[0] == "can" and call[5] is True]
+        allocated = [call[2] for call in calls if call[0] == "allocate"]
+        if len(admitted) > len(allocated):
+            self._reach.meet("no embeddings in the window")
+            self._evicting.discard(event.request)
+        if not self.keyed_by_identifier and self._overdrawn(request, allocated, free_before):
+            self._reach.meet("pending items fill the cache")
+
+    def _overdrawn(self, request: _Request, allocated: list[int], free: int) -> bool:
+        return sum(request.sizes[number] for number in allocated) > free
+
+    def _stall(self, event: events.Stall, outcome: Any, calls: Any) -> None:
+        if any(call[0] == "check" and call[5] is True for call in calls):
+            self._reach.meet("stalled after a claim")
+        self._only_calls(event, outcome, calls)
+        self._evicting.discard(event.request)
+
+    def _notices(self, event: Any, outcome: Any, calls: Any) -> None:
+        reported: list[str] = []
+        for call in calls:
+            self._call(call)
+            if call[0] == "notices":
+                reported += call[5]
+        self._finish_step(tuple(reported))
+
+    def _update(self, event: events.Update, outcome: Any, calls: Any) -> None:
+        finished = outcome["finished"] if self._is_scheduler and outcome else ()
+        for step in self._in_flight[: event.steps]:
+            for request_id in step:
+                self._confirm(request_id, request_id in finished)
+        for request_id in finished:
+            self.ghost.withdraw(request_id)
+        del self._in_flight[: event.steps]
+        if not self._in_flight and not self._is_scheduler:
+            self._in_flight.append({})
+        self._only_calls(event, outcome, calls)
+        self._running.difference_update(finished)
+
+    def _confirm(self, request_id: str, finished: bool) -> None:
+        request = self._requests.get(request_id)
+        if request is None or (self._is_scheduler and request_id not in self._running):
+            return
+        if finished:
+            self.ghost.withdraw(request_id)
+            return
+        if request.repeats and self._early_occurrence(request, request_id):
+            self._reach.meet("first occurrence consumed, later one pending")
+        self.ghost.consume(request_id, request.computed)
+
+    def _early_occurrence(self, request: _Request, request_id: str) -> bool:
+        passed = {
+            request.identifiers[number]
+            for number, end in enumerate(request.ends)
+            if end <= request.computed
+        }
+        return any(
+            identifier in passed and request_id in self.ghost.needed.get(identifier, ())
+            for number, identifier in enumerate(request.identifiers)
+            if request.offsets[number] < request.computed < request.ends[number]
+        )
+
+    def _preempt(self, event: events.Preempt, outcome: Any, calls: Any) -> None:
+        request = self._requests[event.request]
+        if request.inside_an_item():
+            self._reach.meet("preemption inside an item")
+        request.computed = 0
+        self._in_flight[0].pop(event.request, None)
+        self.ghost.withdraw(event.request)
+        self._only_calls(event, outcome, calls)
+
+    def _finish(self, event: Any, outcome: Any, calls: Any) -> None:
+        request = self._requests.get(event.request)
+        if request is not None and request.inside_an_item():
+            self._reach.meet("abort inside an item")
+        if not self._is_scheduler:
+            self._in_flight[0].pop(event.request, None)
+            self._requests.pop(event.request, None)
+        self._running.discard(event.request)
+        self.ghost.withdraw(event.request)
+        self._only_calls(event, outcome, calls)
+
+    def _reset(self, event: Any, outcome: Any, calls: Any) -> None:
+        if isinstance(self._state, EncoderCacheState) and self._state.size:
+            self._reach.meet("reset with entries")
+        self._only_calls(event, outcome, calls)
+
+    def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
+        running = set(outcome["running"]) if outcome else set()
+        for call in calls:
+            self._call(call, running)
+        if outcome is None:
+            return
+        for request_id in self._running - running:
+            self._requests[request_id].computed = 0
+        for request_id in set(self._requests) - running:
+            self.ghost.withdraw(request_id)
+        self._running = running
+        step: dict[str, int] = {}
+        for request_id, tokens in outcome["scheduled"].items():
+            request = self._requests[request_id]
+            start = outcome["computed"][request_id]
+            request.computed = step[request_id] = start + tokens
+            self._gathered.update(
+                request.identifiers[number] for number in request.read_in(start, start + tokens)
+            )
+        self._in_flight.append(step)
+        allocated = set(self._encoded)
+        self._encoded = {
+            self._requests[request_id].identifiers[number]: self._requests[request_id].sizes[number]
+            for request_id, inputs in outcome["encode"].items()
+            for number in inputs
+        }
+        if allocated - set(self._encoded):
+            self._reach.meet("preempted after encode in the same step")
+        self._finish_step(tuple(outcome["notices"]))
+
+    # calls
+
+    def _call(self, record: CallRecord, running: set[str] | None = None) -> None:
+        operation, request_id, input_id, budget, pending, answer, delta = record
+        ghost = self.ghost
+        self.calls_judged += 1
+        identifier, size = "", 0
+        if input_id is not None:
+            request = self._requests[request_id]
+            identifier, size = request.identifiers[input_id], request.sizes[input_id]
+        if operation == "allocate":
+            ghost.encode(request_id, input_id, identifier, size)
+        elif operation == "free" and (running is None or request_id not in running):
+            ghost.withdraw(request_id)
+        elif operation == "reset":
+            ghost.reset()
+            self._encoded.clear()
+        pre = post = self._state
+        if delta is not None:
+            post = self._state = self._replay(pre, delta)
+            rules = self._rules.changed[operation]
+        else:
+            rules = self._rules.unchanged[operation]
+        if rules:
+            call = Call(
+                operation,
+                request_id or "",
+                -1 if input_id is None else input_id,
+                identifier,
+                size,
+                budget or 0,
+                pending or 0,
+                answer is True,
+                (request_id, input_id) in ghost.debits,
+                "",
+            )
+            values = {"pre": pre, "post": post, "g": ghost, "c": call}
+            for rule in rules:
+                if not rule.predicate(*[values[name] for name in rule.parameters]):
+                    self._broken(rule, values, operation, request_id, identifier)
+        if claimed := operation == "allocate" or (answer is True and operation == "check"):
+            ghost.claim(request_id, identifier, request.ends[input_id])
+        if claimed or delta is not None:
+            for rule in self._rules.of_state:
+                if not rule.predicate(post):
+                    self._broken(rule, {"s": post}, operation, request_id, identifier)
+            for rule in self._rules.of_state_and_ghost:
+                if not rule.predicate(post, ghost):
+                    self._broken(rule, {"s": post, "g": ghost}, operation, request_id, identifier)
+        if self._is_decoder:
+            self._note_decoder(operation, request_id, input_id)
+        else:
+            self.resident_sum += len(post.size)
+            if note := self._notes.get(operation):
+                note(record, identifier, size, pre, post)
+        if operation == "allocate":
+            self._encoded[identifier] = size
+        elif operation == "release":
+            ghost.release(request_id, input_id)
+
+    def _replay(self, pre: Any, delta: Delta) -> Any:
+        free, freeable, entries, queue, notices = delta
+        told = pre.notices if notices is None else tuple(notices)
+        if self._is_decoder:
+            return DecoderCacheState(self._capacity, free, told)
+        size, holders = pre.size, pre.holders
+        if entries:
+            size, holders = dict(size), dict(holders)
+            for identifier, entry in entries.items():
+                if entry is None:
+                    size.pop(identifier, None)
+                    holders.pop(identifier, None)
+                    continue
+                requests, stated = entry
+                holders[identifier] = frozenset(requests)
+                if stated is not None:
+                    size[identifier] = stated
+                elif identifier not in size or identifier in self.ghost.size:
+                    size[identifier] = self.ghost.size.get(identifier, 0)
+        return EncoderCacheState(
+            self._capacity,
+            free,
+            freeable,
+            size,
+            holders,
+            pre.queue if queue is None else dict(queue),
+            told,
+        )
+
+    # rare states
+
+    def _note_decoder(self, operation: str, request_id: str | None, input_id: int | None) -> None:
+        if operation == "release" and (request_id, input_id) not in self.ghost.debits:
+            self._reach.meet("decoder item released again")
+
+    def _note_admission(
+        self, record: CallRecord, identifier: str, size: int, pre: Any, post: Any
+    ) -> None:
+        _, request_id, _, budget, pending, answer, _ = record
+        meet = self._reach.meet
+        if answer is True:
+            if pending:
+                meet("admitted beside pending items")
+            if pre is not post and (gone := [h for h in pre.size if h not in post.size]):
+                meet("eviction")
+                self._evicting.add(request_id)
+                self._evicted.update(gone)
+                if len(gone) > 1:
+                    meet("several evictions at once")
+        elif budget is not None and size > budget:
+            meet("refused by budget")
+        else:
+            meet("refused by space")
+            if pending and size <= pre.freeable_slots:
+                meet("pending items fill the cache")
+
+    def _note_allocation(
+        self, record: CallRecord, identifier: str, size: int, pre: Any, post: Any
+    ) -> None:
+        request_id = record[1]
+        meet = self._reach.meet
+        self._allocating.add(request_id)
+        if identifier in self._evicted:
+            meet("evicted and encoded again in one step")
+        if size == self._capacity:
+            meet("item as large as the cache")
+        if post.free_slots == 0:
+            meet("full")
+        if self._requests[request_id].masks[record[2]] is not None:
+            meet("sparse item")
+        self._note_claim(request_id, identifier)
+
+    def _note_check(
+        self, record: CallRecord, identifier: str, size: int, pre: Any, post: Any
+    ) -> None:
+        if record[5] is True:
+            if identifier in pre.queue:
+                self._reach.meet("rescue")
+            self._note_claim(record[1], identifier)
+
+    def _note_release(
+        self, record: CallRecord, identifier: str, size: int, pre: Any, post: Any
+    ) -> None:
+        if pre is post:
+            self._reach.meet("released again")
+
+    def _note_claim(self, request_id: str, identifier: str) -> None:
+        if len(self.ghost.needed[identifier]) > 1:
+            self._reach.meet("shared")
+        if self._requests[request_id].repeats:
+            self._reach.meet("repeated item")
+
+    # steps
+
+    def _new_step(self) -> None:
+        self._encoded: dict[str, int] = {}
+        self._gathered: set[str] = set()
+        self._evicted: set[str] = set()
+        self._evicting: set[str] = set()
+        self._allocating: set[str] = set()
+
+    def _finish_step(self, notices: tuple[str, ...]) -> None:
+        before: Mapping[str, int] = dict(self.ghost.stored)
+        self.ghost.step(notices, self._encoded)
+        if self._is_decoder:
+            self._gathered = set(self._encoded)
+            if notices:
+                self._reach.meet("decoder entry reported")
+        step = Step(
+            capacity=self._capacity,
+            before=before,
+            notices=notices,
+            encoded=self._encoded.keys(),
+            gathered=self._gathered,
+            store=self.ghost.stored,
+            ledger={} if self._is_decoder else self._state.size,
+            steps_since_encode=self.ghost.steps_since_encode,
+            evicting=self._evicting,
+            allocating=self._allocating,
+        )
+        for rule in self._rules.of_step:
+            if not rule.predicate(step):
+                self._broken(rule, {"w": step}, "step", "", "")
+        self._new_step()
+
+    def _broken(
+        self,
+        rule: Contract,
+        values: Mapping[str, Any],
+        operation: str,
+        request_id: str | None,
+        identifier: str,
+    ) -> None:
+        if rule.id not in self.violations:
+            why = rule.explain(**values)
+            self.violations[rule.id] = Violation(
+                rule, self._event, operation, request_id or "", identifier, why
+            )
+
+
+_NOTHING_RAISED = Call("event", "", -1, "", 0, 0, 0, False, False, "")
+
+
+def _raised_by(event: Any, calls: Iterable[CallRecord], raised: Raised) -> Call:
+    """The call that raised, or the event when the release raised outside its manager."""
+    for operation, request_id, *_, answer, _ in calls:
+        if isinstance(answer, dict):
+            return _NOTHING_RAISED._replace(
+                operation=operation, request=request_id or "", raised=raised[0]
+            )
+    return _NOTHING_RAISED._replace(
+        operation=type(event).__struct_config__.tag, raised=raised[0]
+    )

@@ -1,0 +1,28 @@
+"""What every target offers: it takes traces and returns step records."""
+
+from collections.abc import Sequence
+from typing import Protocol as Interface
+
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.trace import Trace
+
+
+class Target(Interface):
+    """A system under test.
+
+    `name` is what the user called it, `release` the vLLM release whose promises it is held to
+    (None: those of the newest), `protocol` how its scheduler calls its manager.
+    """
+
+    name: str
+    release: str | None
+    protocol: Protocol
+
+    def run(self, traces: Sequence[Trace]) -> list[TraceResult]:
+        """One result per trace, in order. Raises HarnessError when the target broke."""
+        ...
+
+    def close(self) -> None:
+        """Give back processes and files."""
+        ...

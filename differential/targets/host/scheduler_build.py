@@ -1,0 +1,401 @@
+"""Builds a release's real Scheduler for one configuration, on a machine with neither weights nor GPU.
+
+Every refusal is the release's own. What is asked, and of which release:
+
+scheduler, cache and model configuration   the constructors of SchedulerConfig, CacheConfig,
+                                           ModelConfig and VllmConfig; validate_block_size (0.19+)
+encoder compute budget and cache size      compute_mm_encoder_budget (0.10.2+), before it
+                                           compute_encoder_budget with a stand-in registry
+KV blocks hold one longest request         get_kv_cache_configs (0.11+), before it
+                                           get_kv_cache_config
+a request's prompt and items               InputProcessor._validate_model_input (0.12+), before it
+                                           Processor._validate_model_input
+
+The model is a config.json of our own, text-only and never loaded. The encoder cache manager is put
+into the scheduler afterwards with the budget that the release computed, as the release's own
+scheduler tests do.
+"""
+
+import atexit
+import functools
+import inspect
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from .protocol import Event, HostError, Illegal
+
+for _name, _value in {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_USE_V1": "1",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+import torch  # noqa: E402
+import vllm.v1.core.kv_cache_utils as kv_cache_utils  # noqa: E402
+from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig  # noqa: E402
+from vllm.model_executor.models import ModelRegistry  # noqa: E402
+from vllm.v1.core import encoder_cache_manager  # noqa: E402
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
+from vllm.v1.core.sched.scheduler import Scheduler  # noqa: E402
+from vllm.v1.kv_cache_interface import FullAttentionSpec  # noqa: E402
+from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
+
+try:
+    from vllm.utils.hashing import sha256
+except ImportError:
+    from vllm.utils import sha256
+try:
+    from vllm.v1.engine.input_processor import InputProcessor
+except ImportError:
+    from vllm.v1.engine.processor import Processor as InputProcessor
+try:
+    from vllm.exceptions import VLLMValidationError
+except ImportError:
+    VLLMValidationError = ValueError
+try:
+    from vllm.v1.core import kv_cache_planning
+except ImportError:
+    kv_cache_planning = kv_cache_utils
+try:
+    from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+except ImportError:
+    register_all_kvcache_specs = None
+
+EOS_TOKEN_ID = 2
+VOCABULARY_SIZE = 50272
+_LONGEST_MODEL_LEN = 1 << 20
+_ARCHITECTURE = "SchedulerOnlyForCausalLM"
+_KV_CACHE_LAYOUT = "LBNHC"  # where bytes lie is the workers' business; 0.30+ wants it named
+# What a release raises when it refuses a value. A TypeError or AttributeError is a driver that does
+# not know this release, and must not pass for an illegal trace.
+_REFUSALS = (
+    ValueError,
+    RuntimeError,
+    NotImplementedError,
+    AssertionError,
+    VLLMValidationError,
+)
+
+
+# Every release takes this one; a refusal means that the driver does not know the release.
+_PLAIN = {
+    "max_num_seqs": 4,
+    "max_num_batched_tokens": 64,
+    "max_model_len": 64,
+    "block_size": 16,
+    "num_blocks": 16,
+    "prefix_caching": True,
+    "chunked_prefill": True,
+    "disable_chunked_mm_input": False,
+    "policy": "fcfs",
+    "long_prefill_token_threshold": 0,
+    "async_scheduling": False,
+}
+
+
+class Engine(NamedTuple):
+    """What one configuration is built from; a scheduler is made afresh for each trace."""
+
+    vllm_config: Any
+    kv_cache_config: Any
+    structured_output_manager: Any
+    block_hasher: Callable[[Any], list[Any]]
+
+
+class _NeverBuilt(torch.nn.Module):
+    """Answers the release's questions about the architecture without importing a real model."""
+
+    def __init__(self, vllm_config: Any, prefix: str = "") -> None:
+        raise HostError("no model is built at scheduler depth")
+
+    def forward(self, input_ids: Any, positions: Any) -> Any: ...
+
+    def compute_logits(self, hidden_states: Any) -> Any: ...
+
+    def embed_input_ids(self, input_ids: Any) -> Any: ...
+
+    def get_input_embeddings(self, input_ids: Any) -> Any: ...
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def _known_to(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    known = _parameters(function)
+    return {name: value for name, value in arguments.items() if name in known}
+
+
+def call_known(function: Callable[..., Any], **arguments: Any) -> Any:
+    """Call with those of the keyword arguments that this release knows."""
+    return function(**_known_to(function, arguments))
+
+
+def refusal(error: BaseException) -> str:
+    """A refusal in one line; pydantic hides the release's own sentence under a heading."""
+    errors = getattr(error, "errors", None)
+    text = errors()[0]["msg"] if callable(errors) else str(error)
+    return (text.strip() or type(error).__name__).splitlines()[0]
+
+
+@functools.cache
+def _prepare_process() -> None:
+    """What is done once: silence, a fixed hash seed asserted, block hashes seeded."""
+    if os.environ.get("PYTHONHASHSEED") != "0" or sys.flags.hash_randomization:
+        raise HostError("the host must be started with PYTHONHASHSEED=0")
+    logging.disable(logging.CRITICAL)
+    kv_cache_utils.init_none_hash(sha256)
+    seeded = kv_cache_utils.NONE_HASH
+    kv_cache_utils.init_none_hash(sha256)
+    if kv_cache_utils.NONE_HASH != seeded:
+        raise HostError("block hashes start from a random value in this release")
+    plain = _engine(json.dumps(_PLAIN))
+    if isinstance(plain, str):
+        raise HostError(f"the release refuses the plainest configuration: {plain}")
+
+
+@functools.cache
+def _model_directory() -> str:
+    ModelRegistry.register_model(_ARCHITECTURE, _NeverBuilt)
+    directory = tempfile.mkdtemp(prefix="scheduler-model-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    config = {
+        "model_type": "opt",
+        "architectures": [_ARCHITECTURE],
+        "vocab_size": VOCABULARY_SIZE,
+        "hidden_size": 16,
+        "word_embed_proj_dim": 16,
+        "ffn_dim": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "max_position_embeddings": _LONGEST_MODEL_LEN,
+        "torch_dtype": "float32",
+        "bos_token_id": EOS_TOKEN_ID,
+        "eos_token_id": EOS_TOKEN_ID,
+        "pad_token_id": 1,
+    }
+    with open(os.path.join(directory, "config.json"), "w") as file:
+        json.dump(config, file)
+    return directory
+
+
+@functools.lru_cache(maxsize=64)
+def _model_config(max_model_len: int) -> Any:
+    directory = _model_directory()
+    return call_known(
+        ModelConfig,
+        model=directory,
+        tokenizer=directory,
+        tokenizer_mode="auto",
+        trust_remote_code=False,
+        dtype="float32",
+        seed=0,
+        skip_tokenizer_init=True,
+        max_model_len=max_model_len,
+    )
+
+
+def _configure(config: Event) -> Any:
+    """The release's VllmConfig, refused where it silently changes what was asked for."""
+    scheduler_config = call_known(
+        SchedulerConfig,
+        max_num_seqs=config["max_num_seqs"],
+        max_num_batched_tokens=config["max_num_batched_tokens"],
+        max_model_len=config["max_model_len"],
+        enable_chunked_prefill=config["chunked_prefill"],
+        disable_chunked_mm_input=config["disable_chunked_mm_input"],
+        long_prefill_token_threshold=config["long_prefill_token_threshold"],
+        policy=config["policy"],
+        async_scheduling=config["async_scheduling"],
+        is_multimodal_model=True,
+        is_encoder_decoder=False,
+    )
+    cache_config = call_known(
+        CacheConfig,
+        block_size=config["block_size"],
+        gpu_memory_utilization=0.9,
+        swap_space=0,
+        cache_dtype="auto",
+        enable_prefix_caching=config["prefix_caching"],
+    )
+    if hasattr(cache_config, "kv_cache_layout"):
+        cache_config.kv_cache_layout = _KV_CACHE_LAYOUT
+    vllm_config = VllmConfig(
+        scheduler_config=scheduler_config,
+        cache_config=cache_config,
+        model_config=_model_config(config["max_model_len"]),
+    )
+    # The CPU platform has no use for it and switches it off; every other platform keeps it.
+    scheduler_config.async_scheduling = config["async_scheduling"]
+    for owner, field, key in (
+        (scheduler_config, "max_num_batched_tokens", "max_num_batched_tokens"),
+        (scheduler_config, "enable_chunked_prefill", "chunked_prefill"),
+        (scheduler_config, "disable_chunked_mm_input", "disable_chunked_mm_input"),
+        (scheduler_config, "long_prefill_token_threshold", "long_prefill_token_threshold"),
+        (cache_config, "block_size", "block_size"),
+        (cache_config, "enable_prefix_caching", "prefix_caching"),
+    ):
+        if getattr(owner, field) != config[key]:
+            raise Illegal(f"the release turns {key} {config[key]} into {getattr(owner, field)}")
+    return vllm_config
+
+
+def _plan_kv_cache(vllm_config: Any, num_blocks: int) -> Any:
+    """The scheduler's KV cache configuration for memory that holds exactly `num_blocks` blocks."""
+    if register_all_kvcache_specs is not None:
+        register_all_kvcache_specs(vllm_config)
+    layer = call_known(
+        FullAttentionSpec,
+        block_size=vllm_config.cache_config.block_size,
+        num_kv_heads=1,
+        head_size=1,
+        dtype=torch.float32,
+        use_mla=False,
+    )
+    layers = {"layer": layer}
+    memory = num_blocks * layer.page_size_bytes
+    plan = getattr(kv_cache_planning, "get_kv_cache_configs", None)
+    if plan is None:
+        planned = kv_cache_planning.get_kv_cache_config(vllm_config, layers, memory)
+    else:
+        groups = getattr(kv_cache_planning, "get_global_kv_cache_groups", None)
+        if "global_kv_cache_groups" in _parameters(plan):
+            configs = plan(vllm_config, [layers], [memory], groups(vllm_config, [layers]))
+        else:
+            configs = plan(vllm_config, [layers], [memory])
+        planned = kv_cache_utils.generate_scheduler_kv_cache_config(configs)
+    if planned.num_blocks != num_blocks:
+        raise HostError(f"asked for {num_blocks} KV blocks and got {planned.num_blocks}")
+    vllm_config.cache_config.num_gpu_blocks = num_blocks
+    if hasattr(vllm_config, "validate_block_size"):
+        vllm_config.validate_block_size()
+    return planned
+
+
+@functools.lru_cache(maxsize=256)
+def _engine(key: str) -> Engine | str:
+    config = json.loads(key)
+    try:
+        vllm_config = _configure(config)
+        try:
+            kv_cache_config = _plan_kv_cache(vllm_config, config["num_blocks"])
+        finally:  # 0.11 and before refuse with a shrunken length left in the shared ModelConfig
+            vllm_config.model_config.max_model_len = config["max_model_len"]
+    except (Illegal, *_REFUSALS) as error:
+        return refusal(error)
+    return Engine(
+        vllm_config,
+        kv_cache_config,
+        StructuredOutputManager(vllm_config),
+        kv_cache_utils.get_request_block_hasher(config["block_size"], sha256),
+    )
+
+
+def engine_for(config: Event) -> Engine:
+    """The parts for this configuration, cached; raises Illegal where the release refuses it."""
+    _prepare_process()
+    engine = _engine(json.dumps({**config, "capacity": 0, "compute_budget": 0}, sort_keys=True))
+    if isinstance(engine, str):
+        raise Illegal(engine)
+    return engine
+
+
+def encoder_budget(engine: Engine, config: Event, largest_item: int) -> tuple[int, int]:
+    """The release's (compute budget, cache size) when the model's largest item has this size."""
+    scheduler_config = engine.vllm_config.scheduler_config
+    scheduler_config.max_num_encoder_input_tokens = config["compute_budget"]
+    scheduler_config.encoder_cache_size = config["capacity"]
+    sizes = {"image": largest_item}
+    try:
+        if hasattr(encoder_cache_manager, "compute_mm_encoder_budget"):
+            return encoder_cache_manager.compute_mm_encoder_budget(scheduler_config, sizes)
+        registry = SimpleNamespace(
+            supports_multimodal_inputs=lambda model_config: True,
+            get_max_tokens_per_item_by_nonzero_modality=lambda model_config: sizes,
+        )
+        return encoder_cache_manager.compute_encoder_budget(
+            engine.vllm_config.model_config, scheduler_config, registry
+        )
+    except _REFUSALS as error:
+        raise Illegal(refusal(error)) from error
+
+
+def make_scheduler(engine: Engine, manager: Any, compute_budget: int) -> Any:
+    """A fresh real scheduler (the release's asynchronous one where so configured) around `manager`."""
+    vllm_config = engine.vllm_config
+    arguments = {
+        "vllm_config": vllm_config,
+        "kv_cache_config": engine.kv_cache_config,
+        "structured_output_manager": engine.structured_output_manager,
+        "block_size": vllm_config.cache_config.block_size,
+        "log_stats": False,
+    }
+    is_async = vllm_config.scheduler_config.async_scheduling
+    scheduler = (AsyncScheduler if is_async else Scheduler)(**_known_to(Scheduler, arguments))
+    scheduler.encoder_cache_manager = manager
+    scheduler.max_num_encoder_input_tokens = compute_budget
+    return scheduler
+
+
+def make_encoder_cache_manager(engine: Engine, cache_size: int) -> Any:
+    """The release's own manager, made as its scheduler makes it."""
+    cls = encoder_cache_manager.EncoderCacheManager
+    if hasattr(cls, "create_manager"):
+        return cls.create_manager(cache_size=cache_size, vllm_config=engine.vllm_config)
+    return cls(cache_size=cache_size)
+
+
+class _PromptValidator(InputProcessor):
+    """The release's check of a processed prompt, without the tokenizer and processors around it."""
+
+    tokenizer = None
+
+    def __init__(self, vllm_config: Any, cache_size: int) -> None:
+        self.model_config = _MultiModal(vllm_config.model_config)
+        self.renderer = SimpleNamespace(validate_token_ids=lambda token_ids: None)
+        self.supports_mm_inputs = True
+        self.mm_encoder_cache_size = cache_size
+        self.skip_prompt_length_check = False
+
+
+class _MultiModal:
+    """The model configuration as that of a multimodal model."""
+
+    is_multimodal_model = True
+
+    def __init__(self, model_config: Any) -> None:
+        self._model_config = model_config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model_config, name)
+
+
+def prompt_validator(engine: Engine, cache_size: int) -> Callable[[list[int], list[Any]], None]:
+    """Asks the release whether it takes a prompt with these placeholders; raises Illegal if not."""
+    validator = _PromptValidator(engine.vllm_config, cache_size)
+    positional = "lora_request" in _parameters(InputProcessor._validate_model_input)
+    arguments = (None,) if positional else ()
+
+    def validate(token_ids: list[int], placeholders: list[Any]) -> None:
+        prompt = {
+            "type": "multimodal",
+            "prompt_token_ids": token_ids,
+            "mm_placeholders": {"image": placeholders},
+        }
+        try:
+            validator._validate_model_input(prompt, *arguments, prompt_type="decoder")
+        except _REFUSALS as error:
+            raise Illegal(refusal(error)) from error
+
+    return validate

@@ -1,0 +1,40 @@
+"""Runs one trace through a session and collects a step record per event."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from .protocol import Event, HostError, Illegal
+
+FULL_STATE_EVERY = 1000
+
+
+def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
+    """One (outcome, calls, raised, state) per event, up to the first exception of the release.
+
+    Raises:
+        Illegal: the release itself refuses a request of the trace.
+        HostError: the driver is at fault.
+    """
+    records: list[tuple[Any, ...]] = []
+    recorder = session.recorder
+    calls_until_state = FULL_STATE_EVERY
+    for event in events:
+        raised = None
+        try:
+            outcome = session.apply(event)
+        except (Illegal, HostError):
+            raise
+        except Exception as error:
+            outcome, raised = None, (type(error).__name__, (str(error).splitlines() or [""])[0])
+        calls = recorder.take()
+        calls_until_state -= len(calls)
+        state = None
+        if calls_until_state <= 0:
+            calls_until_state = FULL_STATE_EVERY
+            state = recorder.full_state()
+        records.append((outcome, calls, raised, state))
+        if raised is not None:
+            break
+    if records and records[-1][3] is None:
+        records[-1] = (*records[-1][:3], recorder.full_state())
+    return records

@@ -1,0 +1,61 @@
+"""The reference managers as a target, in this process."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.record import FullState, StepRecord, TraceResult
+from cacheproof.differential.targets.host.manager_depth import ManagerSession
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.trace import Trace
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.semantics import Semantics
+
+Factory = Callable[[int, Semantics], Any]
+MANAGERS: dict[str, Factory] = {
+    "encoder_cache": EncoderCacheManager,
+    "encoder_decoder": EncoderDecoderCacheManager,
+}
+
+
+class ReferenceTarget:
+    """Runs manager-depth traces on the reference, under the semantics of a release or the ideal."""
+
+    def __init__(
+        self,
+        semantics: Semantics | None = None,
+        protocol: Protocol | None = None,
+        *,
+        name: str = "reference",
+        release: str | None = None,
+        managers: dict[str, Factory] | None = None,
+    ) -> None:
+        self.name = name
+        self.release = release
+        self.semantics = semantics or Semantics.ideal()
+        self.protocol = protocol or Protocol()
+        self._managers = managers or MANAGERS
+
+    def run(self, traces: Sequence[Trace]) -> list[TraceResult]:
+        return [TraceResult(self.records(trace)) for trace in traces]
+
+    def records(self, trace: Trace) -> list[StepRecord]:
+        """The step records of one trace."""
+        header = msgspec.to_builtins(trace.header)
+        manager = self._managers[trace.header.manager](
+            trace.header.config.capacity, self.semantics
+        )
+        session = ManagerSession(
+            header, manager, self.protocol, shows_sizes=self.semantics.remembers_sizes
+        )
+        records = run_events(session, [msgspec.to_builtins(event) for event in trace.events])
+        return [
+            (*record[:3], record[3] and msgspec.convert(record[3], FullState))
+            for record in records
+        ]
+
+    def close(self) -> None:
+        """Nothing to give back."""
