@@ -32,7 +32,9 @@ class TraceResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A target's records for one trace, one per event up to the first exception.
 
     `illegal` says why the release itself refuses the trace; it then has no records that count.
+    `capacity` is the cache's size after the release floored it at its largest item.
     """
 
     records: list[StepRecord]
     illegal: str | None = None
+    capacity: int | None = None

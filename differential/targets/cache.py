@@ -1,0 +1,174 @@
+"""The user's cache folder: where it is, who is writing to it, and what a killed process left there.
+
+Every change is prepared in a folder of its own under tmp/ and renamed into place, and every writer
+holds a file lock while it lives. The kernel drops the lock with the process, so a lock that can be
+had belongs to nobody, and what lies beside it is swept.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cacheproof.differential.errors import SetupError
+
+Report = Callable[[str], None]
+"""Takes one line of progress."""
+
+MIB = 1 << 20
+
+
+def disk_free(folder: Path) -> int:
+    """Bytes free on the disk that holds the folder."""
+    return shutil.disk_usage(folder).free
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A private folder under tmp/, gone when its process is done or dead."""
+
+    path: Path
+    guard: int
+    """Descriptor of the lock. Child processes inherit it: one that outlives us keeps its folder."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The cache folder. Nothing is created before the first write."""
+
+    root: Path
+    free_bytes: Callable[[Path], int] = disk_free
+
+    @classmethod
+    def locate(cls, environ: Mapping[str, str] = os.environ) -> "Cache":
+        """CACHEPROOF_HOME, else cacheproof under XDG_CACHE_HOME, else under ~/.cache."""
+        named = environ.get("CACHEPROOF_HOME")
+        if named:
+            return cls(Path(named).expanduser().absolute())
+        base = environ.get("XDG_CACHE_HOME")
+        return cls((Path(base) if base else Path.home() / ".cache").absolute() / "cacheproof")
+
+    @property
+    def releases(self) -> Path:
+        return self.root / "releases"
+
+    @property
+    def environments(self) -> Path:
+        return self.root / "environments"
+
+    @property
+    def checkouts(self) -> Path:
+        return self.root / "checkouts"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def scratch(self) -> Path:
+        return self.root / "scratch"
+
+    @property
+    def _tmp(self) -> Path:
+        return self.root / "tmp"
+
+    @property
+    def _locks(self) -> Path:
+        return self.root / "locks"
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Opens the folder for writing, and says in one line why the disk refuses.
+
+        Raises:
+            SetupError: the folder cannot be made or written, or the disk is full.
+        """
+        try:
+            for folder in (self.releases, self.environments, self.checkouts, self.logs,
+                           self.scratch, self._tmp, self._locks):
+                folder.mkdir(parents=True, exist_ok=True)
+            self._sweep()
+            yield
+        except OSError as refusal:
+            if refusal.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise self.full() from refusal
+            if refusal.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR,
+                                 errno.EEXIST):
+                raise SetupError(
+                    f"cannot write to the cache folder {self.root}: {refusal.strerror} "
+                    f"({refusal.filename}); set CACHEPROOF_HOME to a folder you can write to"
+                ) from refusal
+            raise
+
+    def full(self) -> SetupError:
+        return SetupError(
+            f"the disk that holds {self.root} is full; free some space there, "
+            "or set CACHEPROOF_HOME to a folder on another disk"
+        )
+
+    def require(self, need_mib: int, purpose: str) -> None:
+        """Refuses early what would fill the disk.
+
+        Raises:
+            SetupError: less than `need_mib` is free.
+        """
+        free_mib = self.free_bytes(self.root) // MIB
+        if free_mib < need_mib:
+            raise SetupError(
+                f"{purpose} needs {need_mib} MiB, but the disk that holds {self.root} has "
+                f"{free_mib} MiB left; free some space there, or set CACHEPROOF_HOME to a folder "
+                "on another disk"
+            )
+
+    @contextlib.contextmanager
+    def alone(self, name: str, report: Report) -> Iterator[int]:
+        """Holds the named lock, waiting for whoever has it; yields its descriptor."""
+        with open(self._locks / f"{name}.lock", "a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                report(f"waiting for another process that sets up {name}")
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield handle.fileno()
+
+    @contextlib.contextmanager
+    def workspace(self) -> Iterator[Workspace]:
+        """A folder to prepare something in, on the disk where it will end up."""
+        with self._guarding_tmp():
+            path = Path(tempfile.mkdtemp(dir=self._tmp))
+            handle = open(path.with_suffix(".lock"), "a")  # noqa: SIM115: outlives the block
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield Workspace(path, handle.fileno())
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+            path.with_suffix(".lock").unlink(missing_ok=True)
+            handle.close()
+
+    def discard(self, folder: Path) -> None:
+        """Removes a folder as a whole: it is out of sight before its first file goes."""
+        if folder.exists():
+            with self.workspace() as workspace:
+                folder.rename(workspace.path / "discarded")
+
+    @contextlib.contextmanager
+    def _guarding_tmp(self) -> Iterator[None]:
+        with open(self._locks / "tmp.lock", "a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def _sweep(self) -> None:
+        """Removes what dead processes left under tmp/."""
+        with self._guarding_tmp():
+            for folder in [path for path in self._tmp.iterdir() if path.is_dir()]:
+                guard = folder.with_suffix(".lock")
+                with open(guard, "a") as handle, contextlib.suppress(BlockingIOError):
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+                    if not folder.exists():
+                        guard.unlink()

@@ -1,0 +1,57 @@
+"""The host process: reads requests as JSON lines, runs traces on the release, writes results.
+
+Started as `PYTHON <this folder>` with a vLLM tree on PYTHONPATH and PYTHONHASHSEED=0. What the
+release prints goes to standard error; results alone travel over standard output.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _load_own_package() -> None:
+    """Make this folder importable as `host`, without its neighbours."""
+    here = Path(__file__).parent
+    spec = importlib.util.spec_from_file_location(
+        "host", here / "__init__.py", submodule_search_locations=[str(here)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["host"] = module
+    spec.loader.exec_module(module)
+
+
+def _claim_stdout() -> Any:
+    """Keep the pipe for results; whatever else is printed goes to standard error."""
+    results = os.fdopen(os.dup(1), "w", buffering=1 << 20)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return results
+
+
+def main() -> None:
+    results = _claim_stdout()
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
+    _load_own_package()
+    release = importlib.import_module("host.release").Release()
+    for line in sys.stdin:
+        request = json.loads(line)
+        reply = {"id": request["id"], **_answer(release, request)}
+        json.dump(reply, results, separators=(",", ":"))
+        results.write("\n")
+        results.flush()
+
+
+def _answer(release: Any, request: dict[str, Any]) -> dict[str, Any]:
+    if request["do"] == "hello":
+        return release.hello()
+    return {"results": release.run(request)}
+
+
+if __name__ == "__main__":
+    main()

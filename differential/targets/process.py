@@ -1,0 +1,199 @@
+"""A target in a process of its own: batches of traces go down a pipe, step records come back.
+
+A host that crashes, hangs or prints junk is a HarnessError with a name, never a finding and never
+silence; the process is gone then, and the next batch starts a new one.
+"""
+
+import queue
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.trace import Trace
+
+HOST_FOLDER = Path(__file__).parent / "host"
+START_SECONDS = 300.0
+BATCH_SECONDS = 300.0
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a host says of itself. `sources` maps modelled functions to digests of their text."""
+
+    id: int
+    python: str
+    vllm: str
+    protocol: dict[str, bool]
+    sources: dict[str, str]
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    id: int
+    results: list[TraceResult]
+
+
+_HELLO = msgspec.json.Decoder(Hello)
+_REPLY = msgspec.json.Decoder(_Reply)
+_END = b""
+
+
+class HostTarget:
+    """Runs traces on a vLLM tree through `targets/host` in that tree's own interpreter.
+
+    `command` is the interpreter, `environment` what it needs to find the tree. `plug_in` puts a
+    class (`module:Class`) in the place of the release's manager, `fault` plants a named fault.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        release: str | None,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        plug_in: str | None = None,
+        fault: str | None = None,
+        start_seconds: float = START_SECONDS,
+        batch_seconds: float = BATCH_SECONDS,
+    ) -> None:
+        self.name = name
+        self.release = release
+        self._command = [*command, str(HOST_FOLDER)]
+        self._environment = {**environment, "PYTHONHASHSEED": "0"}
+        self._plug_in = plug_in
+        self._fault = fault
+        self._start_seconds = start_seconds
+        self._batch_seconds = batch_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._hello: Hello | None = None
+        self._sent = 0
+        self._received = 0
+
+    @property
+    def hello(self) -> Hello:
+        """What the host says of itself; starts it. Raises HarnessError when it does not start."""
+        if self._hello is None:
+            self._start()
+            self._send({"do": "hello"})
+            self._hello = self._decode(_HELLO, self._receive(self._start_seconds))
+        return self._hello
+
+    @property
+    def protocol(self) -> Protocol:
+        return Protocol(**self.hello.protocol)
+
+    def run(self, traces: Sequence[Trace]) -> list[TraceResult]:
+        self.submit(traces)
+        return self.collect(len(traces))
+
+    def submit(self, traces: Sequence[Trace]) -> None:
+        """Send a batch without waiting for it. Raises HarnessError when the host is gone."""
+        assert self.hello
+        self._send(
+            {"do": "run", "traces": traces, "manager": self._plug_in, "fault": self._fault}
+        )
+
+    def collect(self, expected: int) -> list[TraceResult]:
+        """Results of the oldest batch sent. Raises HarnessError when the host broke."""
+        reply = self._decode(_REPLY, self._receive(self._batch_seconds))
+        if len(reply.results) != expected:
+            raise self._broken(f"sent {len(reply.results)} results for {expected} traces")
+        return reply.results
+
+    def close(self) -> None:
+        """End the host process."""
+        process, self._process, self._hello = self._process, None, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+            self._log.close()
+
+    def _start(self) -> None:
+        self.close()
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._sent = self._received = 0
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=self._environment,
+            )
+        except OSError as error:
+            raise HarnessError(
+                f"host of {self.name} does not start: {self._command[0]}: {error.strerror}"
+            ) from None
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        threading.Thread(
+            target=_forward, args=(self._process.stdout, self._lines), daemon=True
+        ).start()
+
+    def _send(self, request: dict[str, Any]) -> None:
+        if self._process is None or self._process.stdin is None:
+            raise HarnessError(f"host of {self.name} is not running")
+        self._sent += 1
+        try:
+            self._process.stdin.write(msgspec.json.encode({"id": self._sent, **request}) + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise self._broken("ended before it took a batch") from None
+
+    def _receive(self, seconds: float) -> bytes:
+        try:
+            line = self._lines.get(timeout=seconds)
+        except queue.Empty:
+            raise self._broken(f"gave no answer for {seconds:.0f} s and was killed") from None
+        if line == _END:
+            raise self._broken("crashed")
+        return line
+
+    def _decode(self, decoder: Any, line: bytes) -> Any:
+        self._received += 1
+        try:
+            reply = decoder.decode(line)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise self._broken(f"printed what is no answer ({error})") from None
+        if reply.id != self._received:
+            raise self._broken(f"answered request {reply.id} instead of {self._received}")
+        return reply
+
+    def _broken(self, what: str) -> HarnessError:
+        """End the process and say what happened, with the last line that it printed."""
+        status = ""
+        if self._process is not None:
+            self._process.kill()
+            code = self._process.wait()
+            status = f" (exit status {code})" if what == "crashed" else ""
+            self._log.seek(0)
+            last = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
+            status += f": {last[0]}" if last else ""
+        self.close()
+        return HarnessError(f"host of {self.name} {what}{status}")
+
+
+def _forward(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:
+    """Move whole lines from the pipe to the queue, so that neither side waits for the other."""
+    try:
+        for line in _whole_lines(stream):
+            lines.put(line)
+    except (OSError, ValueError):
+        pass
+    finally:
+        lines.put(_END)
+
+
+def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    for line in stream:
+        if line.endswith(b"\n"):
+            yield line
