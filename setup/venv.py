@@ -175,14 +175,14 @@ def only_one(path: Path) -> Iterator[int]:
 
 
 def make(checkout: Checkout, base_python: Path, runner: Runner) -> None:
-    lock = checkout.root / LOCK
-    if os.path.lexists(checkout.venv):
-        print("  .venv is unfinished or out of date: making it anew", flush=True)
-        checkout.clear()
     if importlib.util.find_spec("ensurepip") is None:
         raise SetupError(
             f"{base_python} comes without venv; install it (Debian and Ubuntu: python3-venv)"
         )
+    lock = checkout.root / LOCK
+    if os.path.lexists(checkout.venv):
+        print("  .venv is unfinished or out of date: making it anew", flush=True)
+        checkout.clear()
     runner.run(base_python, "-I", "-m", "venv", checkout.venv)
     pip = (checkout.python, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input")
     progress = Progress(total=len(LOCKED.findall(lock.read_text())))

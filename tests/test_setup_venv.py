@@ -167,6 +167,18 @@ def test_a_failed_set_up_is_repaired_by_the_next_run(script: ModuleType) -> None
     assert installs.count == 2
 
 
+def test_a_python_without_venv_is_named_before_anything_is_deleted(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = load()
+    (checkout / ".venv").mkdir()
+    monkeypatch.setattr(script, "ROOT", checkout)
+    monkeypatch.setattr(script.importlib.util, "find_spec", lambda name: None)
+    assert script.main() == 2
+    assert "comes without venv; install it" in capsys.readouterr().err
+    assert (checkout / ".venv").exists()
+
+
 def run_elsewhere(checkout: Path, make: str) -> subprocess.Popen[str]:
     """Runs set-up in a process of its own, with `make` as the body of its installation."""
     program = f"""
