@@ -1,4 +1,4 @@
-"""Builds a release's real Scheduler for one configuration, on a machine with neither weights nor GPU.
+"""Builds a release's real Scheduler for one configuration, with neither weights nor a GPU.
 
 Every refusal is the release's own. What is asked, and of which release:
 
@@ -8,8 +8,6 @@ encoder compute budget and cache size      compute_mm_encoder_budget (0.10.2+), 
                                            compute_encoder_budget with a stand-in registry
 KV blocks hold one longest request         get_kv_cache_configs (0.11+), before it
                                            get_kv_cache_config
-a request's prompt and items               InputProcessor._validate_model_input (0.12+), before it
-                                           Processor._validate_model_input
 
 The model is a config.json of our own, text-only and never loaded. The encoder cache manager is put
 into the scheduler afterwards with the budget that the release computed, as the release's own
@@ -55,10 +53,6 @@ try:
 except ImportError:
     from vllm.utils import sha256
 try:
-    from vllm.v1.engine.input_processor import InputProcessor
-except ImportError:
-    from vllm.v1.engine.processor import Processor as InputProcessor
-try:
     from vllm.exceptions import VLLMValidationError
 except ImportError:
     VLLMValidationError = ValueError
@@ -78,7 +72,7 @@ _ARCHITECTURE = "SchedulerOnlyForCausalLM"
 _KV_CACHE_LAYOUT = "LBNHC"  # where bytes lie is the workers' business; 0.30+ wants it named
 # What a release raises when it refuses a value. A TypeError or AttributeError is a driver that does
 # not know this release, and must not pass for an illegal trace.
-_REFUSALS = (
+REFUSALS = (
     ValueError,
     RuntimeError,
     NotImplementedError,
@@ -128,12 +122,13 @@ class _NeverBuilt(torch.nn.Module):
 
 
 @functools.cache
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+def parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """Names of the parameters that this release's function takes."""
     return frozenset(inspect.signature(function).parameters)
 
 
 def _known_to(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    known = _parameters(function)
+    known = parameters(function)
     return {name: value for name, value in arguments.items() if name in known}
 
 
@@ -158,7 +153,7 @@ def _prepare_process() -> None:
     kv_cache_utils.init_none_hash(sha256)
     seeded = kv_cache_utils.NONE_HASH
     kv_cache_utils.init_none_hash(sha256)
-    if kv_cache_utils.NONE_HASH != seeded:
+    if seeded != kv_cache_utils.NONE_HASH:
         raise HostError("block hashes start from a random value in this release")
     plain = _engine(json.dumps(_PLAIN))
     if isinstance(plain, str):
@@ -270,7 +265,7 @@ def _plan_kv_cache(vllm_config: Any, num_blocks: int) -> Any:
         planned = kv_cache_planning.get_kv_cache_config(vllm_config, layers, memory)
     else:
         groups = getattr(kv_cache_planning, "get_global_kv_cache_groups", None)
-        if "global_kv_cache_groups" in _parameters(plan):
+        if "global_kv_cache_groups" in parameters(plan):
             configs = plan(vllm_config, [layers], [memory], groups(vllm_config, [layers]))
         else:
             configs = plan(vllm_config, [layers], [memory])
@@ -292,7 +287,7 @@ def _engine(key: str) -> Engine | str:
             kv_cache_config = _plan_kv_cache(vllm_config, config["num_blocks"])
         finally:  # 0.11 and before refuse with a shrunken length left in the shared ModelConfig
             vllm_config.model_config.max_model_len = config["max_model_len"]
-    except (Illegal, *_REFUSALS) as error:
+    except (Illegal, *REFUSALS) as error:
         return refusal(error)
     return Engine(
         vllm_config,
@@ -327,12 +322,12 @@ def encoder_budget(engine: Engine, config: Event, largest_item: int) -> tuple[in
         return encoder_cache_manager.compute_encoder_budget(
             engine.vllm_config.model_config, scheduler_config, registry
         )
-    except _REFUSALS as error:
+    except REFUSALS as error:
         raise Illegal(refusal(error)) from error
 
 
 def make_scheduler(engine: Engine, manager: Any, compute_budget: int) -> Any:
-    """A fresh real scheduler (the release's asynchronous one where so configured) around `manager`."""
+    """A fresh real scheduler, the asynchronous one where so configured, around `manager`."""
     vllm_config = engine.vllm_config
     arguments = {
         "vllm_config": vllm_config,
@@ -354,48 +349,3 @@ def make_encoder_cache_manager(engine: Engine, cache_size: int) -> Any:
     if hasattr(cls, "create_manager"):
         return cls.create_manager(cache_size=cache_size, vllm_config=engine.vllm_config)
     return cls(cache_size=cache_size)
-
-
-class _PromptValidator(InputProcessor):
-    """The release's check of a processed prompt, without the tokenizer and processors around it."""
-
-    tokenizer = None
-
-    def __init__(self, vllm_config: Any, cache_size: int) -> None:
-        self.model_config = _MultiModal(vllm_config.model_config)
-        self.renderer = SimpleNamespace(validate_token_ids=lambda token_ids: None)
-        self.supports_mm_inputs = True
-        self.mm_encoder_cache_size = cache_size
-        self.skip_prompt_length_check = False
-
-
-class _MultiModal:
-    """The model configuration as that of a multimodal model."""
-
-    is_multimodal_model = True
-
-    def __init__(self, model_config: Any) -> None:
-        self._model_config = model_config
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model_config, name)
-
-
-def prompt_validator(engine: Engine, cache_size: int) -> Callable[[list[int], list[Any]], None]:
-    """Asks the release whether it takes a prompt with these placeholders; raises Illegal if not."""
-    validator = _PromptValidator(engine.vllm_config, cache_size)
-    positional = "lora_request" in _parameters(InputProcessor._validate_model_input)
-    arguments = (None,) if positional else ()
-
-    def validate(token_ids: list[int], placeholders: list[Any]) -> None:
-        prompt = {
-            "type": "multimodal",
-            "prompt_token_ids": token_ids,
-            "mm_placeholders": {"image": placeholders},
-        }
-        try:
-            validator._validate_model_input(prompt, *arguments, prompt_type="decoder")
-        except _REFUSALS as error:
-            raise Illegal(refusal(error)) from error
-
-    return validate

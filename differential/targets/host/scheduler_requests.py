@@ -1,0 +1,189 @@
+"""Makes a release's real requests from `add` events, in the shape that this release wants.
+
+The release itself says whether it takes a request: InputProcessor._validate_model_input (0.12+;
+before, Processor._validate_model_input) for the prompt and its items, SamplingParams for the rest.
+Only what no processor can produce (items that overlap, are empty or leave the prompt) is refused
+here.
+"""
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from vllm.multimodal.inputs import MultiModalKwargsItem, PlaceholderRange
+from vllm.sampling_params import SamplingParams
+from vllm.v1.request import Request
+
+from .protocol import Event, Illegal
+from .scheduler_build import (
+    EOS_TOKEN_ID,
+    REFUSALS,
+    VOCABULARY_SIZE,
+    Engine,
+    call_known,
+    parameters,
+    refusal,
+)
+
+try:
+    from vllm.multimodal.inputs import MultiModalFeatureSpec
+except ImportError:
+    MultiModalFeatureSpec = None
+try:
+    from vllm.v1.engine.input_processor import InputProcessor
+except ImportError:
+    from vllm.v1.engine.processor import Processor as InputProcessor
+
+FIRST_TEXT_TOKEN_ID = 10
+_PLACEHOLDER_TOKEN_ID = 3
+_COUNTS_EMBEDS = hasattr(Request, "get_num_encoder_embeds")
+
+
+def item_size(item: Event) -> int:
+    """Encoder cache slots of an item, in the unit of this release."""
+    placeholder = _placeholder(item)
+    if not _COUNTS_EMBEDS:
+        return placeholder.length
+    embeds = placeholder.get_num_embeds
+    return int(embeds() if callable(embeds) else embeds)
+
+
+class RequestMaker:
+    """Makes the requests of one trace: ids and arrival times never repeat."""
+
+    def __init__(self, engine: Engine, cache_size: int) -> None:
+        self._validator = _PromptValidator(engine.vllm_config, cache_size)
+        self._block_hasher = engine.block_hasher
+        self._arrivals: dict[str, float] = {}
+
+    def knows(self, request_id: str) -> bool:
+        """Whether a request of this id was made before."""
+        return request_id in self._arrivals
+
+    def make(self, event: Event) -> Any:
+        """The release's request. Raises Illegal where the release refuses it."""
+        _check_items(event)
+        placeholders = [_placeholder(item) for item in event["items"]]
+        token_ids = _prompt_token_ids(event)
+        try:
+            self._validator.check(token_ids, placeholders)
+            sampling_params = SamplingParams(
+                max_tokens=event["max_tokens"], ignore_eos=True, temperature=0
+            )
+        except REFUSALS as error:
+            raise Illegal(refusal(error)) from error
+        self._arrivals[event["request"]] = float(len(self._arrivals) + 1)
+        return call_known(
+            Request,
+            request_id=event["request"],
+            prompt_token_ids=token_ids,
+            sampling_params=sampling_params,
+            pooling_params=None,
+            eos_token_id=EOS_TOKEN_ID,
+            arrival_time=self._arrivals[event["request"]],
+            priority=event["priority"],
+            block_hasher=self._block_hasher,
+            **_carried(event["items"], placeholders),
+        )
+
+
+class _PromptValidator(InputProcessor):
+    """The release's check of a processed prompt, without the tokenizer and processors around it."""
+
+    tokenizer = None
+
+    def __init__(self, vllm_config: Any, cache_size: int) -> None:
+        self.model_config = _MultiModal(vllm_config.model_config)
+        self.renderer = SimpleNamespace(validate_token_ids=_check_vocabulary)
+        self.supports_mm_inputs = True
+        self.mm_encoder_cache_size = cache_size
+        self.skip_prompt_length_check = False
+
+    def check(self, token_ids: list[int], placeholders: list[Any]) -> None:
+        """Ask the release; it raises what it raises."""
+        prompt = {
+            "type": "multimodal",
+            "prompt_token_ids": token_ids,
+            "mm_placeholders": {"image": placeholders},
+        }
+        lora = {"lora_request": None} if _VALIDATES_LORA else {}
+        self._validate_model_input(prompt, **lora, prompt_type="decoder")
+
+
+_VALIDATES_LORA = "lora_request" in parameters(InputProcessor._validate_model_input)
+
+
+class _MultiModal:
+    """The model configuration as that of a multimodal model."""
+
+    is_multimodal_model = True
+
+    def __init__(self, model_config: Any) -> None:
+        self._model_config = model_config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model_config, name)
+
+
+def _check_vocabulary(token_ids: list[int]) -> None:
+    assert max(token_ids) < VOCABULARY_SIZE
+
+
+def _check_items(event: Event) -> None:
+    end = 0
+    for index, item in enumerate(event["items"]):
+        name = f"item {index} of {event['request']}"
+        if item["offset"] < end or item["length"] < 1:
+            raise Illegal(f"{name} is empty or not after the one before")
+        end = item["offset"] + item["length"]
+        if end > event["prompt"]:
+            raise Illegal(f"{name} ends behind the prompt")
+        if item["is_embed"] is not None and len(item["is_embed"]) != item["length"]:
+            raise Illegal(f"{name} has a mask of another length")
+
+
+def _placeholder(item: Event) -> Any:
+    mask = item["is_embed"]
+    return PlaceholderRange(
+        offset=item["offset"],
+        length=item["length"],
+        is_embed=None if mask is None else torch.tensor(mask, dtype=torch.bool),
+    )
+
+
+def _prompt_token_ids(event: Event) -> list[int]:
+    """One text for everybody: prompts share KV blocks wherever their items allow it."""
+    token_ids = [FIRST_TEXT_TOKEN_ID + position % 1000 for position in range(event["prompt"])]
+    for item in event["items"]:
+        start, length = item["offset"], item["length"]
+        token_ids[start : start + length] = [_PLACEHOLDER_TOKEN_ID] * length
+    return token_ids
+
+
+@functools.cache
+def _media() -> Any:
+    return call_known(MultiModalKwargsItem.dummy, modality="image", nbytes=1)
+
+
+def _carried(items: list[Event], placeholders: list[Any]) -> dict[str, Any]:
+    """How a request carries its items: lists side by side up to 0.10.1.1, features since."""
+    if MultiModalFeatureSpec is None:
+        return {
+            "multi_modal_kwargs": [_media() for _ in items],
+            "multi_modal_hashes": [item["identifier"] for item in items],
+            "multi_modal_placeholders": placeholders,
+        }
+    return {
+        "mm_features": [
+            call_known(
+                MultiModalFeatureSpec,
+                data=_media(),
+                modality="image",
+                identifier=item["identifier"],
+                mm_position=placeholder,
+                mm_hash=item["mm_hash"],
+            )
+            for item, placeholder in zip(items, placeholders, strict=True)
+        ]
+    }
