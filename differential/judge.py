@@ -207,6 +207,7 @@ class Judge:
             return
         granted, duplicates = outcome
         if granted <= 0:
+            self._evicting.discard(event.request)
             return
         for number in duplicates:
             self._reach.meet("duplicate within one walk")

@@ -28,7 +28,6 @@ class Semantics:
     counts_embeds: bool = change(
         "0.13.0", "release source", "an item takes its embeddings, not its placeholder's length"
     )
-    resets: bool = change("0.16.0", "release source", "the encoder cache can be reset")
     delays_decoder_notices: bool = change(
         "0.15.0", "vLLM PR #32789", "an encoder-decoder entry is reported a step after its encode"
     )

@@ -89,16 +89,28 @@ class Cache:
             SetupError: the folder cannot be made or written, or the disk is full.
         """
         try:
-            for folder in (self.releases, self.environments, self.checkouts, self.logs,
-                           self.scratch, self._tmp, self._locks):
+            for folder in (
+                self.releases,
+                self.environments,
+                self.checkouts,
+                self.logs,
+                self.scratch,
+                self._tmp,
+                self._locks,
+            ):
                 folder.mkdir(parents=True, exist_ok=True)
             self._sweep()
             yield
         except OSError as refusal:
             if refusal.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise self.full() from refusal
-            if refusal.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR,
-                                 errno.EEXIST):
+            if refusal.errno in (
+                errno.EACCES,
+                errno.EPERM,
+                errno.EROFS,
+                errno.ENOTDIR,
+                errno.EEXIST,
+            ):
                 raise SetupError(
                     f"cannot write to the cache folder {self.root}: {refusal.strerror} "
                     f"({refusal.filename}); set CACHEPROOF_HOME to a folder you can write to"
@@ -165,8 +177,8 @@ class Cache:
     def _sweep(self) -> None:
         """Removes what dead processes left under tmp/."""
         with self._guarding_tmp():
-            for folder in [path for path in self._tmp.iterdir() if path.is_dir()]:
-                guard = folder.with_suffix(".lock")
+            for name in {path.stem for path in self._tmp.iterdir()}:
+                folder, guard = self._tmp / name, self._tmp / f"{name}.lock"
                 with open(guard, "a") as handle, contextlib.suppress(BlockingIOError):
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)

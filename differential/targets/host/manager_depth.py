@@ -283,7 +283,7 @@ class ManagerSession:
         return True
 
     def _reset(self, event: Event) -> bool | None:
-        if self._met_in_step or not hasattr(self._manager, "reset"):
+        if self._met_in_step or not self._protocol.resets:
             return None
         self._manager.reset()
         return True

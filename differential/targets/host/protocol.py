@@ -12,6 +12,7 @@ class Protocol(NamedTuple):
     skips_sparse: an item without embeddings in the window is neither encoded nor allocated
     refuses_resized: an identifier that comes back with another size ends the request
     claims_duplicates: a second occurrence in the same walk is claimed after the first is allocated
+    resets: the encoder cache can be reset while the engine runs
     frees_stalled: a request whose KV blocks cannot be had gives back what its walk claimed
     """
 
@@ -20,6 +21,7 @@ class Protocol(NamedTuple):
     skips_sparse: bool = True
     refuses_resized: bool = True
     claims_duplicates: bool = True
+    resets: bool = True
     frees_stalled: bool = True
 
     @classmethod
@@ -32,7 +34,9 @@ class Protocol(NamedTuple):
             skips_sparse=counts_embeds,
             refuses_resized=hasattr(manager, "get_cached_num_encoder_embeds"),
             claims_duplicates=hasattr(scheduler, "_allocate_encoder_inputs"),
-            frees_stalled="encoder_cache_manager.free(" in inspect.getsource(scheduler.schedule),
+            resets=hasattr(manager, "reset"),
+            frees_stalled="encoder_cache_manager.free(request)"
+            in inspect.getsource(scheduler.schedule),
         )
 
 

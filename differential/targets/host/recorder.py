@@ -9,14 +9,14 @@ the deltas gives the whole state after every call.
 from typing import Any
 
 _OPERATIONS = {
-    "check": "check_and_update_cache",
-    "has": "has_cache",
-    "can": "can_allocate",
+    "check_and_update_cache": "check",
+    "has_cache": "check",
+    "can_allocate": "can",
     "allocate": "allocate",
-    "release": "free_encoder_input",
+    "free_encoder_input": "release",
     "free": "free",
-    "inputs": "get_cached_input_ids",
-    "embeds": "get_cached_num_encoder_embeds",
+    "get_cached_input_ids": "inputs",
+    "get_cached_num_encoder_embeds": "embeds",
     "reset": "reset",
 }
 _DRAINS = ("get_freed_mm_hashes", "get_freed_ids")
@@ -31,7 +31,7 @@ class Recorder:
         self._inside = False
         self._ledger = _ledger_of(manager, shows_sizes)
         self._reset_baseline()
-        for operation, name in _OPERATIONS.items():
+        for name, operation in _OPERATIONS.items():
             if hasattr(manager, name):
                 setattr(manager, name, self._wrap(operation, getattr(manager, name)))
         for name in _DRAINS:

@@ -264,11 +264,9 @@ def _plan_kv_cache(vllm_config: Any, num_blocks: int) -> Any:
     if plan is None:
         planned = kv_cache_planning.get_kv_cache_config(vllm_config, layers, memory)
     else:
-        groups = getattr(kv_cache_planning, "get_global_kv_cache_groups", None)
-        if "global_kv_cache_groups" in parameters(plan):
-            configs = plan(vllm_config, [layers], [memory], groups(vllm_config, [layers]))
-        else:
-            configs = plan(vllm_config, [layers], [memory])
+        group = getattr(kv_cache_planning, "get_global_kv_cache_groups", None)
+        groups = () if group is None else (group(vllm_config, [layers]),)
+        configs = plan(vllm_config, [layers], [memory], *groups)
         planned = kv_cache_utils.generate_scheduler_kv_cache_config(configs)
     if planned.num_blocks != num_blocks:
         raise HostError(f"asked for {num_blocks} KV blocks and got {planned.num_blocks}")

@@ -1,0 +1,90 @@
+"""One trace's verdict on one target: judged by the contracts and compared with the reference."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.judge import Judge, Rules, Violation
+from cacheproof.differential.lockstep import Difference, compare
+from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.record import FullState, TraceResult
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Trace
+from cacheproof.spec.records import EncoderCacheState
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What is wrong with a trace's records: the first violation of each contract, and the first
+    difference from the reference. `illegal` means that nothing was judged."""
+
+    violations: dict[str, Violation]
+    difference: Difference | None
+    illegal: str | None
+    calls: int
+    resident_sum: int
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.violations and self.difference is None
+
+
+@lru_cache
+def rules_for(manager: str, release: str | None) -> Rules:
+    """The contracts that judge a manager of a release."""
+    return Rules(manager, release)
+
+
+def examine(
+    trace: Trace,
+    result: TraceResult,
+    target: Target,
+    reference: ReferenceTarget | None = None,
+    reach: Reachability | None = None,
+) -> Examination:
+    """Judge a target's result for a trace.
+
+    Raises:
+        HarnessError: the records contradict themselves: deltas do not add up to the full state.
+    """
+    if result.illegal is not None:
+        return Examination({}, None, result.illegal, 0, 0)
+    judge = Judge(
+        trace,
+        rules_for(trace.header.manager, target.release),
+        reach or Reachability(),
+        counts_embeds=target.protocol.counts_embeds,
+        keyed_by_identifier=target.protocol.keyed_by_identifier,
+    )
+    if result.capacity is not None:
+        judge.set_capacity(result.capacity)
+    for number, (event, record) in enumerate(zip(trace.events, result.records, strict=False)):
+        judge.judge(number, event, record)
+        if record[3] is not None:
+            _check_replay(judge, record[3], target, number)
+    difference = None
+    if reference is not None and trace.depth == "manager":
+        difference = compare(TraceResult(reference.records(trace)), result)
+    return Examination(
+        judge.violations, difference, None, judge.calls_judged, judge.resident_sum
+    )
+
+
+def _check_replay(judge: Judge, full: FullState, target: Target, number: int) -> None:
+    state = judge.state
+    agrees = state.free_slots == full.free and list(state.notices) == full.notices
+    if isinstance(state, EncoderCacheState):
+        agrees = (
+            agrees
+            and state.freeable_slots == full.freeable
+            and list(state.queue.items()) == full.queue
+            and {h: sorted(requests) for h, requests in state.holders.items()}
+            == {h: requests for h, (requests, _) in full.entries.items()}
+            and all(size in (None, state.size[h]) for h, (_, size) in full.entries.items())
+        )
+    if not agrees:
+        raise HarnessError(
+            f"host of {target.name}: the deltas up to event {number + 1} do not add up to the "
+            f"state that it reports"
+        )

@@ -1,0 +1,101 @@
+"""An uninstalled vLLM checkout or fork as a target. The user's folder is read, never written."""
+
+import email
+import hashlib
+import re
+import subprocess
+from pathlib import Path
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.targets import environment, sources
+from cacheproof.differential.targets.cache import Cache, Report
+from cacheproof.differential.targets.releases import CHECKOUT, Release
+from cacheproof.differential.targets.versions import needs_older_libraries
+
+UNKNOWN = "0+unknown"
+GIT_SECONDS_MAX = 30
+
+_TAGGED = re.compile(r"v(\d[\w.]*)-(\d+)-(g[0-9a-f]+)")
+_UNFIT = re.compile(r"[^A-Za-z0-9.]+")
+
+
+def for_path(directory: Path, *, report: Report, cache: Cache | None = None) -> Release:
+    """A checkout as something that runs. Makes the shared libraries first if they are missing.
+
+    Raises:
+        InputError: the folder is no vLLM checkout.
+        SetupError: the libraries cannot be set up.
+    """
+    tree = directory.expanduser().absolute()
+    if not (tree / "vllm" / "__init__.py").is_file():
+        inner = tree.name == "vllm" and (tree / "__init__.py").is_file()
+        hint = f"; did you mean its parent, {tree.parent}?" if inner else ""
+        raise InputError(
+            f"{directory} is no vLLM checkout: {tree / 'vllm' / '__init__.py'} is missing{hint}"
+        )
+    cache = cache or Cache.locate()
+    version = version_of(tree)
+    older = needs_older_libraries(version)
+    metadata = _metadata_folder(cache, tree, version)
+    libraries = environment.locate(cache, older=older)
+    if libraries is None or not metadata.is_dir():
+        with cache.writing():
+            libraries = environment.ensure(cache, older=older, report=report)
+            _write_metadata(cache, metadata, version)
+    return Release(
+        version=version,
+        tree=tree,
+        metadata=metadata,
+        python=libraries.python,
+        overlays=libraries.overlays,
+        source=CHECKOUT,
+        archive="",
+        sha256="",
+        pinned=False,
+    )
+
+
+def version_of(tree: Path) -> str:
+    """What the checkout says it is: its generated version file, its git tags, its PKG-INFO."""
+    return sources.stated_version(tree) or _tagged(tree) or _packaged(tree) or UNKNOWN
+
+
+def _tagged(tree: Path) -> str | None:
+    if not (tree / ".git").exists():
+        return None  # a git repository around the folder says nothing about it
+    try:
+        said = subprocess.run(
+            ["git", "-C", str(tree), "describe", "--tags", "--long", "--match", "v[0-9]*"],
+            capture_output=True,
+            text=True,
+            timeout=GIT_SECONDS_MAX,
+            check=False,
+        ).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    tag = _TAGGED.fullmatch(said)
+    if tag is None:
+        return None
+    return tag[1] if tag[2] == "0" else f"{tag[1]}+{tag[2]}.{tag[3]}"
+
+
+def _packaged(tree: Path) -> str | None:
+    try:
+        return email.message_from_bytes((tree / "PKG-INFO").read_bytes()).get("Version")
+    except OSError:
+        return None
+
+
+def _metadata_folder(cache: Cache, tree: Path, version: str) -> Path:
+    digest = hashlib.sha256(f"{tree}\0{version}".encode()).hexdigest()[:16]
+    return cache.checkouts / digest
+
+
+def _write_metadata(cache: Cache, folder: Path, version: str) -> None:
+    public, _, local = version.partition("+")
+    parts = [_UNFIT.sub(".", part) for part in (public, local)]
+    with cache.workspace() as workspace:
+        draft = workspace.path / "metadata"
+        sources.write_metadata(draft, f"{parts[0]}+cpu" + (f".{parts[1]}" if parts[1] else ""))
+        if not folder.is_dir():
+            draft.rename(folder)

@@ -1,0 +1,196 @@
+"""The libraries that every release shares: one environment from a lock, made once.
+
+An environment cannot be moved, so it is made where it stays, under a lock, and a stamp is written
+last: without its stamp it is deleted and made anew. Releases up to 0.22.1 get a second folder in
+front, with the older libraries that they were written for.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from cacheproof.differential.errors import SetupError
+from cacheproof.differential.targets.cache import Cache, Report, Workspace
+from cacheproof.differential.targets.child import last_line, run_logged
+from cacheproof.differential.targets.pip import run_pip
+
+ENVIRONMENT_MIB = 2300
+OLDER_MIB = 350
+_PROBE = "import torch, transformers, msgspec, setuptools_scm, setuptools_rust"
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """One set of libraries: the shared environment, and older ones in front where needed."""
+
+    python: Path
+    overlays: tuple[Path, ...]
+
+    @property
+    def key(self) -> str:
+        """Names the set: two sets with one key hold the same packages for the same Python."""
+        return "+".join((self.python.parent.parent.name, *(path.name for path in self.overlays)))
+
+
+def locate(cache: Cache, *, older: bool) -> Libraries | None:
+    """The libraries if they are there and whole. Touches neither network nor disk."""
+    environment = _environment_folder(cache)
+    overlays = (_older_folder(cache),) if older else ()
+    if not all(_is_complete(folder) for folder in (environment, *overlays)):
+        return None
+    python = environment / "bin" / "python"
+    return Libraries(python, overlays) if python.exists() else None
+
+
+def ensure(cache: Cache, *, older: bool, report: Report) -> Libraries:
+    """The libraries, made first where they are missing or were left half made.
+
+    Raises:
+        SetupError: no network, disk full, no pip, or an environment that does not work.
+    """
+    found = locate(cache, older=older)
+    if found is not None:
+        return found
+    environment = _environment_folder(cache)
+    python = environment / "bin" / "python"
+    with cache.alone(environment.name, report) as guard:
+        if not (_is_complete(environment) and python.exists()):
+            _make_environment(cache, environment, report, guard)
+    if not older:
+        return Libraries(python, ())
+    folder = _older_folder(cache)
+    with cache.alone(folder.name, report) as guard:
+        if not _is_complete(folder):
+            _make_older(cache, folder, python, report, guard)
+    return Libraries(python, (folder,))
+
+
+def _make_environment(cache: Cache, folder: Path, report: Report, guard: int) -> None:
+    cache.discard(folder)
+    cache.require(ENVIRONMENT_MIB, "the environment that vLLM releases share")
+    with cache.workspace() as workspace:
+        _make_venv(cache, folder, report, (guard, workspace.guard))
+        python = folder / "bin" / "python"
+        lock = _lock("environment.lock")
+        requirements = workspace.path / "environment.lock"
+        requirements.write_text(lock)
+        install = ["install", "--no-compile", "--progress-bar", "off"]
+        _pip(cache, workspace, python, [*install, "--no-deps", "-r", str(requirements)],
+             "installing the libraries that vLLM imports", report, guard)  # fmt: skip
+        # Builds of torch differ in what they need (a CUDA build brings its own libraries), so
+        # torch alone is asked for its dependencies; those of the lock count as installed.
+        torch = next(line for line in lock.splitlines() if line.startswith("torch=="))
+        _pip(cache, workspace, python, [*install, torch], "completing torch", report, guard)
+        _probe(cache, python, workspace, report, guard)
+    _stamp(folder)
+
+
+def _pip(
+    cache: Cache,
+    workspace: Workspace,
+    python: Path,
+    arguments: list[str],
+    title: str,
+    report: Report,
+    guard: int,
+) -> None:
+    run_pip(
+        python,
+        arguments,
+        title=title,
+        cache=cache,
+        workspace=workspace,
+        report=report,
+        inherit=(guard,),
+    )
+
+
+def _make_venv(cache: Cache, folder: Path, report: Report, inherit: tuple[int, ...]) -> None:
+    log = cache.logs / f"venv-{folder.name}.log"
+    status = run_logged(
+        [sys.executable, "-m", "venv", "--clear", str(folder)],
+        log=log,
+        env=_quiet(os.environ),
+        title="making an environment",
+        report=report,
+        inherit=inherit,
+    )
+    if status != 0:
+        raise SetupError(
+            f"{sys.executable} cannot make an environment with pip: {last_line(log)}; install "
+            f"Python's venv and ensurepip modules (log: {log})"
+        )
+    log.unlink()
+
+
+def _probe(cache: Cache, python: Path, workspace: Workspace, report: Report, guard: int) -> None:
+    log = cache.logs / f"probe-{workspace.path.name}.log"
+    status = run_logged(
+        [str(python), "-c", _PROBE],
+        log=log,
+        env=_quiet(os.environ),
+        title="importing the libraries",
+        report=report,
+        inherit=(guard, workspace.guard),
+    )
+    if status != 0:
+        raise SetupError(f"the libraries do not import: {last_line(log)} (log: {log})")
+    log.unlink()
+
+
+def _make_older(cache: Cache, folder: Path, python: Path, report: Report, guard: int) -> None:
+    cache.discard(folder)
+    cache.require(OLDER_MIB, "the older libraries for releases up to 0.22.1")
+    with cache.workspace() as workspace:
+        requirements = workspace.path / "older.lock"
+        requirements.write_text(_lock("older_releases.lock"))
+        draft = workspace.path / "older"
+        _pip(cache, workspace, python,
+             ["install", "--progress-bar", "off", "--no-deps", "--target", str(draft),
+              "-r", str(requirements)],
+             "installing older libraries for releases up to 0.22.1", report, guard)  # fmt: skip
+        _stamp(draft)
+        os.sync()
+        draft.rename(folder)
+
+
+def _environment_folder(cache: Cache) -> Path:
+    return cache.environments / f"{_digest('environment.lock')}-{_python_tag()}"
+
+
+def _older_folder(cache: Cache) -> Path:
+    return cache.environments / f"older-{_digest('older_releases.lock')}-{_python_tag()}"
+
+
+def _python_tag() -> str:
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return f"cp{sys.version_info.major}{sys.version_info.minor}-{platform}"
+
+
+def _lock(name: str) -> str:
+    return resources.files("cacheproof.differential.targets").joinpath(name).read_text()
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(_lock(name).encode()).hexdigest()[:12]
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / ".complete").exists()
+
+
+def _stamp(folder: Path) -> None:
+    os.sync()
+    draft = folder / ".complete.draft"
+    draft.write_text(json.dumps({"python": sys.version}))
+    draft.replace(folder / ".complete")
+
+
+def _quiet(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if not name.startswith("PYTHON")}

