@@ -153,14 +153,14 @@ class Cache:
         """A folder to prepare something in, on the disk where it will end up."""
         with self._guarding_tmp():
             path = Path(tempfile.mkdtemp(dir=self._tmp))
-            handle = open(path.with_suffix(".lock"), "a")  # noqa: SIM115: outlives the block
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            guard = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+            fcntl.flock(guard, fcntl.LOCK_EX)
         try:
-            yield Workspace(path, handle.fileno())
+            yield Workspace(path, guard)
         finally:
             shutil.rmtree(path, ignore_errors=True)
             path.with_suffix(".lock").unlink(missing_ok=True)
-            handle.close()
+            os.close(guard)
 
     def discard(self, folder: Path) -> None:
         """Removes a folder as a whole: it is out of sight before its first file goes."""

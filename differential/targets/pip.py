@@ -13,12 +13,16 @@ TAIL_LINES = 3
 
 # Settings of the user that would send the packages elsewhere. Indexes, mirrors, proxies and
 # certificates stay the user's.
-_MISLEADING = frozenset(
-    "PIP_" + name
-    for name in (
-        "TARGET PREFIX ROOT USER REQUIRE_VIRTUALENV DRY_RUN NO_DEPS NO_BINARY ONLY_BINARY "
-        "QUIET LOG CONSTRAINT REQUIREMENT"
-    ).split()
+_MISLEADING = (
+    *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "PIP_QUIET"),
+    *(
+        "PIP_DRY_RUN",
+        "PIP_NO_DEPS",
+        "PIP_NO_BINARY",
+        "PIP_ONLY_BINARY",
+        "PIP_CONSTRAINT",
+        "PIP_LOG",
+    ),
 )
 _UNREACHABLE = re.compile(
     r"connection broken by|Max retries exceeded|Temporary failure in name resolution|"
