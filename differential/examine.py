@@ -10,7 +10,7 @@ from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import FullState, TraceResult
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.trace import SchedulerHeader, Trace
 from cacheproof.spec.records import EncoderCacheState
 
 
@@ -31,9 +31,9 @@ class Examination:
 
 
 @lru_cache
-def rules_for(manager: str, release: str | None) -> Rules:
+def rules_for(manager: str, release: str | None, asynchronous: bool = False) -> Rules:
     """The contracts that judge a manager of a release."""
-    return Rules(manager, release)
+    return Rules(manager, release, asynchronous=asynchronous)
 
 
 def examine(
@@ -52,7 +52,11 @@ def examine(
         return Examination({}, None, result.illegal, 0, 0)
     judge = Judge(
         trace,
-        rules_for(trace.header.manager, target.release),
+        rules_for(
+            trace.header.manager,
+            target.release,
+            isinstance(trace.header, SchedulerHeader) and trace.header.config.async_scheduling,
+        ),
         reach or Reachability(),
         counts_embeds=target.protocol.counts_embeds,
         keyed_by_identifier=target.protocol.keyed_by_identifier,

@@ -48,8 +48,12 @@ class Rules:
     ghost.
     """
 
-    def __init__(self, manager: str, release: str | None) -> None:
-        self.all = list(contracts(manager_component(manager), release))
+    def __init__(self, manager: str, release: str | None, *, asynchronous: bool = False) -> None:
+        self.all = [
+            rule
+            for rule in contracts(manager_component(manager), release)
+            if not (asynchronous and rule.synchronous_only)
+        ]
         states = [rule for rule in self.all if rule.kind == "state"]
         self.of_state = [rule for rule in states if rule.parameters == ("s",)]
         self.of_state_and_ghost = [rule for rule in states if rule.parameters == ("s", "g")]
@@ -134,7 +138,8 @@ class Judge:
         self._capacity = trace.header.config.capacity
         self._state = self._initial_state()
         self._requests: dict[str, _Request] = {}
-        self._in_flight: list[dict[str, int]] = [{}]
+        self._is_scheduler = trace.depth == "scheduler"
+        self._in_flight: list[dict[str, int]] = [] if self._is_scheduler else [{}]
         self._running: set[str] = set()
         self._new_step()
         self._event = 0
@@ -158,7 +163,6 @@ class Judge:
             "check": self._note_check,
             "release": self._note_release,
         }
-        self._is_scheduler = trace.depth == "scheduler"
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`."""
@@ -311,6 +315,8 @@ class Judge:
         if outcome is None:
             return
         for request_id in self._running - running:
+            if self._requests[request_id].inside_an_item():
+                self._reach.meet("preemption inside an item")
             self._requests[request_id].computed = 0
         for request_id in set(self._requests) - running:
             self.ghost.withdraw(request_id)

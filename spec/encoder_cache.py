@@ -116,6 +116,7 @@ def needed_is_held(s: EncoderCacheState, g: Ghost) -> bool:
     source="vLLM EncoderCacheManager: oldest unreferenced entry first",
     calls=ADMISSION,
     versions=KEYED_BY_IDENTIFIER,
+    synchronous_only=True,
 )
 def evicts_oldest_first(pre: EncoderCacheState, post: EncoderCacheState, g: Ghost) -> bool:
     return all(

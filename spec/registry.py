@@ -30,6 +30,8 @@ class Contract:
     `calls` are the manager calls a transition contract judges, or WHOLE_EVENT for one verdict over
     all the calls of an event; `also_unchanged` says that it must be judged even when the call left
     the state as it was (the others hold of any such call).
+    `synchronous_only` says that the rule leans on the moment when a request gets past an item,
+    which asynchronous scheduling leaves to the release.
     `versions` are the vLLM releases that promise the rule; `applies_to` the kinds of manager.
     """
 
@@ -43,6 +45,7 @@ class Contract:
     applies_to: tuple[str, ...]
     calls: frozenset[str]
     also_unchanged: bool
+    synchronous_only: bool
     predicate: Callable[..., bool] = field(compare=False)
     parameters: tuple[str, ...]
     expression: subset.Expression = field(compare=False, repr=False)
@@ -67,6 +70,7 @@ def contract(
     applies_to: tuple[str, ...] = (),
     calls: Iterable[str] = (),
     also_unchanged: bool = False,
+    synchronous_only: bool = False,
 ) -> Callable[[Predicate], Predicate]:
     """Register the decorated predicate under `id` and return it unchanged.
 
@@ -92,6 +96,7 @@ def contract(
             applies_to=applies_to or (component,),
             calls=frozenset(calls),
             also_unchanged=also_unchanged,
+            synchronous_only=synchronous_only,
             predicate=predicate,
             parameters=expression.parameters,
             expression=expression,

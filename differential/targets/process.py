@@ -172,9 +172,10 @@ class HostTarget:
         """End the process and say what happened, with the last line that it printed."""
         status = ""
         if self._process is not None:
-            self._process.kill()
-            code = self._process.wait()
-            status = f" (exit status {code})" if what == "crashed" else ""
+            if what == "crashed":
+                status = f" (exit status {self._process.wait()})"
+            else:
+                self._process.kill()
             self._log.seek(0)
             last = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
             status += f": {last[0]}" if last else ""

@@ -54,14 +54,14 @@ class Release:
     ) -> dict[str, Any]:
         header = trace["header"]
 
-        def make_manager(capacity: int, _: str = "features") -> Any:
+        def make_manager(capacity: int) -> Any:
             manager = _manager_class(header["manager"], plug_in)(cache_size=capacity)
             prepare(manager)
             return manager
 
         try:
             if header["depth"] == "scheduler":
-                session: Any = SchedulerSession(header, trace["events"], make_manager)
+                session: Any = SchedulerSession(trace, make_manager)
             else:
                 session = ManagerSession(
                     header, make_manager(header["config"]["capacity"]), self.protocol

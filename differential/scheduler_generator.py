@@ -1,0 +1,138 @@
+"""From a seed to a trace for a real scheduler: engine-level events over small, tight configurations.
+
+Encoder cache, token budget and KV blocks are all scarce, so that items are refused, evicted and
+encoded again, requests are preempted in the middle of an item, and aborts land between a schedule
+and its update. Two traces in five are squeezed further: prompts full of items that hardly fit the
+KV blocks, mostly under the priority policy, whose victims may have been scheduled in the same step.
+"""
+
+from random import Random
+
+from cacheproof.differential.trace import (
+    SCHEMA,
+    Abort,
+    Add,
+    AnyEvent,
+    Item,
+    Reset,
+    ResetPrefix,
+    Schedule,
+    SchedulerConfig,
+    SchedulerHeader,
+    Trace,
+    Update,
+)
+
+VERSION = "scheduler/1"
+
+
+def scheduler_trace(seed: int, *, async_scheduling: bool | None = None) -> Trace:
+    """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said."""
+    return _SchedulerTrace(seed, async_scheduling).build()
+
+
+class _SchedulerTrace:
+    def __init__(self, seed: int, async_scheduling: bool | None) -> None:
+        random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
+        self._seed = seed
+        self._squeezed = random.random() < 0.4
+        self._capacity = random.choice((2, 3, 4, 6, 8, 12, 20))
+        largest = max(1, random.choice((self._capacity, self._capacity // 2, 2)))
+        self._items = [
+            self._template(f"h{number}", largest) for number in range(random.randint(2, 6))
+        ]
+        block_size = random.choice((8, 16))
+        max_model_len = random.choice((48, 64, 96))
+        blocks_needed = -(-max_model_len // block_size)
+        chunked = random.random() < 0.9
+        async_drawn = random.random() < 0.25
+        self._config = SchedulerConfig(
+            capacity=self._capacity,
+            compute_budget=random.choice((largest, self._capacity, 2 * self._capacity)),
+            max_num_batched_tokens=(
+                random.choice((8, 12, 16, 24, 48)) if chunked else max(96, max_model_len)
+            ),
+            max_num_seqs=random.choice((2, 3, 4, 6)),
+            max_model_len=max_model_len,
+            block_size=block_size,
+            num_blocks=1
+            + blocks_needed
+            + random.choice((0, 1) if self._squeezed else (0, 0, 1, 2, 4, 16)),
+            prefix_caching=random.random() < 0.6,
+            chunked_prefill=chunked,
+            disable_chunked_mm_input=random.random() < 0.15,
+            policy="priority" if random.random() < (0.8 if self._squeezed else 0.3) else "fcfs",
+            long_prefill_token_threshold=random.choice((0, 0, 0, 4, 8)),
+            async_scheduling=async_drawn if async_scheduling is None else async_scheduling,
+        )
+        self._events: list[AnyEvent] = []
+        self._live: list[str] = []
+        self._arrived = 0
+
+    def _template(self, identifier: str, largest: int) -> tuple[str, tuple[bool, ...]]:
+        random = self._random
+        mask = [True] * random.randint(1, largest)
+        if random.random() < 0.3:
+            mask += [False] * random.randint(1, 4)
+            random.shuffle(mask)
+        return identifier, tuple(mask)
+
+    def build(self) -> Trace:
+        random = self._random
+        in_flight = 0
+        limit = 2 if self._config.async_scheduling else 1
+        for _ in range(random.choice((8, 16, 40))):
+            while len(self._live) < 6 and random.random() < 0.5:
+                self._add()
+            if in_flight < limit:
+                self._events.append(Schedule())
+                in_flight += 1
+            if self._live and random.random() < 0.06:
+                request = self._live.pop(random.randrange(len(self._live)))
+                self._events.append(Abort(request))
+            if in_flight == limit or random.random() < 0.5:
+                self._events.append(Update())
+                in_flight -= 1
+            if random.random() < 0.01:
+                self._events.append(Reset())
+            if random.random() < 0.02:
+                self._events.append(ResetPrefix())
+        header = SchedulerHeader(
+            schema=SCHEMA,
+            manager="encoder_cache",
+            config=self._config,
+            seed=self._seed,
+            generator=VERSION,
+        )
+        return Trace(header, tuple(self._events))
+
+    def _add(self) -> None:
+        random = self._random
+        request = f"r{self._arrived}"
+        self._arrived += 1
+        position = random.choice((0, 0, 1, 5, 12))
+        items: list[Item] = []
+        repeated = random.choice(self._items) if random.random() < 0.3 else None
+        for _ in range(random.choice((4, 6, 7) if self._squeezed else (0, 1, 1, 2, 3, 4))):
+            identifier, mask = repeated or random.choice(self._items)
+            if position + len(mask) > self._config.max_model_len - 8:
+                break
+            items.append(
+                Item(identifier, position, len(mask), is_embed=None if all(mask) else mask)
+            )
+            position += len(mask) + random.choice((0, 0, 1, 3, 8))
+            if self._squeezed:
+                position += random.randrange(6)
+        prompt = min(max(position, 1) + random.choice((0, 1, 6)), self._config.max_model_len - 1)
+        prompt = max(prompt, items[-1].offset + items[-1].length if items else 1)
+        room = self._config.max_model_len - prompt
+        self._events.append(
+            Add(
+                request,
+                prompt,
+                tuple(items),
+                max_tokens=random.randint(1, max(1, min(12, room))),
+                priority=random.choice((0, 0, 1, 2)),
+            )
+        )
+        self._live.append(request)
