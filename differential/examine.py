@@ -1,5 +1,6 @@
 """One trace's verdict on one target: judged by the contracts and compared with the reference."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +15,9 @@ from cacheproof.differential.trace import SchedulerHeader, Trace
 from cacheproof.spec.records import EncoderCacheState
 
 
+LOCKSTEP = "lockstep"
+
+
 @dataclass(frozen=True)
 class Examination:
     """What is wrong with a trace's records: the first violation of each contract, and the first
@@ -25,9 +29,12 @@ class Examination:
     calls: int
     resident_sum: int
 
-    @property
-    def is_clean(self) -> bool:
-        return not self.violations and self.difference is None
+    def breaks(self) -> Iterator[tuple[str, int, str]]:
+        """What is broken: a contract's id or LOCKSTEP, the event, and a sentence."""
+        for contract, violation in self.violations.items():
+            yield contract, violation.event, violation.sentence
+        if self.difference is not None:
+            yield LOCKSTEP, self.difference.event, self.difference.sentence
 
 
 @lru_cache

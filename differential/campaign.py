@@ -1,0 +1,243 @@
+"""A seeded search over one target: generate, run, judge, compare, and keep what breaks.
+
+Work is cut into lanes (a depth, a kind of manager, a kind of workload); seeds are dealt to the
+lanes in turn. While the host runs one batch, this process judges the one before, so that host and
+reference work side by side.
+"""
+
+import itertools
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.examine import Examination, examine
+from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Trace
+
+BATCH_TRACES = 50
+CANDIDATES_PER_BREAK = 3
+HARNESS_ERRORS_MAX = 5
+_COMMON = frozenset({"repeated item", "shared", "rescue", "eviction", "full"})
+_ENCODER_CACHE = _COMMON | {
+    "item as large as the cache",
+    "several evictions at once",
+    "evicted and encoded again in one step",
+    "first occurrence consumed, later one pending",
+    "duplicate within one walk",
+    "admitted beside pending items",
+    "pending items fill the cache",
+    "refused by budget",
+    "refused by space",
+    "sparse item",
+    "no embeddings in the window",
+    "abort inside an item",
+    "preemption inside an item",
+    "stalled after a claim",
+    "released again",
+    "reset with entries",
+}
+_SCHEDULER = (_ENCODER_CACHE - {
+    "duplicate within one walk",
+    "no embeddings in the window",
+    "stalled after a claim",
+}) | {"preempted after encode in the same step"}
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One kind of workload. `rare` are the states that a search of it must meet."""
+
+    name: str
+    depth: str
+    manager: str
+    make: Callable[[int], Trace]
+    rare: frozenset[str]
+
+
+LANES = {
+    lane.name: lane
+    for lane in (
+        Lane("encoder cache", "manager", "encoder_cache", manager_trace, _ENCODER_CACHE),
+        Lane(
+            "reused media ids",
+            "manager",
+            "encoder_cache",
+            lambda seed: manager_trace(seed, resized=True),
+            _COMMON | {"identifier with another size"},
+        ),
+        Lane(
+            "encoder-decoder",
+            "manager",
+            "encoder_decoder",
+            lambda seed: manager_trace(seed, "encoder_decoder"),
+            frozenset({"decoder item released again", "decoder entry reported"}),
+        ),
+        Lane("scheduler", "scheduler", "encoder_cache", scheduler_trace, _SCHEDULER),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Break:
+    """A trace that breaks something: a contract by id, or the lockstep, and when it was found."""
+
+    contract: str
+    lane: Lane
+    trace: Trace
+    event: int
+    sentence: str
+    seconds: float
+
+
+@dataclass
+class LaneReport:
+    """What a campaign did in one lane."""
+
+    lane: Lane
+    traces: int = 0
+    events: int = 0
+    calls: int = 0
+    resident_sum: int = 0
+    compared: bool = False
+    illegal: Counter[str] = field(default_factory=Counter)
+    reach: Reachability = field(default_factory=Reachability)
+
+    @property
+    def never_met(self) -> list[str]:
+        """Rare states of this lane that the search did not meet."""
+        return self.reach.never(self.lane.rare) if self.traces else []
+
+
+@dataclass
+class Campaign:
+    """The outcome of a search. `breaks` keeps a few traces for each broken contract and lane."""
+
+    target: str
+    release: str | None
+    lanes: list[LaneReport]
+    breaks: list[Break]
+    broken: Counter[tuple[str, str]]
+    harness_errors: list[str]
+    seconds: float
+
+    @property
+    def calls(self) -> int:
+        return sum(report.calls for report in self.lanes)
+
+
+Progress = Callable[[LaneReport, int], None]
+Batch = tuple[LaneReport, list[Trace]]
+
+
+def search(
+    target: Target,
+    lanes: Sequence[Lane],
+    *,
+    against: ReferenceTarget | None,
+    seeds: range | None = None,
+    seconds: float | None = None,
+    progress: Progress = lambda lane, done: None,
+) -> Campaign:
+    """Search `target` over `seeds` of every lane, or for about `seconds`.
+
+    A host that breaks is restarted and its batch counted as a harness error; after a few of those
+    the search gives up.
+    """
+    started = time.monotonic()
+    reports = [
+        LaneReport(lane, compared=against is not None and lane.depth == "manager")
+        for lane in lanes
+    ]
+    outcome = Campaign(target.name, target.release, reports, [], Counter(), [], 0.0)
+
+    def out_of_time() -> bool:
+        return seconds is not None and time.monotonic() - started > seconds
+
+    batches = _batches(reports, seeds, out_of_time)
+    for (report, traces), results in _executed(target, batches, outcome.harness_errors):
+        try:
+            for trace, result in zip(traces, results, strict=True):
+                seen = examine(trace, result, target, against, report.reach)
+                _tally(report, seen, len(result.records))
+                for contract, event, sentence in seen.breaks():
+                    elapsed = time.monotonic() - started
+                    _keep(outcome, Break(contract, report.lane, trace, event, sentence, elapsed))
+        except HarnessError as error:
+            outcome.harness_errors.append(f"{report.lane.name}: {error}")
+        progress(report, len(traces))
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def _tally(report: LaneReport, seen: Examination, events: int) -> None:
+    report.traces += 1
+    if seen.illegal is not None:
+        report.illegal[seen.illegal] += 1
+        return
+    report.events += events
+    report.calls += seen.calls
+    report.resident_sum += seen.resident_sum
+
+
+def _keep(outcome: Campaign, found: Break) -> None:
+    key = (found.contract, found.lane.name)
+    outcome.broken[key] += 1
+    if outcome.broken[key] <= CANDIDATES_PER_BREAK:
+        outcome.breaks.append(found)
+
+
+def _batches(
+    reports: Sequence[LaneReport], seeds: range | None, out_of_time: Callable[[], bool]
+) -> Iterator[Batch]:
+    """Batches of every lane in turn, until the seeds or the time are used up."""
+    all_seeds = itertools.count() if seeds is None else iter(seeds)
+    while batch := list(itertools.islice(all_seeds, BATCH_TRACES)):
+        for report in reports:
+            if out_of_time():
+                return
+            yield report, [report.lane.make(seed) for seed in batch]
+
+
+def _executed(
+    target: Target, batches: Iterator[Batch], errors: list[str]
+) -> Iterator[tuple[Batch, list[TraceResult]]]:
+    """Each batch with its results; a host already has the next batch while one is handed out."""
+    at_host: deque[Batch] = deque()
+    for batch in itertools.chain(batches, [None]):
+        if batch is not None:
+            at_host.append(batch)
+            if isinstance(target, HostTarget) and not _submit(target, batch, errors):
+                at_host.pop()
+        while at_host and (batch is None or len(at_host) > 1):
+            oldest = at_host.popleft()
+            try:
+                results = _results(target, oldest[1])
+            except HarnessError as error:
+                errors.append(f"{oldest[0].lane.name}, from seed {oldest[1][0].header.seed}: {error}")
+                at_host = deque(lost for lost in at_host if _submit(target, lost, errors))
+            else:
+                yield oldest, results
+        if len(errors) >= HARNESS_ERRORS_MAX:
+            return
+
+
+def _results(target: Target, traces: list[Trace]) -> list[TraceResult]:
+    return target.collect(len(traces)) if isinstance(target, HostTarget) else target.run(traces)
+
+
+def _submit(target: Target, batch: Batch, errors: list[str]) -> bool:
+    assert isinstance(target, HostTarget)
+    try:
+        target.submit(batch[1])
+    except HarnessError as error:
+        errors.append(f"{batch[0].lane.name}: {error}")
+        return False
+    return True

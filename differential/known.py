@@ -1,0 +1,78 @@
+"""Known faults: what is public about a release is annotated in a report, never hidden."""
+
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from cacheproof.differential.errors import InputError
+from cacheproof.spec.registry import contracts
+from cacheproof.spec.versions import Versions
+
+
+class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One fault of some releases: which contract it breaks, where, and where it is discussed.
+
+    `thread` is the public thread, None when there is none; `lane` narrows the entry to one lane
+    of a campaign.
+    """
+
+    contract: str
+    releases: str
+    harm: Literal["safety", "liveness", "efficiency"]
+    note: str
+    thread: str | None = None
+    lane: str | None = None
+
+    def covers(self, contract: str, release: str | None, lane: str) -> bool:
+        """Whether a finding of that contract, release and lane is this fault."""
+        return (
+            contract == self.contract
+            and release is not None
+            and release in Versions(self.releases)
+            and self.lane in (None, lane)
+        )
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    known: list[KnownFault] = []
+
+
+def load(path: Path | None = None) -> list[KnownFault]:
+    """The list in a file, or the one that is shipped.
+
+    Raises:
+        InputError: the file cannot be read or is no such list; an empty file is an empty list.
+    """
+    source = path or resources.files("cacheproof.differential") / "known.toml"
+    try:
+        text = source.read_text()
+        faults = msgspec.convert(tomllib.loads(text), _File).known
+        for fault in faults:
+            Versions(fault.releases)
+    except OSError as error:
+        raise InputError(f"{source}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(
+            f"{source}: {str(error).splitlines()[0]}; expected a list of known faults, "
+            "see docs/known-faults.md"
+        ) from None
+    _check_contracts(faults, str(source))
+    return faults
+
+
+def covering(
+    faults: Sequence[KnownFault], contract: str, release: str | None, lane: str
+) -> KnownFault | None:
+    """The first listed fault that covers a finding."""
+    return next((fault for fault in faults if fault.covers(contract, release, lane)), None)
+
+
+def _check_contracts(faults: Sequence[KnownFault], source: str) -> None:
+    ids = {rule.id for rule in contracts()}
+    for fault in faults:
+        if fault.contract not in ids:
+            raise InputError(f"{source}: {fault.contract!r} is no contract id; see the contract table")

@@ -1,0 +1,69 @@
+"""From what the user writes after --target to a target that runs."""
+
+import os
+from pathlib import Path
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.targets import checkouts, releases
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.cache import Report
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.releases import Release
+from cacheproof.reference.semantics import NotModelled, Semantics
+
+NEWEST = "0.33.0"
+EXPECTED = "expected reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+
+
+def resolve(text: str, *, report: Report) -> Target:
+    """The target that `text` names; provisions a release that is not there yet.
+
+    Raises:
+        InputError: the text names nothing that can be run.
+        SetupError: a release cannot be provisioned.
+    """
+    kind, at, version = text.partition("@")
+    if kind == "reference":
+        return ReferenceTarget(_semantics(version) if at else None, name=text, release=version or None)
+    if kind == "vllm" and at:
+        return host_of(releases.install(version, report=report), text)
+    if text.startswith("path:"):
+        release = checkouts.for_path(Path(text.removeprefix("path:")), report=report)
+        return host_of(release, text)
+    module, colon, name = kind.partition(":")
+    if colon and module and name.isidentifier():
+        release = releases.install(version or NEWEST, report=report)
+        return host_of(release, text, plug_in=kind)
+    raise InputError(f"target {text!r}: {EXPECTED}")
+
+
+def host_of(
+    release: Release, name: str, *, plug_in: str | None = None, fault: str | None = None
+) -> HostTarget:
+    """A host process for a release; `plug_in` is imported from the working directory or the tree."""
+    command, environment = releases.host_command(release)
+    if plug_in is not None:
+        environment["PYTHONPATH"] += os.pathsep + os.getcwd()
+    known = release.version if release.version[0].isdigit() and "unknown" not in release.version else None
+    return HostTarget(name, known, command, environment, plug_in=plug_in, fault=fault)
+
+
+def reference_for(target: Target) -> ReferenceTarget | None:
+    """The reference under the semantics of the target's release; None where it is not modelled."""
+    if target.release is None:
+        return None
+    try:
+        semantics = Semantics.of_vllm(target.release)
+    except NotModelled:
+        return None
+    return ReferenceTarget(
+        semantics, target.protocol, name=f"reference@{target.release}", release=target.release
+    )
+
+
+def _semantics(version: str) -> Semantics:
+    try:
+        return Semantics.of_vllm(version)
+    except ValueError as error:
+        raise InputError(f"target reference@{version}: {error}") from None
