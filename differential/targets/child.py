@@ -22,7 +22,7 @@ def run_logged(
     describe: Callable[[str], str | None] = lambda line: None,
     inherit: tuple[int, ...] = (),
 ) -> int:
-    """Runs the command and returns its exit status.
+    """Runs the command and returns its exit status. Its standard input ends when this process does.
 
     Args:
         log: takes standard output and standard error.
@@ -32,14 +32,14 @@ def run_logged(
     """
     with open(log, "wb") as sink:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=env, pass_fds=inherit
+            command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=env, pass_fds=inherit
         )
     try:
         _watch(child, log, title, report, describe)
     finally:
         if child.poll() is None:
             child.kill()
-        child.wait()
+        child.communicate()
     return child.returncode
 
 

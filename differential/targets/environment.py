@@ -114,7 +114,7 @@ def _pip(
 def _make_venv(cache: Cache, folder: Path, report: Report, inherit: tuple[int, ...]) -> None:
     log = cache.logs / f"venv-{folder.name}.log"
     status = run_logged(
-        [sys.executable, "-m", "venv", "--clear", str(folder)],
+        [sys.executable, "-P", "-m", "venv", "--clear", str(folder)],
         log=log,
         env=_quiet(os.environ),
         title="making an environment",
@@ -132,7 +132,7 @@ def _make_venv(cache: Cache, folder: Path, report: Report, inherit: tuple[int, .
 def _probe(cache: Cache, python: Path, workspace: Workspace, report: Report, guard: int) -> None:
     log = cache.logs / f"probe-{workspace.path.name}.log"
     status = run_logged(
-        [str(python), "-c", _PROBE],
+        [str(python), "-P", "-c", _PROBE],
         log=log,
         env=_quiet(os.environ),
         title="importing the libraries",

@@ -11,6 +11,15 @@ from cacheproof.differential.targets.child import run_logged
 
 TAIL_LINES = 3
 
+# pip, but gone as soon as its standard input ends. Were we killed, it would otherwise finish a
+# work of minutes that the next process, waiting for the lock, has to throw away.
+_LEASHED_PIP = """
+import os, runpy, sys, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+sys.argv[0] = "pip"
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
+
 # Settings of the user that would send the packages elsewhere. Indexes, mirrors, proxies and
 # certificates stay the user's.
 _MISLEADING = (
@@ -57,7 +66,7 @@ def run_pip(
     inherit: tuple[int, ...],
     extra_env: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs `python -m pip ARGUMENTS`, with its temporary files in the workspace.
+    """Runs pip with the arguments, and with its temporary files in the workspace.
 
     Raises:
         NoSuchPackage: the index has no such version.
@@ -66,7 +75,10 @@ def run_pip(
     """
     log = cache.logs / f"pip-{workspace.path.name}.log"
     status = run_logged(
-        [str(python), "-m", "pip", *arguments, "--no-input", "--disable-pip-version-check"],
+        [
+            *(str(python), "-P", "-c", _LEASHED_PIP),
+            *(*arguments, "--no-input", "--disable-pip-version-check"),
+        ],
         log=log,
         env=_environment(workspace.path) | dict(extra_env or {}),
         title=title,

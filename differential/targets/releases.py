@@ -238,7 +238,7 @@ def _prove(
     command, env = host_command(release, cache=cache)
     log = cache.logs / f"import-{workspace.path.name}.log"
     status = run_logged(
-        [*command, "-c", _IMPORTS],
+        [*command, "-P", "-c", _IMPORTS],
         log=log,
         env=env | {"TMPDIR": str(workspace.path)},
         title=f"importing vllm {release.version}",

@@ -132,6 +132,14 @@ class TestInstalling:
         release = releases.install(VERSION, report=said.append, cache=cache)
         assert releases.find(VERSION, cache=cache) == release
 
+    def test_a_package_in_the_working_folder_does_not_stand_in_for_the_release(
+        self, index: Path, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "vllm").mkdir()
+        (tmp_path / "vllm" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+        monkeypatch.chdir(tmp_path)
+        assert releases.install(VERSION, report=print, cache=cache).version == VERSION
+
     def test_a_release_that_does_not_import_is_not_installed(
         self, index: Path, cache: Cache, said: list[str]
     ) -> None:
@@ -288,8 +296,8 @@ class TestTrouble:
 
 
 FAKE_PYTHON = """
-if [ "$2" = venv ]; then
-    mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo made >> "$MADE"
+if [ "$3" = venv ]; then
+    mkdir -p "$5/bin"; cp "$0" "$5/bin/python"; echo made >> "$MADE"
 fi
 while [ $# -gt 0 ]; do
     if [ "$1" = --target ]; then mkdir -p "$2"; fi
