@@ -1,0 +1,303 @@
+"""What may be tried to make a trace smaller, and what makes one trace smaller than another.
+
+Every function takes a trace and returns other traces, or None in the place of one that would not be
+legal. None of them knows what a failure is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.trace import (
+    Add,
+    AnyEvent,
+    Finish,
+    Preempt,
+    Stall,
+    Trace,
+    Walk,
+    parse,
+)
+
+Lines = dict[str, Any]
+Edit = Callable[[Lines], Any]
+
+REQUEST_NAMES = "abcdefghijklmnopqrstuvw"
+IDENTIFIER_NAMES = "xyzuvw"
+_CHANGES = (1, 2, 3, 4, 6)
+_KINDS = (
+    "add", "walk", "stall", "schedule", "notices", "update",
+    "finish", "abort", "preempt", "release", "reset", "reset_prefix",
+)  # fmt: skip
+NUMBERS = ("tokens", "steps", "input", "max_tokens", "priority", "prompt")
+LOWEST = {"input": 0, "priority": 0, "offset": 0, "long_prefill_token_threshold": 0}
+
+
+def cost(trace: Trace) -> tuple[Any, ...]:
+    """What shrinking lowers, in order of weight."""
+    adds = [event for event in trace.events if isinstance(event, Add)]
+    items = [item for add in adds for item in add.items]
+    return (
+        len(trace.events),
+        len(adds),
+        len(items),
+        sum(item.is_embed is not None or item.mm_hash is not None for item in items),
+        len({item.identifier for item in items}),
+        sum(_numbers_of(trace)),
+        tuple(_KINDS.index(kind(event)) for event in trace.events),
+    )
+
+
+def shape(trace: Trace) -> str:
+    """A trace without its numbers: kinds of events, requests and identifiers, renamed in order."""
+    requests = numbered(request_names(trace), REQUEST_NAMES)
+    identifiers = numbered(identifier_names(trace), IDENTIFIER_NAMES)
+    words: list[str] = [trace.header.manager]
+    for event in trace.events:
+        word = kind(event)
+        if (request := getattr(event, "request", None)) is not None:
+            word += f" {requests.get(request, '?')}"
+        if isinstance(event, Add):
+            word += f"[{' '.join(identifiers[item.identifier] for item in event.items)}]"
+        words.append(word)
+    return "; ".join(words)
+
+
+def without(trace: Trace, positions: frozenset[int]) -> Trace | None:
+    """Without the events at these positions, nor any event of a request that they add."""
+    gone = {
+        event.request
+        for number, event in enumerate(trace.events)
+        if number in positions and isinstance(event, Add)
+    }
+    kept = [
+        event
+        for number, event in enumerate(trace.events)
+        if number not in positions and getattr(event, "request", None) not in gone
+    ]
+    return trace.with_events(kept) if 0 < len(kept) < len(trace.events) else None
+
+
+def dropped_and_changed(trace: Trace) -> Iterator[Trace | None]:
+    """Without one event, and with another number or an end of the request in another event."""
+    paths: list[tuple[Any, ...]] = [("header", "config", "capacity")]
+    for position, event in enumerate(trace.events):
+        if hasattr(event, "tokens"):
+            paths.append(("events", position, "tokens"))
+    paths += [("events", event, "items", number, "length") for event, number in item_sites(trace)]
+    for position in range(len(trace.events)):
+        for path in paths:
+            for value in _CHANGES:
+                rest = edited(trace, put(path, value))
+                yield rest and without(rest, frozenset((position,)))
+        for other, event in enumerate(trace.events):
+            if trace.depth == "manager" and isinstance(event, Walk | Stall | Preempt):
+                rest = trace.with_events(
+                    (*trace.events[:other], Finish(event.request), *trace.events[other + 1 :])
+                )
+                yield without(rest, frozenset((position,)))
+
+
+def merged_walks(trace: Trace) -> Iterator[Trace | None]:
+    """One walk of as many tokens in the place of two walks of a request."""
+    walks = [number for number, event in enumerate(trace.events) if isinstance(event, Walk)]
+    for first, second in combinations(walks, 2):
+        one, two = trace.events[first], trace.events[second]
+        assert isinstance(one, Walk)
+        assert isinstance(two, Walk)
+        if one.request == two.request:
+            tokens = one.tokens + two.tokens
+            for stays, goes in ((first, second), (second, first)):
+                longer = put(("events", stays, "tokens"), tokens)
+                yield edited(trace, longer, _remove_event(goes))
+
+
+def merged_requests(trace: Trace) -> Iterator[Trace | None]:
+    """One request with the items of two, and their events."""
+    adds = [number for number, event in enumerate(trace.events) if isinstance(event, Add)]
+    for first, second in combinations(adds, 2):
+        yield edited(trace, _merge_requests(first, second))
+
+
+def _merge_requests(first: int, second: int) -> Edit:
+    def edit(lines: Lines) -> None:
+        events = lines["events"]
+        one, two = events[first], events.pop(second)
+        for item in two["items"]:
+            item["offset"] += one["prompt"]
+        one["items"] += two["items"]
+        one["prompt"] += two["prompt"]
+        for event in events:
+            if event.get("request") == two["request"]:
+                event["request"] = one["request"]
+
+    return edit
+
+
+def plainer_kinds(trace: Trace) -> Iterator[Trace | None]:
+    """An event of a kind that needs less explaining, about the same request."""
+    for position, event in enumerate(trace.events):
+        if isinstance(event, Preempt | Stall):
+            finish = Finish(event.request)
+            yield trace.with_events(
+                (*trace.events[:position], finish, *trace.events[position + 1 :])
+            )
+        if isinstance(event, Stall):
+            yield edited(trace, put(("events", position, "event"), "walk"))
+
+
+def simpler_items(trace: Trace) -> Iterator[Trace | None]:
+    for position, number in item_sites(trace):
+        path = ("events", position, "items", number)
+        item = at(as_lines(trace), path)
+        if item["mm_hash"] is not None:
+            yield edited(trace, put((*path, "mm_hash"), None))
+        if item["is_embed"] is not None:
+            dense = put((*path, "is_embed"), None)
+            yield edited(trace, dense)
+            if embeds := sum(item["is_embed"]):
+                yield edited(trace, dense, put((*path, "length"), embeds))
+    for one, two in combinations(identifier_names(trace), 2):
+        yield edited(trace, rename("identifier", {two: one}))
+
+
+def scaled(trace: Trace) -> Iterator[Trace | None]:
+    """Every item at most `length` long, in a cache of `capacity`: their ratio often matters."""
+    for length in (1, 2, 3):
+        for capacity in range(length, min(12, trace.header.config.capacity) + 1):
+            fit = (
+                cap_length(length),
+                put(("header", "config", "capacity"), capacity),
+            )
+            for also in ((), (close_gaps,)):
+                yield edited(trace, *fit, *also)
+
+
+def edited(trace: Trace, *edits: Edit) -> Trace | None:
+    """The trace after the edits; None when that is no trace."""
+    lines = as_lines(trace)
+    for edit in edits:
+        edit(lines)
+    try:
+        return parse(map(msgspec.json.encode, [lines["header"], *lines["events"]]), "candidate")
+    except InputError:
+        return None
+
+
+# edits of a trace as plain objects
+
+
+def put(path: tuple[Any, ...], value: Any) -> Edit:
+    return lambda lines: at(lines, path[:-1]).__setitem__(path[-1], value)
+
+
+def _remove_event(position: int) -> Edit:
+    return lambda lines: lines["events"].pop(position)
+
+
+def remove_item(position: int, number: int) -> Edit:
+    return lambda lines: lines["events"][position]["items"].pop(number)
+
+
+def cap_length(length: int, identifier: str | None = None) -> Edit:
+    def edit(lines: Lines) -> None:
+        for event in lines["events"]:
+            for item in event.get("items", ()):
+                if identifier in (None, item["identifier"]):
+                    item["length"] = min(item["length"], length)
+                    if item["is_embed"] is not None:
+                        item["is_embed"] = item["is_embed"][:length]
+
+    return edit
+
+
+def close_gaps(lines: Lines) -> None:
+    """Items follow each other from the first token on, and the prompt ends with the last."""
+    for event in lines["events"]:
+        end = 0
+        for item in event.get("items", ()):
+            item["offset"], end = end, end + item["length"]
+        if end:
+            event["prompt"] = min(event["prompt"], end)
+
+
+def rename(field: str, names: dict[str, str]) -> Edit:
+    def edit(lines: Lines) -> None:
+        for event in lines["events"]:
+            for holder in (event, *event.get("items", ())):
+                if field in holder:
+                    holder[field] = names.get(holder[field], holder[field])
+
+    return edit
+
+
+# looking at a trace
+
+
+def as_lines(trace: Trace) -> Lines:
+    """The trace as plain objects, free to be changed."""
+    lines: Lines = msgspec.json.decode(msgspec.json.encode(trace))
+    return lines
+
+
+def kind(event: AnyEvent) -> str:
+    return str(type(event).__struct_config__.tag)
+
+
+def request_names(trace: Trace) -> list[str]:
+    return [event.request for event in trace.events if isinstance(event, Add)]
+
+
+def all_items(trace: Trace) -> list[Any]:
+    return [item for event in trace.events if isinstance(event, Add) for item in event.items]
+
+
+def identifier_names(trace: Trace) -> list[str]:
+    return list(dict.fromkeys(item.identifier for item in all_items(trace)))
+
+
+def item_sites(trace: Trace) -> list[tuple[int, int]]:
+    """Position of the event and number of the item in it."""
+    return [
+        (position, number)
+        for position, event in enumerate(trace.events)
+        if isinstance(event, Add)
+        for number in range(len(event.items))
+    ]
+
+
+def numbered(names: Sequence[str], alphabet: str) -> dict[str, str]:
+    """a, b, c, ... for names in order; after the alphabet a1, b1, ..."""
+    rounds = [divmod(number, len(alphabet)) for number in range(len(names))]
+    return {
+        name: alphabet[letter] + (str(lap) if lap else "")
+        for name, (lap, letter) in zip(names, rounds, strict=True)
+    }
+
+
+def _numbers_of(trace: Trace) -> Iterator[int]:
+    config = msgspec.structs.asdict(trace.header.config)
+    yield from (int(value) for value in config.values() if isinstance(value, int))
+    for event in trace.events:
+        yield from (abs(getattr(event, name, 0)) for name in NUMBERS)
+    for item in all_items(trace):
+        yield item.offset + item.length
+
+
+def at(lines: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        lines = lines[key]
+    return lines
+
+
+def lower_values(value: int, lowest: int) -> list[int]:
+    """Values below `value`: the lowest, then upward in doubling steps, then one less."""
+    lower = [lowest]
+    step = 1
+    while lowest + step < value:
+        lower.append(lowest + step)
+        step *= 2
+    return list(dict.fromkeys(v for v in (*lower, value - 1) if lowest <= v < value))
