@@ -142,11 +142,12 @@ class SchedulerSession:
         cached = output.scheduled_cached_reqs
         computed = {**started, **dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))}
         scheduled = dict(output.num_scheduled_tokens)
-        sampled = {}
-        for request_id, count in scheduled.items():
-            end = computed[request_id] + count
-            known = requests[request_id].num_tokens + unsampled[request_id]
-            sampled[request_id] = [_sample(request_id, end)] if end >= known else []
+        # 0.11 and before leave a request in `scheduled` that they preempt later in the same step.
+        sampled: dict[str, list[int]] = {request_id: [] for request_id in scheduled}
+        for request_id in computed:
+            end = computed[request_id] + scheduled[request_id]
+            if end >= requests[request_id].num_tokens + unsampled[request_id]:
+                sampled[request_id].append(_sample(request_id, end))
         self._in_flight.append(_Step(output, sampled))
         return {
             "scheduled": scheduled,
