@@ -22,6 +22,9 @@ from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, 
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
 
 
+_READS = frozenset({"check", "inputs", "embeds", "notices"})
+
+
 @dataclass(frozen=True)
 class Violation:
     """A contract that does not hold: where, and both sides of the broken equation."""
@@ -62,13 +65,31 @@ class Rules:
         transitions = [rule for rule in self.all if rule.kind == "transition"]
         self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
         self.changed = {
-            operation: [rule for rule in transitions if operation in rule.calls]
+            operation: [(rule, _transition(rule)) for rule in transitions if operation in rule.calls]
             for operation in ANY_CALL
         }
         self.unchanged = {
-            operation: [rule for rule in rules if rule.also_unchanged]
+            operation: [(rule, judge) for rule, judge in rules if rule.also_unchanged]
             for operation, rules in self.changed.items()
         }
+        assert not any(self.unchanged[operation] for operation in _READS)
+
+
+Transition = Callable[[Any, Any, Ghost, Call], bool]
+
+
+def _transition(rule: Contract) -> Transition:
+    """The predicate under one signature, so that the hot path need not look at its parameters."""
+    holds = rule.predicate
+    match rule.parameters:
+        case ("pre", "post", "g"):
+            return lambda pre, post, g, c: holds(pre, post, g)
+        case ("pre", "post", "c"):
+            return lambda pre, post, g, c: holds(pre, post, c)
+        case ("pre", "c"):
+            return lambda pre, post, g, c: holds(pre, c)
+        case parameters:
+            raise ValueError(f"contract {rule.id}: transition over {', '.join(parameters)}")
 
 
 def manager_component(manager: str) -> str:
@@ -323,6 +344,8 @@ class Judge:
         self._running = running
         step: dict[str, int] = {}
         for request_id, tokens in outcome["scheduled"].items():
+            if request_id not in outcome["computed"]:
+                continue  # preempted after it was scheduled; releases up to 0.11 leave its count in
             request = self._requests[request_id]
             start = outcome["computed"][request_id]
             request.computed = step[request_id] = start + tokens
@@ -344,8 +367,11 @@ class Judge:
 
     def _call(self, record: CallRecord, running: set[str] | None = None) -> None:
         operation, request_id, input_id, budget, pending, answer, delta = record
-        ghost = self.ghost
         self.calls_judged += 1
+        if delta is None and operation in _READS and answer is not True:
+            self._count_residents()
+            return
+        ghost, rules = self.ghost, self._rules
         identifier, size = "", 0
         if input_id is not None:
             request = self._requests[request_id]
@@ -360,10 +386,8 @@ class Judge:
         pre = post = self._state
         if delta is not None:
             post = self._state = self._replay(pre, delta)
-            rules = self._rules.changed[operation]
-        else:
-            rules = self._rules.unchanged[operation]
-        if rules:
+        transitions = rules.unchanged[operation] if delta is None else rules.changed[operation]
+        if transitions:
             call = Call(
                 operation,
                 request_id or "",
@@ -376,29 +400,33 @@ class Judge:
                 (request_id, input_id) in ghost.debits,
                 "",
             )
-            values = {"pre": pre, "post": post, "g": ghost, "c": call}
-            for rule in rules:
-                if not rule.predicate(*[values[name] for name in rule.parameters]):
+            for rule, holds in transitions:
+                if not holds(pre, post, ghost, call):
+                    values = {"pre": pre, "post": post, "g": ghost, "c": call}
                     self._broken(rule, values, operation, request_id, identifier)
-        if claimed := operation == "allocate" or (answer is True and operation == "check"):
+        claimed = operation == "allocate" or (answer is True and operation == "check")
+        if claimed:
             ghost.claim(request_id, identifier, request.ends[input_id])
         if claimed or delta is not None:
-            for rule in self._rules.of_state:
+            for rule in rules.of_state:
                 if not rule.predicate(post):
                     self._broken(rule, {"s": post}, operation, request_id, identifier)
-            for rule in self._rules.of_state_and_ghost:
+            for rule in rules.of_state_and_ghost:
                 if not rule.predicate(post, ghost):
                     self._broken(rule, {"s": post, "g": ghost}, operation, request_id, identifier)
+        self._count_residents()
         if self._is_decoder:
             self._note_decoder(operation, request_id, input_id)
-        else:
-            self.resident_sum += len(post.size)
-            if note := self._notes.get(operation):
-                note(record, identifier, size, pre, post)
+        elif note := self._notes.get(operation):
+            note(record, identifier, size, pre, post)
         if operation == "allocate":
             self._encoded[identifier] = size
         elif operation == "release":
             ghost.release(request_id, input_id)
+
+    def _count_residents(self) -> None:
+        if not self._is_decoder:
+            self.resident_sum += len(self._state.size)
 
     def _replay(self, pre: Any, delta: Delta) -> Any:
         free, freeable, entries, queue, notices = delta
@@ -516,6 +544,7 @@ class Judge:
             gathered=self._gathered,
             store=self.ghost.stored,
             ledger={} if self._is_decoder else self._state.size,
+            pending=frozenset() if self.keyed_by_identifier else frozenset(self._state.notices),
             steps_since_encode=self.ghost.steps_since_encode,
             evicting=self._evicting,
             allocating=self._allocating,

@@ -36,17 +36,35 @@ class _SchedulerTrace:
         random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
         self._seed = seed
         self._squeezed = random.random() < 0.4
-        self._capacity = random.choice((2, 3, 4, 6, 8, 12, 20))
-        largest = max(1, random.choice((self._capacity, self._capacity // 2, 2)))
+        self._capacity = random.choice(
+            (6, 8, 12, 20) if self._squeezed else (2, 3, 4, 6, 8, 12, 20)
+        )
+        largest = max(
+            1,
+            random.choice(
+                (self._capacity // 2, 4, 2)
+                if self._squeezed
+                else (self._capacity, self._capacity // 2, 2)
+            ),
+        )
         self._items = [
-            self._template(f"h{number}", largest) for number in range(random.randint(2, 6))
+            self._template(f"h{number}", largest)
+            for number in range(random.randint(*((6, 16) if self._squeezed else (2, 6))))
         ]
+        if async_scheduling is None:
+            async_scheduling = random.random() < 0.25
+        draw = self._draw_squeezed if self._squeezed else self._draw_tight
+        self._config = draw(largest, async_scheduling)
+        self._events: list[AnyEvent] = []
+        self._live: list[str] = []
+        self._arrived = 0
+
+    def _draw_tight(self, largest: int, async_scheduling: bool) -> SchedulerConfig:
+        random = self._random
         block_size = random.choice((8, 16))
         max_model_len = random.choice((48, 64, 96))
-        blocks_needed = -(-max_model_len // block_size)
         chunked = random.random() < 0.9
-        async_drawn = random.random() < 0.25
-        self._config = SchedulerConfig(
+        return SchedulerConfig(
             capacity=self._capacity,
             compute_budget=random.choice((largest, self._capacity, 2 * self._capacity)),
             max_num_batched_tokens=(
@@ -55,19 +73,32 @@ class _SchedulerTrace:
             max_num_seqs=random.choice((2, 3, 4, 6)),
             max_model_len=max_model_len,
             block_size=block_size,
-            num_blocks=1
-            + blocks_needed
-            + random.choice((0, 1) if self._squeezed else (0, 0, 1, 2, 4, 16)),
+            num_blocks=1 + -(-max_model_len // block_size) + random.choice((0, 0, 1, 2, 4, 16)),
             prefix_caching=random.random() < 0.6,
             chunked_prefill=chunked,
             disable_chunked_mm_input=random.random() < 0.15,
-            policy="priority" if random.random() < (0.8 if self._squeezed else 0.3) else "fcfs",
+            policy="priority" if random.random() < 0.3 else "fcfs",
             long_prefill_token_threshold=random.choice((0, 0, 0, 4, 8)),
-            async_scheduling=async_drawn if async_scheduling is None else async_scheduling,
+            async_scheduling=async_scheduling,
         )
-        self._events: list[AnyEvent] = []
-        self._live: list[str] = []
-        self._arrived = 0
+
+    def _draw_squeezed(self, largest: int, async_scheduling: bool) -> SchedulerConfig:
+        """KV blocks for hardly one long prompt, and several prompts prefilled side by side."""
+        random = self._random
+        block_size = random.choice((8, 16))
+        return SchedulerConfig(
+            capacity=self._capacity,
+            compute_budget=2 * self._capacity,
+            max_num_batched_tokens=random.choice((16, 24, 48)),
+            max_num_seqs=random.choice((2, 3, 4)),
+            max_model_len=96,
+            block_size=block_size,
+            num_blocks=1 + 96 // block_size + random.choice((0, 0, 1)),
+            prefix_caching=random.random() < 0.3,
+            policy="priority" if random.random() < 0.8 else "fcfs",
+            long_prefill_token_threshold=random.choice((4, 8, 12)),
+            async_scheduling=async_scheduling,
+        )
 
     def _template(self, identifier: str, largest: int) -> tuple[str, tuple[bool, ...]]:
         random = self._random
@@ -112,7 +143,8 @@ class _SchedulerTrace:
         self._arrived += 1
         position = random.choice((0, 0, 1, 5, 12))
         items: list[Item] = []
-        repeated = random.choice(self._items) if random.random() < 0.3 else None
+        repeats = not self._squeezed and random.random() < 0.4
+        repeated = random.choice(self._items) if repeats else None
         for _ in range(random.choice((4, 6, 7) if self._squeezed else (0, 1, 1, 2, 3, 4))):
             identifier, mask = repeated or random.choice(self._items)
             if position + len(mask) > self._config.max_model_len - 8:

@@ -58,6 +58,8 @@ class Step(NamedTuple):
 
     `before` and `store` map identifiers to rows in the worker's store before and after the step.
     `ledger` maps the manager's resident identifiers to their size when schedule() returned.
+    `pending` are evictions that go with the next step's notices: releases that free after the
+    notices are drawn have some.
     `steps_since_encode` counts, for what is in the store, the steps since it was last encoded.
     `evicting` and `allocating` are the requests whose admission evicted, and that were allocated.
     """
@@ -69,6 +71,7 @@ class Step(NamedTuple):
     gathered: Set[str]
     store: Mapping[str, int]
     ledger: Mapping[str, int]
+    pending: Set[str]
     steps_since_encode: Mapping[str, int]
     evicting: Set[str]
     allocating: Set[str]

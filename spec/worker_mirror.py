@@ -20,7 +20,9 @@ COMPONENT = "worker_mirror"
     applies_to=("encoder_cache",),
 )
 def store_is_ledger(w: Step) -> bool:
-    return all(h in w.ledger for h in w.store) and all(h in w.store for h in w.ledger)
+    return all(h in w.ledger or h in w.pending for h in w.store) and all(
+        h in w.store for h in w.ledger
+    )
 
 
 @contract(

@@ -53,7 +53,7 @@ class ReferenceTarget:
         )
         records = run_events(session, [msgspec.to_builtins(event) for event in trace.events])
         return [
-            (*record[:3], record[3] and msgspec.convert(record[3], FullState))
+            record if record[3] is None else (*record[:3], msgspec.convert(record[3], FullState))
             for record in records
         ]
 

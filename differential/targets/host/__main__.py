@@ -39,6 +39,7 @@ def main() -> None:
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
     _load_own_package()
     release = importlib.import_module("host.release").Release()
+    importlib.import_module("host.session").calm_collector()
     for line in sys.stdin:
         request = json.loads(line)
         reply = {"id": request["id"], **_answer(release, request)}

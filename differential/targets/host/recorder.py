@@ -62,11 +62,11 @@ class Recorder:
             try:
                 answer = method(*args, **kwargs)
             except Exception as error:
-                self._log(operation, args, kwargs, {"raises": type(error).__name__})
+                self._log(operation, (*args, *kwargs.values()), {"raises": type(error).__name__})
                 raise
             finally:
                 self._inside = False
-            self._log(operation, args, kwargs, _plain(answer))
+            self._log(operation, (*args, *kwargs.values()) if kwargs else args, answer)
             return answer
 
         return call
@@ -81,11 +81,18 @@ class Recorder:
 
         return call
 
-    def _log(self, operation: str, args: tuple[Any, ...], kwargs: Any, answer: Any) -> None:
-        request, input_id, budget, pending, *_ = *args, *kwargs.values(), None, None, None, None
-        request_id = None if request is None else request.request_id
+    def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
+        count = len(args)
         self.calls.append(
-            (operation, request_id, input_id, budget, pending, answer, self._delta())
+            (
+                operation,
+                args[0].request_id if count else None,
+                args[1] if count > 1 else None,
+                args[2] if count > 2 else None,
+                args[3] if count > 3 else None,
+                sorted(answer) if isinstance(answer, set) else answer,
+                self._delta(),
+            )
         )
 
     def _reset_baseline(self) -> None:
@@ -97,30 +104,40 @@ class Recorder:
     def _delta(self) -> tuple[Any, ...] | None:
         free, freeable, cached, sizes, queue, notices = self._ledger.read()
         same_entries = cached == self._cached
-        new_queue = None if queue == self._queue else queue
-        new_notices = None if notices == self._notices else notices
         if (
             same_entries
-            and new_queue is None
-            and new_notices is None
             and free == self._free
             and freeable == self._freeable
+            and queue == self._queue
+            and notices == self._notices
         ):
             return None
-        entries: dict[str, tuple[list[str], int | None] | None] = {}
-        if not same_entries:
-            known = self._cached
-            for h, refs in cached.items():
-                if h not in known or known[h] != refs:
-                    entries[h] = (sorted(refs), sizes.get(h))
-                    known[h] = set(refs)
-            if len(known) != len(cached):
-                for h in [h for h in known if h not in cached]:
-                    entries[h] = None
-                    del known[h]
+        entries = {} if same_entries else self._changed_entries(cached, sizes)
+        delta = (
+            free,
+            freeable,
+            entries,
+            None if queue == self._queue else queue,
+            None if notices == self._notices else notices,
+        )
         self._free, self._freeable = free, freeable
         self._queue, self._notices = queue, notices
-        return (free, freeable, entries, new_queue, new_notices)
+        return delta
+
+    def _changed_entries(
+        self, cached: dict[str, Any], sizes: dict[str, int]
+    ) -> dict[str, tuple[list[str], int | None] | None]:
+        known = self._cached
+        entries: dict[str, tuple[list[str], int | None] | None] = {}
+        for h, refs in cached.items():
+            if h not in known or known[h] != refs:
+                entries[h] = (sorted(refs), sizes.get(h))
+                known[h] = set(refs)
+        if len(known) != len(cached):
+            for h in [h for h in known if h not in cached]:
+                entries[h] = None
+                del known[h]
+        return entries
 
 
 class _SharedLedger:
@@ -183,7 +200,3 @@ def _ledger_of(manager: Any, shows_sizes: bool) -> Any:
 
 def _identifiers(notices: Any) -> list[str]:
     return [h if isinstance(h, str) else f"{h[0]}#{h[1]}" for h in notices]
-
-
-def _plain(answer: Any) -> Any:
-    return sorted(answer) if isinstance(answer, set) else answer
