@@ -1,0 +1,274 @@
+"""The gallery: faulty variants of the reference managers, and which contract kills each.
+
+A check that nothing can fail says nothing. A seeded search drives every variant as a correct
+scheduler would, and its records are judged by the contracts. Beside it runs the green twin: the
+unmodified reference over the same seeds and the same call protocol, which nothing may kill.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cacheproof.differential import variants
+from cacheproof.differential.examine import examine, rules_for
+from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.targets.reference import MANAGERS, Factory, ReferenceTarget
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.registry import Contract, contracts
+
+SEEDS = range(60)
+KEPT_BECAUSE = {
+    "EC-8b": "it is broken only by a scheduler that admits an item and then does not allocate it, "
+    "so it is judged on real schedulers; it is a matter of efficiency and changes no exit code",
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One faulty manager.
+
+    `resized` lets identifiers come back with another size, and drives the manager as a scheduler
+    does that lets them pass.
+    """
+
+    name: str
+    sentence: str
+    manager: str
+    factory: Factory
+    resized: bool = False
+
+
+def _faulty(fault: type[EncoderCacheManager], *, resized: bool = False) -> Variant:
+    is_decoder = issubclass(fault, EncoderDecoderCacheManager)
+    assert fault.__doc__ is not None
+    return Variant(
+        name=re.sub(r"(?<!^)(?=[A-Z])", "-", fault.__name__).lower(),
+        sentence=fault.__doc__,
+        manager="encoder_decoder" if is_decoder else "encoder_cache",
+        factory=fault,
+        resized=resized,
+    )
+
+
+def _without(
+    flag: str, name: str, sentence: str, manager: str = "encoder_cache", *, resized: bool = False
+) -> Variant:
+    """The reference without one upstream fix."""
+
+    def make(capacity: int, semantics: Semantics) -> Any:
+        return MANAGERS[manager](capacity, replace(semantics, **{flag: False}))
+
+    return Variant(name, sentence, manager, make, resized)
+
+
+VARIANTS: tuple[Variant, ...] = (
+    _faulty(variants.ResetLeaksSlots),
+    _faulty(variants.ResetKeepsQueue),
+    _faulty(variants.EvictionCreditsNothing),
+    _faulty(variants.AllocationDebitsOnce),
+    _faulty(variants.IdleIsNotFreeable),
+    _faulty(variants.EvictsWhenTheStepEnds),
+    _faulty(variants.HitResizesEntry, resized=True),
+    _without(
+        "remembers_sizes",
+        "size-of-the-releaser",
+        "An entry is credited the size of the item that releases it last.",
+        resized=True,
+    ),
+    _faulty(variants.EmptyItemIsResident),
+    _faulty(variants.HitKeepsEntryQueued),
+    _faulty(variants.QueueIsCleanedLate),
+    _faulty(variants.HitReplacesHolder),
+    _faulty(variants.HitIsHeldForNobody),
+    _without(
+        "holds_until_last_occurrence",
+        "first-occurrence-releases",
+        "A repeated item is released at its first occurrence (as before PR #54284).",
+    ),
+    _faulty(variants.ReleaseSwapsOutShared),
+    _faulty(variants.EvictsHeldWhenShort),
+    _faulty(variants.FreeReleasesFirstOnly),
+    _faulty(variants.ReleaseSkipsShared),
+    _faulty(variants.ReleaseCreditsAgain),
+    _faulty(variants.SecondReleaseEvicts),
+    _faulty(variants.SecondReleaseRenewsEntry),
+    _faulty(variants.SecondReleaseRaises),
+    _faulty(variants.RefusesExactFit),
+    _faulty(variants.IgnoresComputeBudget),
+    _faulty(variants.BudgetCountsPending),
+    _faulty(variants.IgnoresPending),
+    _faulty(variants.RefusalTakesHold),
+    _faulty(variants.NewestEvictedFirst),
+    _faulty(variants.ReleasesToTheFront),
+    _faulty(variants.EvictsEverythingIdle),
+    _faulty(variants.EvictionIsNotReported),
+    _faulty(variants.NoticesAreLost),
+    _faulty(variants.NoticesComeLate),
+    _faulty(variants.IdleIsReported),
+    _without(
+        "drops_stale_notices",
+        "stale-notice",
+        "An entry evicted and encoded again in one step is reported (as before PR #52482).",
+    ),
+    _faulty(variants.HitsTheDeparted),
+    _without(
+        "releases_decoder_once",
+        "decoder-credits-every-release",
+        "An encoder-decoder item is credited on every update (#55733).",
+        "encoder_decoder",
+    ),
+    _without(
+        "delays_decoder_notices",
+        "decoder-reports-at-once",
+        "An encoder-decoder entry is reported in the step of its encode (as before PR #32789).",
+        "encoder_decoder",
+    ),
+    _faulty(variants.DecoderAllocationDebitsTwice),
+    _faulty(variants.DecoderAllocationIsFree),
+    _faulty(variants.DecoderCreditIsCapped),
+    _faulty(variants.DecoderDebitsForTwoReleases),
+    _faulty(variants.DecoderReportsTwice),
+    _faulty(variants.DecoderReportsLate),
+    _faulty(variants.DecoderNeverReports),
+    _faulty(variants.DecoderSecondReleaseRaises),
+)
+
+
+@dataclass(frozen=True)
+class KillMatrix:
+    """Which contract kills which variant, over the traces of `seeds`.
+
+    `kills` maps each variant to the ids of the contracts that it breaks, `false_alarms` are the
+    ids that the unmodified reference breaks under the same seeds: none, or the matrix is void.
+    """
+
+    seeds: tuple[int, ...]
+    kills: dict[Variant, frozenset[str]]
+    false_alarms: frozenset[str]
+    contracts: tuple[Contract, ...]
+
+    @property
+    def survivors(self) -> list[Variant]:
+        """Variants that no contract kills."""
+        return [variant for variant, killed_by in self.kills.items() if not killed_by]
+
+    def killed_by(self, contract: str) -> frozenset[str]:
+        """Names of the variants that a contract kills."""
+        return frozenset(variant.name for variant, ids in self.kills.items() if contract in ids)
+
+    def covered_by(self, contract: str) -> list[str]:
+        """Other contracts that kill all that this one kills: it must then say why it stays."""
+        killed = self.killed_by(contract)
+        return [
+            other.id
+            for other in self.contracts
+            if other.id != contract and killed <= self.killed_by(other.id)
+        ]
+
+    def alone(self, contract: str) -> list[str]:
+        """Names of the variants that this contract alone kills."""
+        return [variant.name for variant, ids in self.kills.items() if ids == {contract}]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: variants with `name` and `killed_by`, contracts with what they kill."""
+        return {
+            "seeds": len(self.seeds),
+            "false_alarms": sorted(self.false_alarms),
+            "variants": [
+                {
+                    "name": variant.name,
+                    "manager": variant.manager,
+                    "sentence": variant.sentence,
+                    "killed_by": self._in_order(ids),
+                }
+                for variant, ids in self.kills.items()
+            ],
+            "contracts": [
+                {
+                    "id": rule.id,
+                    "kills": len(self.killed_by(rule.id)),
+                    "alone": self.alone(rule.id),
+                    "covered_by": self.covered_by(rule.id),
+                    "kept_because": KEPT_BECAUSE.get(rule.id),
+                }
+                for rule in self.contracts
+            ],
+        }
+
+    def to_markdown(self) -> str:
+        """The page docs/kill-matrix.md."""
+        ids = [rule.id for rule in self.contracts]
+        lines = [
+            "# The kill matrix",
+            "",
+            "Each variant is the reference manager with one fault. A seeded search runs it under "
+            f"the driver of a correct scheduler, {len(self.seeds)} traces each; a mark says that "
+            "the contract was broken. The unmodified reference, over the same seeds, breaks "
+            f"{'none' if not self.false_alarms else ', '.join(sorted(self.false_alarms))}. "
+            "`cacheproof gallery` prints this page afresh.",
+            "",
+            _row("variant", ids),
+            _row("---", [":-:"] * len(ids)),
+        ]
+        for variant, killed_by in self.kills.items():
+            lines.append(_row(variant.name, ["x" if id in killed_by else "" for id in ids]))
+        lines += ["", "## The variants", "", _row("variant", ["its fault"]), _row("---", ["---"])]
+        lines += [_row(variant.name, [variant.sentence]) for variant in self.kills]
+        lines += [
+            "",
+            "## Why each contract stays",
+            "",
+            "A contract earns its place when no other single contract kills all that it kills.",
+            "",
+            _row("contract", ["says", "kills", "alone", "kept because"]),
+            _row("---", ["---", "--:", "---", "---"]),
+        ]
+        for rule in self.contracts:
+            covered_by = self.covered_by(rule.id)
+            reason = KEPT_BECAUSE.get(rule.id, "") if covered_by else "no other covers it"
+            alone = ", ".join(self.alone(rule.id))
+            count = str(len(self.killed_by(rule.id)))
+            lines.append(_row(rule.id, [rule.title, count, alone, reason]))
+        return "\n".join(lines) + "\n"
+
+    def _in_order(self, ids: Iterable[str]) -> list[str]:
+        return [rule.id for rule in self.contracts if rule.id in ids]
+
+
+def _row(first: str, rest: Sequence[str]) -> str:
+    return f"| {' | '.join([first, *rest])} |"
+
+
+def kill_matrix(seeds: Sequence[int] = SEEDS) -> KillMatrix:
+    """Run every variant, and the reference beside it, over the traces of the seeds."""
+    settings = {(variant.manager, variant.resized): variant for variant in VARIANTS}
+    twins = [replace(variant, factory=MANAGERS[variant.manager]) for variant in settings.values()]
+    return KillMatrix(
+        seeds=tuple(seeds),
+        kills={variant: killers(variant, seeds) for variant in VARIANTS},
+        false_alarms=frozenset().union(*(killers(twin, seeds) for twin in twins)),
+        contracts=_all_contracts(),
+    )
+
+
+def killers(variant: Variant, seeds: Sequence[int] = SEEDS) -> frozenset[str]:
+    """Ids of the contracts that a variant breaks over the traces of the seeds."""
+    target = ReferenceTarget(
+        protocol=Protocol(refuses_resized=not variant.resized),
+        managers={variant.manager: variant.factory},
+    )
+    broken: set[str] = set()
+    for seed in seeds:
+        trace = manager_trace(seed, variant.manager, resized=variant.resized)
+        broken.update(examine(trace, target.run([trace])[0], target).violations)
+    return frozenset(broken)
+
+
+def _all_contracts() -> tuple[Contract, ...]:
+    """The contracts of both managers, in order of definition."""
+    judging = {rule.id for manager in MANAGERS for rule in rules_for(manager, release=None).all}
+    return tuple(rule for rule in contracts() if rule.id in judging)

@@ -1,0 +1,82 @@
+"""Every fault is caught, no contract is idle, and the page that says so is current."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.gallery import (
+    KEPT_BECAUSE,
+    VARIANTS,
+    KillMatrix,
+    Variant,
+    kill_matrix,
+    killers,
+)
+from cacheproof.differential.targets.reference import MANAGERS
+
+PAGE = Path(__file__).parents[2] / "docs" / "kill-matrix.md"
+A_FEW_SEEDS = range(25)
+
+
+@pytest.fixture(scope="module")
+def matrix() -> KillMatrix:
+    return kill_matrix()
+
+
+def test_every_variant_is_caught(matrix: KillMatrix) -> None:
+    assert [variant.name for variant in matrix.survivors] == []
+    assert len(matrix.kills) >= 20
+
+
+def test_the_unmodified_reference_is_caught_by_nothing_over_the_same_seeds(
+    matrix: KillMatrix,
+) -> None:
+    assert matrix.false_alarms == frozenset()
+
+
+def test_every_contract_kills_what_no_other_does_or_says_why_it_stays(matrix: KillMatrix) -> None:
+    covered = {rule.id for rule in matrix.contracts if matrix.covered_by(rule.id)}
+    assert covered == set(KEPT_BECAUSE)
+
+
+def test_the_page_in_docs_is_current(matrix: KillMatrix) -> None:
+    assert PAGE.read_text() == matrix.to_markdown(), (
+        "write KillMatrix.to_markdown() to docs/kill-matrix.md"
+    )
+
+
+def test_json_names_each_variant_and_its_killers(matrix: KillMatrix) -> None:
+    rows = {row["name"]: row["killed_by"] for row in matrix.to_json()["variants"]}
+    assert rows["stale-notice"] == ["EC-9"]
+    assert rows["refuses-exact-fit"] == ["EC-12"]
+    assert len(rows) == len(VARIANTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "contracts"),
+    [
+        ("decoder-credits-every-release", {"ED-1", "ED-2"}),
+        ("first-occurrence-releases", {"EC-6"}),
+        ("stale-notice", {"EC-9"}),
+        ("decoder-reports-at-once", {"ED-3", "WM-4"}),
+    ],
+)
+def test_a_public_bug_breaks_the_contracts_that_speak_of_it(
+    matrix: KillMatrix, name: str, contracts: set[str]
+) -> None:
+    assert contracts <= matrix.kills[_named(name)]
+
+
+def test_the_same_seeds_give_the_same_killers() -> None:
+    variant = _named("hit-keeps-entry-queued")
+    assert killers(variant, A_FEW_SEEDS) == killers(variant, A_FEW_SEEDS)
+
+
+def test_a_variant_without_a_fault_survives() -> None:
+    harmless = replace(_named("stale-notice"), factory=MANAGERS["encoder_cache"])
+    assert killers(harmless, A_FEW_SEEDS) == frozenset()
+
+
+def _named(name: str) -> Variant:
+    return next(variant for variant in VARIANTS if variant.name == name)
