@@ -1,7 +1,7 @@
 """The libraries that every release shares: one environment from a lock, made once.
 
 An environment cannot be moved, so it is made where it stays, under a lock, and a stamp is written
-last: without its stamp it is deleted and made anew. Releases up to 0.22.1 get a second folder in
+last: without its stamp it is deleted and made anew. Releases before 0.24.0 get a second folder in
 front, with the older libraries that they were written for.
 """
 
@@ -146,7 +146,7 @@ def _probe(cache: Cache, python: Path, workspace: Workspace, report: Report, gua
 
 def _make_older(cache: Cache, folder: Path, python: Path, report: Report, guard: int) -> None:
     cache.discard(folder)
-    cache.require(OLDER_MIB, "the older libraries for releases up to 0.22.1")
+    cache.require(OLDER_MIB, "the older libraries for releases before 0.24.0")
     with cache.workspace() as workspace:
         requirements = workspace.path / "older.lock"
         requirements.write_text(_lock("older_releases.lock"))
@@ -154,7 +154,7 @@ def _make_older(cache: Cache, folder: Path, python: Path, report: Report, guard:
         _pip(cache, workspace, python,
              ["install", "--progress-bar", "off", "--no-deps", "--target", str(draft),
               "-r", str(requirements)],
-             "installing older libraries for releases up to 0.22.1", report, guard)  # fmt: skip
+             "installing older libraries for releases before 0.24.0", report, guard)  # fmt: skip
         _stamp(draft)
         os.sync()
         draft.rename(folder)

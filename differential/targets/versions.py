@@ -8,7 +8,8 @@ _SHAPE = re.compile(r"(\d{1,4}(?:\.\d{1,4}){1,3})(?:(rc|post)(\d{1,4}))?", re.AS
 _DOTTED_SUFFIX = re.compile(r"\.(?=post|rc)")
 _RANK = {"rc": -1, None: 0, "post": 1}
 
-LAST_WITH_OLDER_LIBRARIES = "0.22.1"
+FIRST_WITH_NEWER_LIBRARIES = "0.24.0"
+"""This release refuses transformers 4; the one before it asks for what later ones do without."""
 
 
 def parse(text: str) -> str:
@@ -47,4 +48,4 @@ def nearest(version: str, available: set[str], count: int = 4) -> list[str]:
 def needs_older_libraries(version: str) -> bool:
     """Whether a release (or a checkout based on one) was written for the older libraries."""
     numbers = order(version.partition("+")[0])
-    return bool(numbers[0]) and numbers <= order(LAST_WITH_OLDER_LIBRARIES)
+    return bool(numbers[0]) and numbers < order(FIRST_WITH_NEWER_LIBRARIES)

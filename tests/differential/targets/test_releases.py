@@ -17,9 +17,10 @@ import pytest
 from cacheproof.differential.errors import InputError, SetupError
 from cacheproof.differential.targets import environment, releases, sources
 from cacheproof.differential.targets.cache import MIB, Cache
-from cacheproof.differential.targets.checkouts import for_path, version_of
+from cacheproof.differential.targets.checkouts import UNKNOWN, for_path, version_of
 from cacheproof.differential.targets.environment import Libraries
 from cacheproof.differential.targets.sources import SDIST, THIRD_PARTY_WHEEL, Archive
+from cacheproof.differential.targets.versions import needs_older_libraries
 
 VERSION = "9.8.7"
 LIBRARIES = Libraries(Path(sys.executable), ())
@@ -483,3 +484,21 @@ class TestCheckouts:
             for_path(checkout.parent, report=print, cache=cache)
         with pytest.raises(InputError, match=rf"did you mean its parent, {checkout}\?"):
             for_path(checkout / "vllm", report=print, cache=cache)
+
+
+class TestVersions:
+    @pytest.mark.parametrize(
+        ("version", "older"),
+        [
+            ("0.9.0.1", True),
+            ("0.23.0", True),
+            ("0.23.0+12.gabc", True),
+            ("0.24.0", False),
+            ("0.33.0", False),
+            (UNKNOWN, False),
+        ],
+    )
+    def test_releases_of_the_time_of_transformers_4_get_the_older_libraries(
+        self, version: str, older: bool
+    ) -> None:
+        assert needs_older_libraries(version) is older
