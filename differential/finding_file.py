@@ -1,0 +1,142 @@
+"""Finding files: JSON that anyone may have edited on the way, and a standalone test beside it."""
+
+import os
+import re
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from cacheproof.differential import trace as traces
+from cacheproof.differential.errors import HarnessError, InputError
+from cacheproof.differential.finding import LOCKSTEP, SCHEMA_VERSION, Finding, digest_of
+from cacheproof.differential.standalone import standalone_test
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.trace import Trace
+from cacheproof.spec.registry import by_id
+
+MAX_BYTES = 64 * 2**20
+_MARK = b'"schema_version"'
+_MARK_WITHIN = 4096
+_FINDING = msgspec.json.Decoder(Finding)
+
+
+def load(path: Path) -> Finding | Trace:
+    """Read a finding file, or a trace file (JSON Lines), for replay.
+
+    Raises:
+        InputError: the file cannot be read, or is neither; one line with what was wrong, where,
+            what was expected and what to do.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}; give a finding or a trace file"
+        ) from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{path}: larger than {MAX_BYTES // 2**20} MiB; split the trace")
+    if _MARK in data[:_MARK_WITHIN]:
+        return _finding(data, path)
+    return traces.parse(data.splitlines(), str(path))
+
+
+def save(finding: Finding, folder: Path) -> list[Path]:
+    """Write `<name>.json`, and `test_<name>.py` where there is one; returns their paths.
+
+    Each appears whole or not at all. The name follows from what was found, so that the same finding
+    lands in the same place.
+
+    Raises:
+        InputError: the folder cannot be written, or a file of that name holds something else.
+    """
+    name = file_name(finding)
+    path = folder / f"{name}.json"
+    if path.exists() and not _is_same(path, finding):
+        raise InputError(
+            f"{path}: holds something else than this finding; move it away or give another folder"
+        )
+    files = {path: msgspec.json.format(msgspec.json.encode(finding), indent=1) + b"\n"}
+    if (test := standalone_test(finding)) is not None:
+        files[folder / f"test_{name}.py"] = test.encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for target, content in files.items():
+            _write(target, content)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written: {error.strerror}; give another folder"
+        ) from None
+    return list(files)
+
+
+def file_name(finding: Finding) -> str:
+    """A name for its files: contract, target, and a digest of the trace and its records."""
+    identity = msgspec.json.encode((finding.key, finding.target, finding.trace, finding.digest))
+    words = f"{finding.contract} {finding.target} {sha256(identity).hexdigest()[:8]}"
+    return re.sub(r"\W+", "_", words).strip("_").lower()
+
+
+def _finding(data: bytes, path: Path) -> Finding:
+    try:
+        finding = _FINDING.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise _refused(path, (str(error).splitlines() or [type(error).__name__])[0]) from None
+    if finding.schema_version != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: schema_version {finding.schema_version}; this cacheproof reads "
+            f"{SCHEMA_VERSION}: use the cacheproof that wrote it"
+        )
+    traces.parse(traces.dump(finding.trace).encode().splitlines(), f"{path} (its trace)")
+    if set(finding.protocol) != set(Protocol._fields):
+        raise _refused(path, f"protocol has the flags {', '.join(finding.protocol) or 'none'}")
+    if digest_of(finding.records) != finding.digest:
+        raise _refused(path, "the records do not add up to the digest")
+    if not _tells_the_truth(finding):
+        raise _refused(path, f"the records do not break {finding.contract} at the event named")
+    return finding
+
+
+def _tells_the_truth(finding: Finding) -> bool:
+    """Whether the stored records break the stored contract where the finding says."""
+    if not 0 <= finding.event < len(finding.events):
+        return False
+    try:
+        for _ in finding.retrace.moments():
+            pass
+        if finding.contract == LOCKSTEP:
+            return finding.parting is not None
+        by_id(finding.contract)
+        broken = finding.retrace.first_break(finding.contract)
+    except (ArithmeticError, AttributeError, HarnessError, LookupError, TypeError, ValueError):
+        return False  # the records contradict the trace: whoever edited one forgot the other
+    return broken is not None and broken.event == finding.event
+
+
+def _refused(path: Path, reason: str) -> InputError:
+    return InputError(
+        f"{path}: not a finding: {reason}; expected docs/findings-format.md: search again, or "
+        f"replay its trace alone"
+    )
+
+
+def _is_same(path: Path, finding: Finding) -> bool:
+    try:
+        other = load(path)
+    except InputError:
+        return False
+    return isinstance(other, Finding) and file_name(other) == file_name(finding)
+
+
+def _write(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

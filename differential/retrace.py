@@ -1,0 +1,138 @@
+"""Judges stored records again and looks at every moment: what the report and the test show."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cacheproof.differential.examine import rules_for
+from cacheproof.differential.judge import Judge
+from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.record import StepRecord
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.trace import AnyEvent, Trace
+from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One event with the ledger and the worker's store around it."""
+
+    event: AnyEvent
+    record: StepRecord
+    before: EncoderCacheState | DecoderCacheState
+    after: EncoderCacheState | DecoderCacheState
+    store_before: dict[str, int]
+    store_after: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Break:
+    """A contract breaks at call number `call` of an event, with `judge` just after that call.
+
+    `call` counts from 1, and is 0 where the event makes none. `before` is the ledger before it.
+    """
+
+    event: int
+    call: int
+    judge: Judge
+    before: EncoderCacheState | DecoderCacheState
+
+
+@dataclass(frozen=True)
+class Retrace:
+    """A trace, a target's records for it, and how that target is judged."""
+
+    trace: Trace
+    records: Sequence[StepRecord]
+    release: str | None
+    protocol: Protocol
+    capacity: int | None
+
+    def moments(self) -> Iterator[Moment]:
+        judge = self._judge()
+        for number, (event, record) in enumerate(
+            zip(self.trace.events, self.records, strict=False)
+        ):
+            before, store = judge.state, dict(judge.ghost.stored)
+            judge.judge(number, event, record)
+            yield Moment(event, record, before, judge.state, store, dict(judge.ghost.stored))
+
+    def first_break(self, contract: str) -> Break | None:
+        """Where the contract breaks first; None when it holds."""
+        judge = self._judge()
+        for number, (event, record) in enumerate(
+            zip(self.trace.events, self.records, strict=False)
+        ):
+            judge.judge(number, event, record)
+            if contract in judge.violations:
+                return self._first_call(contract, number)
+        return None
+
+    def at(self, event: int, call: int) -> Break:
+        """The moment just after call number `call` of an event, counted from 1."""
+        return Break(
+            event, call, self._judge_up_to(event, call), self._judge_up_to(event, call - 1).state
+        )
+
+    def _first_call(self, contract: str, number: int) -> Break:
+        count = len(self.records[number][1])
+        for call in range(1, count):
+            if contract in self._judge_up_to(number, call).violations:
+                return self.at(number, call)
+        return self.at(number, count)
+
+    def _judge_up_to(self, number: int, count: int) -> Judge:
+        """Judge the events before `number` and of that one only its first `count` calls."""
+        judge = self._judge()
+        for earlier, (event, record) in enumerate(
+            zip(self.trace.events[:number], self.records, strict=False)
+        ):
+            judge.judge(earlier, event, record)
+        outcome, calls, raised, _ = self.records[number]
+        if count == 0 and calls:
+            return judge
+        if count < len(calls):
+            outcome, raised = (outcome if self.trace.depth == "scheduler" else None), None
+        judge.judge(number, self.trace.events[number], (outcome, calls[:count], raised, None))
+        return judge
+
+    def _judge(self) -> Judge:
+        judge = Judge(
+            self.trace,
+            rules_for(self.trace.header.manager, self.release),
+            Reachability(),
+            counts_embeds=self.protocol.counts_embeds,
+            keyed_by_identifier=self.protocol.keyed_by_identifier,
+        )
+        if self.capacity is not None:
+            judge.set_capacity(self.capacity)
+        return judge
+
+
+def changed_fields(before: Any, after: Any) -> dict[str, tuple[str, str]]:
+    """Fields of two states that differ, with both values in words."""
+    changed: dict[str, tuple[str, str]] = {}
+    for name in before._fields:
+        one, two = getattr(before, name), getattr(after, name)
+        if name in ("size", "holders"):
+            for identifier in dict.fromkeys((*one, *two)):
+                here, there = one.get(identifier), two.get(identifier)
+                if here != there:
+                    label = f"{name} of {identifier}"
+                    changed[label] = (in_words(here), in_words(there))
+        elif one != two or (name == "queue" and list(one) != list(two)):
+            changed[name.replace("_", " ")] = (in_words(one), in_words(two))
+    return changed
+
+
+def in_words(value: Any) -> str:
+    """A value of a state as it is printed: sets as {a, b}, maps as x:1, nothing as a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}:{size}" for key, size in value.items()) or "empty"
+    if isinstance(value, set | frozenset):
+        return "{" + ", ".join(sorted(value)) + "}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(in_words, value)) or "none"
+    return str(value)

@@ -1,0 +1,195 @@
+"""A pytest file that needs only vLLM: the calls that were recorded, and the contract at their end.
+
+It repeats the calls, not the events, so that whoever reads it needs to know nothing of this
+project. `claims` writes the assertion.
+"""
+
+import re
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
+
+import jinja2
+
+from cacheproof.differential.claims import OF_THE_STORE, Case, claim
+from cacheproof.differential.finding import Finding
+from cacheproof.differential.record import CallRecord
+from cacheproof.differential.trace import (
+    Add,
+    AnyEvent,
+    Finish,
+    Notices,
+    Preempt,
+    Release,
+    Reset,
+    Stall,
+    Update,
+    Walk,
+)
+
+_MODULE = "vllm.v1.core.encoder_cache_manager"
+_CLASSES = {
+    "encoder_cache": "EncoderCacheManager",
+    "encoder_decoder": "EncoderDecoderCacheManager",
+}
+_METHODS = {
+    "check": "check_and_update_cache",
+    "can": "can_allocate",
+    "allocate": "allocate",
+    "release": "free_encoder_input",
+    "free": "free",
+    "notices": "get_freed_mm_hashes",
+    "inputs": "get_cached_input_ids",
+    "embeds": "get_cached_num_encoder_embeds",
+    "reset": "reset",
+}
+_METHODS_PER_INPUT = {**_METHODS, "check": "has_cache", "notices": "get_freed_ids"}
+_PLUG_IN = re.compile(r"([\w.]+):(\w+)(@.*)?")
+
+
+def standalone_test(finding: Finding) -> str | None:
+    """The file's text; None where the finding is not about one manager's calls: at scheduler depth,
+    a wasted eviction (the scheduler's doing), or a difference that no attribute shows."""
+    if finding.trace.depth != "manager":
+        return None
+    retrace, parting = finding.retrace, finding.parting
+    if parting is None:
+        broken = retrace.first_break(finding.contract)
+    else:
+        broken = None if parting.call is None else retrace.at(finding.event, parting.call + 1)
+    return None if broken is None else _Test(Case(finding, broken)).text()
+
+
+class _Test:
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._finding = case.finding
+        self._methods = _METHODS_PER_INPUT if case.per_input else _METHODS
+        self._variables = {
+            request: request if _is_plain(request) else f"request_{number}"
+            for number, request in enumerate(case.requests)
+        }
+        plug_in = _PLUG_IN.fullmatch(case.finding.target)
+        self._module = plug_in[1] if plug_in else _MODULE
+        self._class = plug_in[2] if plug_in else _CLASSES[case.finding.configuration.manager]
+
+    def text(self) -> str | None:
+        case, finding = self._case, self._finding
+        end = claim(case)
+        if end is None:
+            return None
+        body = [*self._body(), "", *end] if end else list(self._body())
+        return _template().render(
+            finding=finding,
+            per_input=case.per_input,
+            counts_embeds=finding.protocol["counts_embeds"],
+            module=self._module,
+            class_name=self._class,
+            sizes=case.sizes if any("SIZE" in line for line in body) else None,
+            store=finding.contract in OF_THE_STORE,
+            name=re.sub(r"\W+", "_", finding.contract).lower(),
+            body=[" ".join(line.splitlines()) for line in body],
+        )
+
+    def _body(self) -> Iterator[str]:
+        finding, broken = self._finding, self._case.broken
+        keeps_store = finding.contract in OF_THE_STORE
+        yield f"manager = {self._class}(cache_size={finding.configuration.config.capacity})"
+        if keeps_store:
+            yield "store = {}"
+        encoded: list[Any] = []
+        for number, event in enumerate(finding.events[: broken.event + 1]):
+            outcome, calls, _, _ = finding.records[number]
+            is_last = number == broken.event
+            if is_last:
+                calls = calls[: broken.call]
+            yield from self._heading(event, outcome, bool(calls))
+            for position, call in enumerate(calls, start=1):
+                is_breaking = is_last and position == len(calls)
+                yield from self._breaking(call) if is_breaking else (self._line(call),)
+                if call[0] == "allocate":
+                    encoded.append(self._case.entry_of(call[1] or "", call[2] or 0))
+            if isinstance(event, Notices) and keeps_store:
+                yield from self._executed(encoded, is_last)
+                encoded = []
+
+    def _heading(self, event: AnyEvent, outcome: Any, has_calls: bool) -> Iterator[str]:
+        """What the engine does, in words."""
+        if isinstance(event, Add):
+            items = "".join(
+                f", ({item.identifier!r}, {size})"
+                for item, size in zip(event.items, self._case.item_sizes(event), strict=True)
+            )
+            yield f"{self._variables[event.request]} = make_request({event.request!r}{items})"
+        elif has_calls:
+            yield ""
+            yield f"# {_told(event, outcome)}"
+
+    def _executed(self, encoded: list[Any], is_last: bool) -> Iterator[str]:
+        if is_last:
+            yield "before = set(store)"
+            yield f"encoded = {encoded!r}"
+        yield f"execute(store, notices, {'encoded' if is_last else repr(encoded)})"
+
+    def _expression(self, call: CallRecord) -> str:
+        operation, request, number, budget, pending, _, _ = call
+        arguments = [self._variables[request]] if request is not None else []
+        arguments += [str(value) for value in (number, budget, pending) if value is not None]
+        return f"manager.{self._methods[operation]}({', '.join(arguments)})"
+
+    def _line(self, call: CallRecord) -> str:
+        keeps = call[0] == "notices" and self._finding.contract in OF_THE_STORE
+        expression = ("notices = " if keeps else "") + self._expression(call)
+        return expression if call[5] is None else f"{expression}  # {call[5]!r}"
+
+    def _breaking(self, call: CallRecord) -> Iterator[str]:
+        """The call after which the contract is broken, or which must be answered otherwise."""
+        parting = self._finding.parting
+        if self._case.compares_with_before:
+            yield f"before = {self._case.snapshot}"
+        expression = self._expression(call)
+        if self._finding.contract == "EC-12":
+            yield f"assert {expression} is {not call[5]}"
+        elif parting is not None and parting.field == "answer":
+            answer = f"sorted({expression})" if call[0] == "inputs" else expression
+            yield f"assert {answer} == {parting.reference!r}"
+        else:
+            yield self._line(call)
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    environment.filters["quoted"] = lambda text: text.replace("\\", "/").replace('"', "'")
+    path = resources.files("cacheproof.differential") / "standalone.py.jinja"
+    return environment.from_string(path.read_text())
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a request's name can be the name of its variable."""
+    return name.isidentifier() and len(name) == 1
+
+
+def _told(event: AnyEvent, outcome: Any) -> str:
+    match event:
+        case Walk() if not outcome or outcome[0] <= 0:
+            return f"nothing of {event.request} can be scheduled"
+        case Walk():
+            return f"{outcome[0]} tokens of {event.request} are scheduled"
+        case Stall():
+            return f"{event.request} is walked, finds no KV blocks, and waits on"
+        case Notices():
+            return "schedule() returns; the worker executes the step"
+        case Update():
+            return "the step's output arrives"
+        case Preempt():
+            return f"{event.request} is preempted"
+        case Finish():
+            return f"{event.request} ends"
+        case Release():
+            return f"input {event.input} of {event.request} is released once more"
+        case Reset():
+            return "the encoder cache is reset"
+        case _:
+            return str(type(event).__struct_config__.tag)
