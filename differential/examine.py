@@ -14,7 +14,6 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import SchedulerHeader, Trace
 from cacheproof.spec.records import EncoderCacheState
 
-
 LOCKSTEP = "lockstep"
 
 
@@ -53,10 +52,12 @@ def examine(
     """Judge a target's result for a trace.
 
     Raises:
-        HarnessError: the records contradict themselves: deltas do not add up to the full state.
+        HarnessError: the records contradict the trace or themselves: some are missing, they name
+            what the trace does not have, or deltas do not add up to the full state.
     """
     if result.illegal is not None:
         return Examination({}, None, result.illegal, 0, 0)
+    _check_complete(trace, result, target)
     judge = Judge(
         trace,
         rules_for(
@@ -71,15 +72,30 @@ def examine(
     if result.capacity is not None:
         judge.set_capacity(result.capacity)
     for number, (event, record) in enumerate(zip(trace.events, result.records, strict=False)):
-        judge.judge(number, event, record)
+        try:
+            judge.judge(number, event, record)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise HarnessError(
+                f"host of {target.name}: the record of event {number + 1} does not fit the trace "
+                f"({type(error).__name__}: {error})"
+            ) from error
         if record[3] is not None:
             _check_replay(judge, record[3], target, number)
     difference = None
     if reference is not None and trace.depth == "manager":
         difference = compare(TraceResult(reference.records(trace)), result)
-    return Examination(
-        judge.violations, difference, None, judge.calls_judged, judge.resident_sum
-    )
+    return Examination(judge.violations, difference, None, judge.calls_judged, judge.resident_sum)
+
+
+def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
+    """Every event has a record, up to the first exception; the last one carries the full state."""
+    records = result.records
+    ended = len(records) == len(trace.events) or (records and records[-1][2] is not None)
+    if not ended or (records and records[-1][3] is None):
+        raise HarnessError(
+            f"host of {target.name}: {len(records)} records for {len(trace.events)} events, or "
+            f"no state in the last one"
+        )
 
 
 def _check_replay(judge: Judge, full: FullState, target: Target, number: int) -> None:
