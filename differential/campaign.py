@@ -53,13 +53,15 @@ _SCHEDULER = (_ENCODER_CACHE - {
 
 @dataclass(frozen=True)
 class Lane:
-    """One kind of workload. `rare` are the states that a search of it must meet."""
+    """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
+    an identifier come back with another size."""
 
     name: str
     depth: str
     manager: str
     make: Callable[[int], Trace]
     rare: frozenset[str]
+    resized: bool = False
 
 
 LANES = {
@@ -72,6 +74,7 @@ LANES = {
             "encoder_cache",
             lambda seed: manager_trace(seed, resized=True),
             _COMMON | {"identifier with another size"},
+            resized=True,
         ),
         Lane(
             "encoder-decoder",

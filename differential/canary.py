@@ -4,10 +4,11 @@ A search that does not find a fault that is there says nothing by finding none. 
 one, another contract's with every seed, and is void when it does not come back with that contract.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproof.differential.campaign import Lane
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.faults import FAULTS
@@ -111,3 +112,28 @@ def planted(fault: str) -> dict[str, Factory]:
         return make
 
     return {kind: with_fault(factory) for kind, factory in MANAGERS.items()}
+
+
+CANARY_TRACES = 60
+
+
+def run_canaries(target: Target, lanes: Sequence[Lane], broken: Collection[str]) -> dict[str, bool]:
+    """Plant every canary of the lanes' managers in `target`: which were found.
+
+    Lanes at manager depth take part; `broken` is what the target breaks of itself. Raises
+    HarnessError as the target.
+    """
+    found: dict[str, bool] = {}
+    for lane in lanes:
+        if lane.depth != "manager" or lane.resized:
+            continue
+        for canary in canaries(lane.manager, target.release, broken):
+            found[f"{canary.contract} ({lane.name})"] = any(
+                canary.contract in _broken_under(canary.fault, target, lane.make(seed))
+                for seed in range(CANARY_TRACES)
+            )
+    return found
+
+
+def _broken_under(fault: str, target: Target, trace: Trace) -> Collection[str]:
+    return examine(trace, target.run([trace], fault)[0], target).violations

@@ -47,7 +47,8 @@ def parse(predicate: Callable[..., bool]) -> Expression:
     """
     lines, first = inspect.getsourcelines(predicate)
     path = inspect.getsourcefile(predicate) or "<unknown>"
-    function = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    source = textwrap.dedent("".join(lines))
+    function = ast.parse(source).body[0]
     assert isinstance(function, ast.FunctionDef)
 
     def refuse(node: ast.AST, found: str) -> SubsetError:
@@ -65,7 +66,12 @@ def parse(predicate: Callable[..., bool]) -> Expression:
         raise refuse(function.body[0], "a return without a value")
     for node in ast.walk(tree):
         _check(node, refuse)
-    return Expression(parameters, tree, ast.unparse(tree))
+    return Expression(parameters, tree, _on_one_line(ast.get_source_segment(source, tree) or ""))
+
+
+def _on_one_line(text: str) -> str:
+    """The predicate as it is written, without its line breaks."""
+    return " ".join(text.split()).replace("( ", "(").replace(" )", ")")
 
 
 def _check(node: ast.AST, refuse: Callable[[ast.AST, str], SubsetError]) -> None:

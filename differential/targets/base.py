@@ -19,8 +19,11 @@ class Target(Interface):
     release: str | None
     protocol: Protocol
 
-    def run(self, traces: Sequence[Trace]) -> list[TraceResult]:
-        """One result per trace, in order. Raises HarnessError when the target broke."""
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        """One result per trace, in order. `fault` plants a fault of `host/faults.py` by name.
+
+        Raises HarnessError when the target broke.
+        """
         ...
 
     def close(self) -> None:

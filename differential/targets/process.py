@@ -48,7 +48,7 @@ class HostTarget:
     """Runs traces on a vLLM tree through `targets/host` in that tree's own interpreter.
 
     `command` is the interpreter, `environment` what it needs to find the tree. `plug_in` puts a
-    class (`module:Class`) in the place of the release's manager, `fault` plants a named fault.
+    class (`module:Class`) in the place of the release's manager.
     """
 
     def __init__(
@@ -59,7 +59,6 @@ class HostTarget:
         environment: Mapping[str, str],
         *,
         plug_in: str | None = None,
-        fault: str | None = None,
         start_seconds: float = START_SECONDS,
         batch_seconds: float = BATCH_SECONDS,
     ) -> None:
@@ -68,7 +67,6 @@ class HostTarget:
         self._command = [*command, str(HOST_FOLDER)]
         self._environment = {**environment, "PYTHONHASHSEED": "0"}
         self._plug_in = plug_in
-        self._fault = fault
         self._start_seconds = start_seconds
         self._batch_seconds = batch_seconds
         self._process: subprocess.Popen[bytes] | None = None
@@ -89,16 +87,14 @@ class HostTarget:
     def protocol(self) -> Protocol:
         return Protocol(**self.hello.protocol)
 
-    def run(self, traces: Sequence[Trace]) -> list[TraceResult]:
-        self.submit(traces)
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        self.submit(traces, fault)
         return self.collect(len(traces))
 
-    def submit(self, traces: Sequence[Trace]) -> None:
+    def submit(self, traces: Sequence[Trace], fault: str | None = None) -> None:
         """Send a batch without waiting for it. Raises HarnessError when the host is gone."""
         assert self.hello
-        self._send(
-            {"do": "run", "traces": traces, "manager": self._plug_in, "fault": self._fault}
-        )
+        self._send({"do": "run", "traces": traces, "manager": self._plug_in, "fault": fault})
 
     def collect(self, expected: int) -> list[TraceResult]:
         """Results of the oldest batch sent. Raises HarnessError when the host broke."""

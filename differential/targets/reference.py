@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.record import FullState, StepRecord, TraceResult
+from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.host.session import run_events
@@ -39,15 +40,17 @@ class ReferenceTarget:
         self.protocol = protocol or Protocol()
         self._managers = managers or MANAGERS
 
-    def run(self, traces: Sequence[Trace]) -> list[TraceResult]:
-        return [TraceResult(self.records(trace)) for trace in traces]
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return [TraceResult(self.records(trace, fault)) for trace in traces]
 
-    def records(self, trace: Trace) -> list[StepRecord]:
+    def records(self, trace: Trace, fault: str | None = None) -> list[StepRecord]:
         """The step records of one trace."""
         header = msgspec.to_builtins(trace.header)
         manager = self._managers[trace.header.manager](
             trace.header.config.capacity, self.semantics
         )
+        if fault is not None:
+            FAULTS[fault](manager)
         session = ManagerSession(
             header, manager, self.protocol, shows_sizes=self.semantics.remembers_sizes
         )

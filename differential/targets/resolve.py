@@ -38,15 +38,13 @@ def resolve(text: str, *, report: Report) -> Target:
     raise InputError(f"target {text!r}: {EXPECTED}")
 
 
-def host_of(
-    release: Release, name: str, *, plug_in: str | None = None, fault: str | None = None
-) -> HostTarget:
+def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostTarget:
     """A host process for a release; `plug_in` is imported from the working directory or the tree."""
     command, environment = releases.host_command(release)
     if plug_in is not None:
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()
     known = release.version if release.version[0].isdigit() and "unknown" not in release.version else None
-    return HostTarget(name, known, command, environment, plug_in=plug_in, fault=fault)
+    return HostTarget(name, known, command, environment, plug_in=plug_in)
 
 
 def reference_for(target: Target) -> ReferenceTarget | None:

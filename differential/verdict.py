@@ -1,0 +1,141 @@
+"""What a search amounts to: findings against the known list, evidence per contract, an exit code."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cacheproof.differential.campaign import Campaign
+from cacheproof.differential.examine import LOCKSTEP, rules_for
+from cacheproof.differential.finding import Finding
+from cacheproof.differential.known import KnownFault
+from cacheproof.spec.registry import by_id
+
+HOLDS, UNLISTED, VOID = 0, 1, 3
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One line of the evidence table."""
+
+    contract: str
+    target: str
+    verdict: str
+    scope: str
+    seconds: float
+    known: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "contract": self.contract,
+            "target": self.target,
+            "verdict": self.verdict,
+            "scope": self.scope,
+            "seconds": round(self.seconds, 1),
+            "known": self.known,
+        }
+
+
+@dataclass
+class Verdict:
+    """A campaign with its minimised findings and its canaries.
+
+    `canaries` maps a contract whose fault was planted to whether it was found. `not_found_again`
+    are listed faults that a search over fixed seeds should have met.
+    """
+
+    campaign: Campaign
+    findings: list[Finding]
+    canaries: dict[str, bool] = field(default_factory=dict)
+    not_found_again: list[KnownFault] = field(default_factory=list)
+
+    @property
+    def unlisted(self) -> list[Finding]:
+        """Findings that the known list does not cover and that are worth an exit code."""
+        return [
+            finding
+            for finding in self.findings
+            if finding.known_note is None and finding.harm != "efficiency"
+        ]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all holds but for listed faults, 1 with an unlisted one, 3 when void."""
+        if self.unlisted:
+            return UNLISTED
+        return VOID if self.void_because else HOLDS
+
+    @property
+    def void_because(self) -> list[str]:
+        """Why the campaign proves nothing; empty when it does."""
+        reasons = [f"harness error: {error}" for error in self.campaign.harness_errors]
+        reasons += [
+            f"canary of {contract} was not found" for contract, met in self.canaries.items() if not met
+        ]
+        reasons += [
+            f"listed fault not found again: {fault.contract} ({fault.note})"
+            for fault in self.not_found_again
+        ]
+        if not any(report.calls for report in self.campaign.lanes):
+            reasons.append("no trace was judged")
+        return reasons
+
+    def evidence(self) -> list[Evidence]:
+        """One line per contract that this campaign judged, then one for the lockstep."""
+        campaign = self.campaign
+        lines = []
+        for contract, calls, lanes in _judged(campaign):
+            finding = next((f for f in self.findings if f.contract == contract), None)
+            broken = sum(count for (id, _), count in campaign.broken.items() if id == contract)
+            verdict, known = "tested", None
+            scope = f"{calls:,} calls in {', '.join(lanes)}"
+            if broken:
+                verdict = "refuted"
+                scope = f"{broken:,} traces break it; {scope}"
+                known = "not listed" if finding is None or finding.known_note is None else (
+                    finding.known or "listed, no public thread"
+                )
+            elif not calls:
+                verdict = "vacuous"
+                scope = "nothing was judged"
+            lines.append(Evidence(contract, campaign.target, verdict, scope, campaign.seconds, known))
+        return lines
+
+
+def _judged(campaign: Campaign) -> list[tuple[str, int, list[str]]]:
+    """(contract, calls judged, lanes) in the order of the register, the lockstep last."""
+    calls: dict[str, int] = {}
+    lanes: dict[str, list[str]] = {}
+    for report in campaign.lanes:
+        names = [rule.id for rule in rules_for(report.lane.manager, campaign.release).all]
+        for name in [*names, *([LOCKSTEP] if report.compared else [])]:
+            calls[name] = calls.get(name, 0) + report.calls
+            if report.calls:
+                lanes.setdefault(name, []).append(report.lane.name)
+    ordered = sorted(calls, key=_register_order)
+    return [(name, calls[name], lanes.get(name, [])) for name in ordered]
+
+
+def _register_order(contract: str) -> tuple[int, str, int, str]:
+    """Contracts by component and number, the lockstep last."""
+    prefix, _, number = contract.partition("-")
+    digits = "".join(character for character in number if character.isdigit())
+    return (contract == LOCKSTEP, prefix, int(digits or 0), number)
+
+
+def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[KnownFault]:
+    """Listed faults of this release, in lanes that ran, that the campaign did not break."""
+    missing = []
+    for fault in known:
+        met = any(
+            fault.covers(contract, campaign.release, lane) for contract, lane in campaign.broken
+        )
+        possible = any(
+            report.traces
+            and fault.covers(fault.contract, campaign.release, report.lane.name)
+            and by_id(fault.contract)
+            in rules_for(report.lane.manager, campaign.release).all
+            for report in campaign.lanes
+        )
+        if possible and not met:
+            missing.append(fault)
+    return missing
