@@ -1,7 +1,8 @@
 """The host process: reads requests as JSON lines, runs traces on the release, writes results.
 
 Started as `PYTHON <this folder>` with a vLLM tree on PYTHONPATH and PYTHONHASHSEED=0. What the
-release prints goes to standard error; results alone travel over standard output.
+release prints goes to standard error; results alone travel over standard output. A module named on
+the command line gives the `Release` that is run in place of vLLM.
 """
 
 import importlib
@@ -38,7 +39,8 @@ def main() -> None:
     results = _claim_stdout()
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
     _load_own_package()
-    release = importlib.import_module("host.release").Release()
+    module = sys.argv[1] if len(sys.argv) > 1 else "host.release"
+    release = importlib.import_module(module).Release()
     importlib.import_module("host.session").calm_collector()
     for line in sys.stdin:
         request = json.loads(line)

@@ -1,0 +1,47 @@
+"""The reference behind the pipe: what a release's host does, without a release.
+
+Run against the reference in this process it shows what the pipe itself adds: nothing.
+"""
+
+import os
+import sys
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Trace
+
+
+class ReferenceProcess(HostTarget):
+    """A host process that runs the reference with ideal semantics."""
+
+    def __init__(self) -> None:
+        super().__init__("reference process", None, [sys.executable], os.environ)
+        self._command.append(__name__)
+
+
+class Release:
+    """The process's side: what the host asks of a release, answered by the reference."""
+
+    def __init__(self) -> None:
+        self._reference = ReferenceTarget()
+
+    def hello(self) -> dict[str, Any]:
+        """As a release says it; there is no vLLM and nothing modelled."""
+        return {
+            "python": sys.version.split()[0],
+            "vllm": "none",
+            "protocol": Protocol()._asdict(),
+            "sources": {},
+        }
+
+    def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        """One result per trace of the batch."""
+        traces = msgspec.convert(request["traces"], list[Trace])
+        results: list[dict[str, Any]] = msgspec.to_builtins(
+            self._reference.run(traces, request["fault"])
+        )
+        return results
