@@ -32,7 +32,9 @@ except ImportError:
     MultiModalFeatureSpec = None
 try:
     from vllm.v1.engine.input_processor import InputProcessor
-except ImportError:
+except ModuleNotFoundError as error:
+    if error.name != "vllm.v1.engine.input_processor":
+        raise
     from vllm.v1.engine.processor import Processor as InputProcessor
 
 FIRST_TEXT_TOKEN_ID = 10

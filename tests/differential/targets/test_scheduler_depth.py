@@ -1,0 +1,272 @@
+"""The real Scheduler of real releases, through the host process; what is not installed skips."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.trace import (
+    SCHEMA,
+    Abort,
+    Add,
+    AnyEvent,
+    Item,
+    Reset,
+    ResetPrefix,
+    Schedule,
+    SchedulerConfig,
+    SchedulerHeader,
+    Trace,
+    Update,
+)
+
+NEWEST = "0.33.0"
+VERSIONS = ("0.10.1.1", "0.28.0", NEWEST)
+OTHER_VERSIONS = (
+    "0.10.2",
+    "0.11.0",
+    "0.13.0",
+    "0.14.0",
+    "0.14.1",
+    "0.15.1",
+    "0.18.1",
+    "0.22.1",
+    "0.27.1",
+    "0.29.0",
+    "0.32.0",
+)
+CONFIG = SchedulerConfig(
+    capacity=8,
+    compute_budget=8,
+    max_num_batched_tokens=16,
+    max_num_seqs=4,
+    max_model_len=64,
+    block_size=16,
+    num_blocks=9,
+)
+STEP = (Schedule(), Update())
+PLUG_IN = """
+from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
+
+class Refusing(EncoderCacheManager):
+    def can_allocate(self, request, input_id, *budgets):
+        raise LookupError(f"asked for {request.request_id}")
+"""
+
+
+@contextmanager
+def host(version: str, settings: dict[str, str] | None = None, **options: Any) -> Iterator[Any]:
+    release = releases.find(version)
+    if release is None:
+        pytest.skip(f"vLLM {version} is not installed")
+    command, environment = releases.host_command(release)
+    if settings and "PYTHONPATH" in settings:
+        settings = {"PYTHONPATH": f"{settings['PYTHONPATH']}:{environment['PYTHONPATH']}"}
+    target = HostTarget(
+        f"vllm@{version}", version, command, {**environment, **(settings or {})}, **options
+    )
+    try:
+        yield target
+    finally:
+        target.close()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[*VERSIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_VERSIONS)],
+)
+def any_release(request: pytest.FixtureRequest) -> Iterator[HostTarget]:
+    with host(request.param) as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+def newest() -> Iterator[HostTarget]:
+    with host(NEWEST) as target:
+        yield target
+
+
+def trace(*events: AnyEvent, **changes: Any) -> Trace:
+    config = msgspec.structs.replace(CONFIG, **changes)
+    return Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), events)
+
+
+def add(request: str, prompt: int, *items: Item, max_tokens: int = 2, priority: int = 0) -> Add:
+    return Add(request, prompt, items, max_tokens, priority)
+
+
+def run(target: HostTarget, *traces: Trace) -> list[TraceResult]:
+    return target.run(traces)
+
+
+def outcomes(target: HostTarget, *events: AnyEvent, **changes: Any) -> list[Any]:
+    (result,) = run(target, trace(*events, **changes))
+    assert result.illegal is None, result.illegal
+    return [outcome for outcome, *_ in result.records]
+
+
+def refusal(target: HostTarget, *events: AnyEvent, **changes: Any) -> str | None:
+    (result,) = run(target, trace(*events, **changes))
+    return result.illegal
+
+
+BUSY = (
+    add("a", 30, Item("x", 2, 6), Item("y", 12, 5), max_tokens=4),
+    add("b", 30, Item("x", 2, 6), Item("z", 12, 6, None, (True, False) * 3), priority=-1),
+    *STEP,
+    Schedule(),
+    add("c", 40, Item("y", 0, 5), Item("y", 20, 5), max_tokens=20),
+    Abort("b"),
+    Update(),
+    *STEP * 4,
+    ResetPrefix(),
+    Reset(),
+    Schedule(),
+    Schedule(),
+    Update(2),
+    *STEP * 4,
+)
+
+
+def busy_traces() -> Sequence[Trace]:
+    return [
+        trace(*BUSY, policy=policy, async_scheduling=is_async, num_blocks=5, prefix_caching=caches)
+        for policy in ("fcfs", "priority")
+        for is_async in (False, True)
+        for caches in (False, True)
+    ]
+
+
+def test_the_same_traces_give_the_same_bytes_in_one_process_and_in_two(
+    any_release: HostTarget,
+) -> None:
+    first, again = any_release.run(busy_traces()), any_release.run(busy_traces())
+    assert any_release.release is not None
+    with host(any_release.release) as other:
+        elsewhere = other.run(busy_traces())
+    assert all(result.illegal is None for result in first)
+    assert msgspec.json.encode(first) == msgspec.json.encode(again)
+    assert msgspec.json.encode(first) == msgspec.json.encode(elsewhere)
+
+
+def test_a_request_runs_to_its_end_and_is_reported_once(any_release: HostTarget) -> None:
+    answers = outcomes(any_release, add("a", 20, Item("x", 4, 6)), *STEP * 3, *STEP)
+    first, sampling, last = answers[1], answers[4], answers[6]
+    assert first["encode"] == {"a": [0]}
+    assert sampling["sampled"] == {"a": 1}
+    assert last["finished"] == ["a"]
+    assert answers[7]["finished"] == ["a"]
+    assert answers[7]["scheduled"] == {}
+
+
+def test_a_second_step_waits_for_the_first_unless_scheduling_is_asynchronous(
+    any_release: HostTarget,
+) -> None:
+    events = (add("a", 40), Update(), Schedule(), Schedule(), Schedule(), Update(5), Update())
+    one = outcomes(any_release, *events)
+    two = outcomes(any_release, *events, async_scheduling=True)
+    assert [answer is None for answer in one] == [False, True, False, True, True, False, True]
+    assert [answer is None for answer in two] == [False, True, False, False, True, False, True]
+
+
+def test_an_abort_between_a_schedule_and_its_update_is_survived(any_release: HostTarget) -> None:
+    answers = outcomes(
+        any_release, add("a", 20, Item("x", 4, 6)), Schedule(), Abort("a"), Update(), Schedule()
+    )
+    assert answers[2] == {"running": [], "waiting": []}
+    assert answers[3]["sampled"] == {}
+    assert answers[4]["finished"] == ["a"]
+
+
+def test_what_makes_no_sense_is_a_no_op(any_release: HostTarget) -> None:
+    events = (Abort("nobody"), add("a", 8), add("a", 9), Abort("a"), add("a", 8))
+    assert [answer is None for answer in outcomes(any_release, *events)] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_priority_decides_who_waits_in_front(any_release: HostTarget) -> None:
+    events = (add("late", 8, priority=1), add("early", 8, priority=-1))
+    assert outcomes(any_release, *events)[-1]["waiting"] == ["late", "early"]
+    assert outcomes(any_release, *events, policy="priority")[-1]["waiting"] == ["early", "late"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"num_blocks": 3}, "max seq len"),
+        ({"max_num_batched_tokens": 2}, "max_num_seqs"),
+        ({"chunked_prefill": False}, "max_model_len"),
+        ({"disable_chunked_mm_input": True, "max_num_batched_tokens": 5}, "max_tokens_per_mm_item"),
+    ],
+)
+def test_a_configuration_is_refused_in_the_words_of_the_release(
+    any_release: HostTarget, changes: dict[str, Any], reason: str
+) -> None:
+    words = refusal(any_release, add("a", 20, Item("x", 4, 6)), **changes)
+    assert words is not None
+    assert reason in words
+    assert "\n" not in words
+
+
+def test_refusing_one_configuration_leaves_the_next_as_it_was(any_release: HostTarget) -> None:
+    assert refusal(any_release, add("a", 60), num_blocks=3) is not None
+    assert refusal(any_release, add("a", 60)) is None
+
+
+def test_a_prompt_longer_than_the_model_is_refused(any_release: HostTarget) -> None:
+    words = refusal(any_release, add("a", 65))
+    assert words is not None
+    assert "longer than the maximum model length" in words
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        (Item("x", 18, 3),),
+        (Item("x", 2, 4), Item("y", 4, 4)),
+        (Item("x", 2, 4, None, (True,)),),
+    ],
+)
+def test_items_that_no_processor_makes_are_refused(
+    newest: HostTarget, items: tuple[Item, ...]
+) -> None:
+    words = refusal(newest, add("a", 20, *items))
+    assert words is not None
+    assert words.startswith("item ")
+
+
+def test_the_cache_holds_the_largest_item_whatever_was_configured(newest: HostTarget) -> None:
+    (result,) = run(newest, trace(add("a", 20, Item("x", 2, 12)), *STEP, capacity=4))
+    assert result.capacity == 12
+
+
+def test_another_size_under_a_known_identifier_ends_the_request(newest: HostTarget) -> None:
+    first, second = add("a", 20, Item("x", 2, 4), max_tokens=9), add("b", 20, Item("x", 2, 5))
+    events = (first, *STEP, second, *STEP)
+    assert outcomes(newest, *events, max_num_batched_tokens=32)[-1]["finished"] == ["b"]
+
+
+def test_both_model_runners_of_the_newest_release_schedule_alike() -> None:
+    answers = []
+    for runner in ("0", "1"):
+        with host(NEWEST, {"VLLM_USE_V2_MODEL_RUNNER": runner}) as target:
+            answers.append(target.run(busy_traces()))
+    assert answers[0] == answers[1]
+
+
+def test_what_a_plug_in_raises_comes_out_as_raised(tmp_path: Path) -> None:
+    (tmp_path / "plug_in.py").write_text(PLUG_IN)
+    with host(NEWEST, {"PYTHONPATH": str(tmp_path)}, plug_in="plug_in:Refusing") as target:
+        (result,) = target.run([trace(add("a", 20, Item("x", 2, 4)), *STEP)])
+    assert result.records[-1][2] == ("LookupError", "asked for a")
