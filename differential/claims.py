@@ -13,6 +13,7 @@ from cacheproof.differential.finding import LOCKSTEP, Finding
 from cacheproof.differential.record import CallRecord
 from cacheproof.differential.retrace import Break
 from cacheproof.differential.trace import Add, Finish, Notices, Preempt, Walk
+from cacheproof.differential.words import literal
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
 
@@ -166,7 +167,7 @@ def _as_the_reference(case: Case) -> list[str] | None:
     attribute = _ATTRIBUTES.get(parting.field)
     if attribute is None or (case.is_decoder and parting.field == "notices"):
         return None
-    return [f"assert {attribute} == {parting.reference!r}"]
+    return [f"assert {attribute} == {literal(parting.reference)}"]
 
 
 _ATTRIBUTES = {
@@ -225,7 +226,7 @@ def _one_size(case: Case) -> list[str]:
 def _keeps_needed(case: Case) -> list[str]:
     before, after = case.shared_before, case.shared_after
     return [
-        f"assert {h!r} in manager.cached  # still needed by {' and '.join(sorted(requests))}"
+        f"assert {literal(h)} in manager.cached  # still needed by {' and '.join(sorted(requests))}"
         for h, requests in case.ghost.needed.items()
         if h in before.size and h not in after.size
     ]
@@ -234,7 +235,7 @@ def _keeps_needed(case: Case) -> list[str]:
 def _needed_is_held(case: Case) -> list[str]:
     holders = case.shared_after.holders
     return [
-        f"assert {request!r} in manager.cached[{h!r}]  # {request} has not got past its last {h}"
+        f"assert {literal(request)} in manager.cached[{literal(h)}]  # not past its last {h} yet"
         for h, requests in case.ghost.needed.items()
         if h in holders
         for request in sorted(requests - holders[h])
@@ -248,8 +249,9 @@ def _evicts_oldest_first(case: Case) -> list[str]:
         for older in since:
             left = h in before.size and h not in after.size
             if left and older in after.size and since[older] < since[h]:
+                one, other = literal(h), literal(older)
                 lines.append(f"# {older} became idle before {h}")
-                lines.append(f"assert {h!r} in manager.cached or {older!r} not in manager.cached")
+                lines.append(f"assert {one} in manager.cached or {other} not in manager.cached")
     return lines
 
 
@@ -262,7 +264,7 @@ def _evicts_shortest_prefix(case: Case) -> list[str]:
     queue, free = list(before.queue), before.free_slots
     while granted and queue and free < need:
         free += before.queue[queue.pop(0)]
-    return [f"assert list(manager.freeable) == {queue!r}"]
+    return [f"assert list(manager.freeable) == {literal(queue)}"]
 
 
 def _notices_are_exact(case: Case) -> list[str]:
@@ -300,7 +302,7 @@ def _store_is_ledger(case: Case) -> list[str]:
 
 
 def _no_gather_misses(case: Case) -> list[str]:
-    return [f"assert set(store).issuperset({case.gathered!r})  # what the step reads"]
+    return [f"assert set(store).issuperset({literal(case.gathered)})  # what the step reads"]
 
 
 def _within_capacity(case: Case) -> list[str]:
@@ -310,7 +312,7 @@ def _within_capacity(case: Case) -> list[str]:
 def _frees_before_encodes(case: Case) -> list[str]:
     return [
         "assert all(entry in before or entry not in encoded for entry in notices)",
-        f"read = {case.gathered!r}",
+        f"read = {literal(case.gathered)}",
         "assert all(entry in encoded or entry not in notices for entry in read)",
     ]
 

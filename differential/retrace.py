@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cacheproof.differential.examine import rules_for
 from cacheproof.differential.judge import Judge
@@ -107,32 +106,3 @@ class Retrace:
         if self.capacity is not None:
             judge.set_capacity(self.capacity)
         return judge
-
-
-def changed_fields(before: Any, after: Any) -> dict[str, tuple[str, str]]:
-    """Fields of two states that differ, with both values in words."""
-    changed: dict[str, tuple[str, str]] = {}
-    for name in before._fields:
-        one, two = getattr(before, name), getattr(after, name)
-        if name in ("size", "holders"):
-            for identifier in dict.fromkeys((*one, *two)):
-                here, there = one.get(identifier), two.get(identifier)
-                if here != there:
-                    label = f"{name} of {identifier}"
-                    changed[label] = (in_words(here), in_words(there))
-        elif one != two or (name == "queue" and list(one) != list(two)):
-            changed[name.replace("_", " ")] = (in_words(one), in_words(two))
-    return changed
-
-
-def in_words(value: Any) -> str:
-    """A value of a state as it is printed: sets as {a, b}, maps as x:1, nothing as a dash."""
-    if value is None:
-        return "-"
-    if isinstance(value, dict):
-        return ", ".join(f"{key}:{size}" for key, size in value.items()) or "empty"
-    if isinstance(value, set | frozenset):
-        return "{" + ", ".join(sorted(value)) + "}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(in_words, value)) or "none"
-    return str(value)

@@ -14,18 +14,8 @@ import jinja2
 from cacheproof.differential.claims import OF_THE_STORE, Case, claim
 from cacheproof.differential.finding import Finding
 from cacheproof.differential.record import CallRecord
-from cacheproof.differential.trace import (
-    Add,
-    AnyEvent,
-    Finish,
-    Notices,
-    Preempt,
-    Release,
-    Reset,
-    Stall,
-    Update,
-    Walk,
-)
+from cacheproof.differential.trace import Add, AnyEvent, Notices, Walk
+from cacheproof.differential.words import literal, told
 
 _MODULE = "vllm.v1.core.encoder_cache_manager"
 _CLASSES = {
@@ -85,10 +75,11 @@ class _Test:
             counts_embeds=finding.protocol["counts_embeds"],
             module=self._module,
             class_name=self._class,
-            sizes=case.sizes if any("SIZE" in line for line in body) else None,
+            sizes=literal(case.sizes) if any("SIZE" in line for line in body) else None,
+            claims=any("CLAIMS_LATER_OCCURRENCES" in line for line in body),
             store=finding.contract in OF_THE_STORE,
             name=re.sub(r"\W+", "_", finding.contract).lower(),
-            body=[" ".join(line.splitlines()) for line in body],
+            body=[_one_line(line) for line in body],
         )
 
     def _body(self) -> Iterator[str]:
@@ -109,6 +100,8 @@ class _Test:
                 yield from self._breaking(call) if is_breaking else (self._line(call),)
                 if call[0] == "allocate":
                     encoded.append(self._case.entry_of(call[1] or "", call[2] or 0))
+            if isinstance(event, Walk) and outcome and not is_last:
+                yield from self._later_occurrences(event.request, outcome[1])
             if isinstance(event, Notices) and keeps_store:
                 yield from self._executed(encoded, is_last)
                 encoded = []
@@ -117,19 +110,27 @@ class _Test:
         """What the engine does, in words."""
         if isinstance(event, Add):
             items = "".join(
-                f", ({item.identifier!r}, {size})"
+                f", ({literal(item.identifier)}, {size})"
                 for item, size in zip(event.items, self._case.item_sizes(event), strict=True)
             )
-            yield f"{self._variables[event.request]} = make_request({event.request!r}{items})"
+            name = literal(event.request)
+            yield f"{self._variables[event.request]} = make_request({name}{items})"
         elif has_calls:
             yield ""
-            yield f"# {_told(event, outcome)}"
+            yield f"# {told(event, outcome)}"
+
+    def _later_occurrences(self, request: str, duplicates: list[int]) -> Iterator[str]:
+        """Claims that newer schedulers make and that of the finding does not."""
+        if duplicates and not self._finding.protocol["claims_duplicates"]:
+            yield "if CLAIMS_LATER_OCCURRENCES:"
+            for number in duplicates:
+                yield f"    manager.check_and_update_cache({self._variables[request]}, {number})"
 
     def _executed(self, encoded: list[Any], is_last: bool) -> Iterator[str]:
         if is_last:
             yield "before = set(store)"
-            yield f"encoded = {encoded!r}"
-        yield f"execute(store, notices, {'encoded' if is_last else repr(encoded)})"
+            yield f"encoded = {literal(encoded)}"
+        yield f"execute(store, notices, {'encoded' if is_last else literal(encoded)})"
 
     def _expression(self, call: CallRecord) -> str:
         operation, request, number, budget, pending, _, _ = call
@@ -140,7 +141,7 @@ class _Test:
     def _line(self, call: CallRecord) -> str:
         keeps = call[0] == "notices" and self._finding.contract in OF_THE_STORE
         expression = ("notices = " if keeps else "") + self._expression(call)
-        return expression if call[5] is None else f"{expression}  # {call[5]!r}"
+        return expression if call[5] is None else f"{expression}  # {literal(call[5])}"
 
     def _breaking(self, call: CallRecord) -> Iterator[str]:
         """The call after which the contract is broken, or which must be answered otherwise."""
@@ -152,7 +153,7 @@ class _Test:
             yield f"assert {expression} is {not call[5]}"
         elif parting is not None and parting.field == "answer":
             answer = f"sorted({expression})" if call[0] == "inputs" else expression
-            yield f"assert {answer} == {parting.reference!r}"
+            yield f"assert {answer} == {literal(parting.reference)}"
         else:
             yield self._line(call)
 
@@ -166,30 +167,11 @@ def _template() -> jinja2.Template:
     return environment.from_string(path.read_text())
 
 
+def _one_line(line: str) -> str:
+    """A line of the body, whatever is in the names that it shows."""
+    return " ".join(line.splitlines())
+
+
 def _is_plain(name: str) -> bool:
     """Whether a request's name can be the name of its variable."""
     return name.isidentifier() and len(name) == 1
-
-
-def _told(event: AnyEvent, outcome: Any) -> str:
-    match event:
-        case Walk() if not outcome or outcome[0] <= 0:
-            return f"nothing of {event.request} can be scheduled"
-        case Walk():
-            return f"{outcome[0]} tokens of {event.request} are scheduled"
-        case Stall():
-            return f"{event.request} is walked, finds no KV blocks, and waits on"
-        case Notices():
-            return "schedule() returns; the worker executes the step"
-        case Update():
-            return "the step's output arrives"
-        case Preempt():
-            return f"{event.request} is preempted"
-        case Finish():
-            return f"{event.request} ends"
-        case Release():
-            return f"input {event.input} of {event.request} is released once more"
-        case Reset():
-            return "the encoder cache is reset"
-        case _:
-            return str(type(event).__struct_config__.tag)

@@ -1,0 +1,159 @@
+"""A finding on one screen: what is broken, by which events, at which step, and how to see it again.
+
+Plain text when the console is no terminal; no more than about 50 lines of 100 columns while the
+trace is short.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from cacheproof.differential.finding import LOCKSTEP, TIMES, Finding
+from cacheproof.differential.lockstep import DELTA_FIELDS
+from cacheproof.differential.retrace import Moment
+from cacheproof.differential.trace import Add, Trace
+from cacheproof.differential.words import changed_fields, program, told, value
+
+EVENTS_SHOWN = 10
+_HARM_STYLE = {"efficiency": "yellow"}
+
+
+def print_finding(finding: Finding, console: Console, file: str = "FILE") -> None:
+    """Print the screen; `file` is where the finding can be replayed from."""
+    moments = list(finding.retrace.moments())
+    style = _HARM_STYLE.get(finding.harm, "red")
+    console.print(
+        Text(f"{finding.target}: {_headline(finding)}", style=f"bold {style}"),
+        _indented(Text(f"{finding.title}\n{finding.harm}; {finding.source}")),
+        *_section("events", _events(finding.trace)),
+        *_section(f"first wrong step: event {finding.event + 1}", _step(finding, moments)),
+        *_section("both sides", Text(finding.why)),
+        *_section("lanes", _lanes(finding, moments)),
+        Text(),
+        _footer(finding, file),
+    )
+
+
+def print_events(trace: Trace, console: Console) -> None:
+    """Print a trace as Python that can be pasted, its last events when there are many."""
+    console.print(_indented(_events(trace)))
+
+
+def _headline(finding: Finding) -> str:
+    """The sentence without its equation, which has a section of its own."""
+    return finding.sentence.removesuffix(f": {finding.why}")
+
+
+def _section(title: str, body: RenderableType) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text(title, style="bold")
+    yield _indented(body)
+
+
+def _indented(body: RenderableType) -> RenderableType:
+    return Padding(body, (0, 0, 0, 2))
+
+
+def _events(trace: Trace) -> Text:
+    hidden = max(0, len(trace.events) - EVENTS_SHOWN)
+    lines = program(trace.with_events(trace.events[hidden:]))
+    if hidden:
+        first = lines.index("trace = Trace(header, (") + 1
+        lines.insert(first, f"    # {hidden} earlier events are not shown")
+    return Text("\n".join(lines))
+
+
+def _step(finding: Finding, moments: list[Moment]) -> RenderableType:
+    if finding.contract == LOCKSTEP:
+        return _columns(("", "reference", finding.target), _parted(finding))
+    moment = moments[finding.event]
+    changed = changed_fields(moment.before, moment.after)
+    rows = [(name, *sides) for name, sides in changed.items()]
+    if moment.store_before != moment.store_after:
+        rows.append(("worker's store", value(moment.store_before), value(moment.store_after)))
+    if not rows:
+        store = value(moment.store_after)
+        return Text(f"the ledger stays as it was, and the worker's store too: {store}")
+    return _columns(("", "before", "after"), rows)
+
+
+def _parted(finding: Finding) -> list[tuple[str, str, str]]:
+    """Parts of the field that differ between the reference and the target."""
+    parting = finding.parting
+    assert parting is not None
+    ours, theirs = parting.reference, parting.target
+    if parting.field != "delta":
+        return [(parting.field, value(ours), value(theirs))]
+    nothing = ["unchanged"] * len(DELTA_FIELDS)
+    sides = zip(DELTA_FIELDS, ours or nothing, theirs or nothing, strict=True)
+    return [(name, value(one), value(two)) for name, one, two in sides if one != two]
+
+
+def _lanes(finding: Finding, moments: list[Moment]) -> RenderableType:
+    rows = []
+    for number, moment in enumerate(moments, start=1):
+        mark = ">" if number == finding.event + 1 else " "
+        rows.append((f"{mark}{number}", _scheduler(moment), _ledger(moment), _store(moment)))
+    return _columns(("", "scheduler", "ledger", "store"), rows[-EVENTS_SHOWN:])
+
+
+def _scheduler(moment: Moment) -> str:
+    event, (outcome, calls, raised, _) = moment.event, moment.record
+    words = told(event, outcome)
+    if isinstance(event, Add):
+        spans = [f"{i.identifier} [{i.offset}, {i.offset + i.length})" for i in event.items]
+        words += f" with {', '.join(spans)}" if spans else ""
+    encoded = [f"{request}#{number}" for op, request, number, *_ in calls if op == "allocate"]
+    if encoded:
+        words += f"; encode {', '.join(encoded)}"
+    if raised is not None:
+        words += f"; raises {raised[0]}"
+    return words if outcome is not None or calls or raised else f"{words} (no effect)"
+
+
+def _ledger(moment: Moment) -> str:
+    changed = changed_fields(moment.before, moment.after)
+    short = {"free slots": "free", "freeable slots": "freeable"}
+    shown = [
+        f"{short.get(name, name)} {before} > {after}"
+        for name, (before, after) in changed.items()
+        if name in short or name.startswith("holders") or name == "notices"
+    ]
+    return ", ".join(shown)
+
+
+def _store(moment: Moment) -> str:
+    before, after = moment.store_before, moment.store_after
+    gone = [f"-{h}" for h in before if h not in after]
+    return " ".join([*gone, *(f"+{h}" for h in after if h not in before)])
+
+
+def _columns(titles: tuple[str, ...], rows: list[Any]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for title in titles:
+        table.add_column(Text(title), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _footer(finding: Finding, file: str) -> Table:
+    known = finding.known or ("without a public thread" if finding.known_note else "not listed")
+    found = f"after {finding.seconds:.1f} s"
+    if finding.seed is not None:
+        found = f"seed {finding.seed} of {finding.generator}, {found}"
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, content in (
+        ("replay", f"cacheproof replay {file} --target {finding.target} --times {TIMES}"),
+        ("replays", f"{finding.replays} alike, digest {finding.digest[:12]}"),
+        ("found", found),
+        ("known", f"{known}: {finding.known_note}" if finding.known_note else known),
+    ):
+        table.add_row(name, Text(content))
+    return table
