@@ -22,6 +22,9 @@ _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast
 _PLAIN = (ast.Name, ast.expr_context, ast.And, ast.Or, ast.Not, ast.Add, ast.Sub, *_COMPARISONS)
 
 
+Refuse = Callable[[ast.AST, str], "SubsetError"]
+
+
 class SubsetError(Exception):
     """A contract steps outside the subset. The message names file, line and what was found."""
 
@@ -47,18 +50,16 @@ def parse(predicate: Callable[..., bool]) -> Expression:
     """
     lines, first = inspect.getsourcelines(predicate)
     path = inspect.getsourcefile(predicate) or "<unknown>"
-    source = textwrap.dedent("".join(lines))
-    function = ast.parse(source).body[0]
-    assert isinstance(function, ast.FunctionDef)
+    name = predicate.__name__
 
     def refuse(node: ast.AST, found: str) -> SubsetError:
         line = first + getattr(node, "lineno", 1) - 1
-        return SubsetError(f"{path}:{line}: {function.name}: {found} is outside the subset")
+        return SubsetError(f"{path}:{line}: {name}: {found} is outside the subset")
 
-    parameters = tuple(argument.arg for argument in function.args.args)
-    for argument in function.args.args:
-        if argument.arg not in PARAMETERS:
-            raise refuse(argument, f"parameter {argument.arg!r}")
+    function = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    if not isinstance(function, ast.FunctionDef):
+        raise refuse(function, "what is no plain function")
+    parameters = _parameters(function, refuse)
     if len(function.body) != 1 or not isinstance(function.body[0], ast.Return):
         raise refuse(function.body[-1], "a body other than one return")
     tree = function.body[0].value
@@ -66,22 +67,57 @@ def parse(predicate: Callable[..., bool]) -> Expression:
         raise refuse(function.body[0], "a return without a value")
     for node in ast.walk(tree):
         _check(node, refuse)
-    return Expression(parameters, tree, _on_one_line(ast.get_source_segment(source, tree) or ""))
+    _check_names(tree, frozenset(parameters), refuse)
+    return Expression(parameters, tree, ast.unparse(tree))
 
 
-def _on_one_line(text: str) -> str:
-    """The predicate as it is written, without its line breaks."""
-    return " ".join(text.split()).replace("( ", "(").replace(" )", ")")
+def _parameters(function: ast.FunctionDef, refuse: Refuse) -> tuple[str, ...]:
+    plain = function.args.args
+    for argument in ast.walk(function.args):
+        if isinstance(argument, ast.arg) and argument not in plain:
+            raise refuse(argument, f"parameter {argument.arg!r} that is not plain")
+    if function.args.defaults:
+        raise refuse(function.args.defaults[0], "a default value")
+    for argument in plain:
+        if argument.arg not in PARAMETERS:
+            raise refuse(argument, f"parameter {argument.arg!r}")
+    return tuple(argument.arg for argument in plain)
 
 
-def _check(node: ast.AST, refuse: Callable[[ast.AST, str], SubsetError]) -> None:
+def _check_names(node: ast.AST, known: frozenset[str], refuse: Refuse) -> None:
+    """Every name is a parameter, a word that is called, or bound by a generator around it."""
     match node:
-        case ast.Call(func=ast.Name(id=name), keywords=[]) if name in WORDS:
-            if name == "all" and not isinstance(node.args[0], ast.GeneratorExp):
+        case ast.Name(id=name):
+            if name not in known:
+                raise refuse(node, f"name {name!r}")
+        case ast.Call(args=arguments):
+            for argument in arguments:
+                _check_names(argument, known, refuse)
+        case ast.GeneratorExp(elt=element, generators=generators):
+            for part in generators:
+                _check_names(part.iter, known, refuse)
+                assert isinstance(part.target, ast.Name)
+                if part.target.id in known | WORDS:
+                    raise refuse(part.target, f"a second meaning of {part.target.id!r}")
+                known |= {part.target.id}
+                for condition in part.ifs:
+                    _check_names(condition, known, refuse)
+            _check_names(element, known, refuse)
+        case _:
+            for child in ast.iter_child_nodes(node):
+                _check_names(child, known, refuse)
+
+
+def _check(node: ast.AST, refuse: Refuse) -> None:
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in WORDS:
+            if name == "all" and not (
+                len(arguments) == 1 and isinstance(arguments[0], ast.GeneratorExp)
+            ):
                 raise refuse(node, "all() of something else than a generator")
         case ast.Call():
             raise refuse(node, f"call of {ast.unparse(node.func)}")
-        case ast.Constant(value=int() | str()):
+        case ast.Constant(value=int() | str() as value) if not isinstance(value, bool):
             pass
         case ast.Constant():
             raise refuse(node, f"constant {ast.unparse(node)}")
