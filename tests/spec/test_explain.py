@@ -1,0 +1,74 @@
+"""A broken contract says which comparison failed and what stood on both sides."""
+
+from typing import Any, NamedTuple
+
+import pytest
+
+import cacheproof.spec.encoder_cache  # noqa: F401  (registers its contracts)
+from cacheproof.spec import subset
+from cacheproof.spec.records import EncoderCacheState
+from cacheproof.spec.registry import by_id
+
+EMPTY = EncoderCacheState(10, 10, 10, {}, {}, {}, ())
+
+
+class Cache(NamedTuple):
+    free: int
+    size: dict[str, int]
+    held: dict[str, frozenset[str]]
+
+
+def in_bounds(s: Any) -> bool:
+    return s.free >= 0 and s.free <= 5
+
+
+def either(s: Any) -> bool:
+    return s.free == 0 or s.free == 1
+
+
+def every_size(s: Any) -> bool:
+    return all(s.size[h] <= 4 for h in s.size if h in s.held)
+
+
+def every_pair(s: Any) -> bool:
+    return all(s.size[a] <= s.size[b] for a in s.size for b in s.size)
+
+
+def not_held(s: Any) -> bool:
+    return not s.held["h1"]
+
+
+def held_by(s: Any) -> bool:
+    return "r9" in s.held["h1"]
+
+
+CACHE = Cache(7, {"h1": 4, "h2": 5}, {"h1": frozenset({"r2", "r1"}), "h2": frozenset()})
+
+
+@pytest.mark.parametrize(
+    ("predicate", "why"),
+    [
+        (in_bounds, "s.free <= 5 is false: 7 <= 5"),
+        (either, "s.free == 0 is false: 7 == 0 and s.free == 1 is false: 7 == 1"),
+        (every_size, "for h = 'h2': s.size[h] <= 4 is false: 5 <= 4"),
+        (every_pair, "for a = 'h2': for b = 'h1': s.size[a] <= s.size[b] is false: 5 <= 4"),
+        (not_held, "not s.held['h1'] is false"),
+        (held_by, "'r9' in s.held['h1'] is false: 'r9' in {'r1', 'r2'}"),
+    ],
+)
+def test_the_failing_comparison_is_shown_with_both_sides(predicate: Any, why: str) -> None:
+    assert not predicate(CACHE)
+    assert subset.parse(predicate).explain({"s": CACHE}) == why
+
+
+def test_a_contract_that_holds_is_explained_by_its_text() -> None:
+    assert subset.parse(in_bounds).explain({"s": CACHE._replace(free=3)}) == (
+        "s.free >= 0 and s.free <= 5"
+    )
+
+
+def test_a_registered_contract_explains_itself() -> None:
+    leaked = EMPTY._replace(free_slots=8, size={"h": 1}, holders={"h": frozenset()})
+    assert by_id("EC-1").explain(s=leaked) == (
+        "s.free_slots + total(s.size) == s.capacity is false: 9 == 10"
+    )

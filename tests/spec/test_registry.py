@@ -1,0 +1,95 @@
+"""The register is complete, and refuses what would make its table lie."""
+
+from typing import Any
+
+import pytest
+
+import cacheproof.spec.encoder_cache
+import cacheproof.spec.encoder_decoder_cache
+import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
+from cacheproof.spec import registry
+from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, by_id, contract, contracts
+
+ENCODER_CACHE = [f"EC-{number}" for number in (1, 2, 3, 4, 5, 6, "6a", 7, "8a", "8b", 9)] + [
+    f"EC-{number}" for number in (10, 11, 12, 13)
+]
+ENCODER_DECODER = [f"ED-{number}" for number in (1, 2, 3, 4)]
+MIRROR = [f"WM-{number}" for number in (1, 2, 3, 4)]
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A register that forgets what the test registers."""
+    monkeypatch.setattr(registry, "_CONTRACTS", dict(registry._CONTRACTS))
+
+
+def free_is_positive(s: Any) -> bool:
+    return s.free_slots >= 0
+
+
+def register(id: str = "XX-1", **settings: Any) -> Any:
+    given = {"kind": "state", "harm": "safety", "component": "x", "source": "x", **settings}
+    return contract(id, "A title", **given)(free_is_positive)
+
+
+def test_the_table_names_every_contract_of_the_encoder_caches() -> None:
+    ids = [rule.id for rule in contracts() if rule.id[:2] in ("EC", "ED", "WM")]
+    assert ids == ENCODER_CACHE + ENCODER_DECODER + MIRROR
+
+
+def test_every_contract_says_what_an_auditor_asks() -> None:
+    for rule in contracts():
+        assert rule.title[0].isupper(), rule.id
+        assert not rule.title.endswith("."), rule.id
+        assert rule.source, rule.id
+        assert rule.kind in ("state", "transition", "trace", "mirror", "progress"), rule.id
+        assert rule.harm in ("safety", "liveness", "efficiency"), rule.id
+        assert rule.calls <= ANY_CALL | WHOLE_EVENT, rule.id
+
+
+def test_titles_are_told_apart_within_a_component() -> None:
+    titles = [(rule.component, rule.title) for rule in contracts()]
+    assert len(set(titles)) == len(titles)
+
+
+def test_contracts_are_chosen_by_manager_and_release() -> None:
+    assert [rule.id for rule in contracts("encoder_cache")] == [
+        *ENCODER_CACHE,
+        "WM-1",
+        "WM-2",
+        "WM-3",
+        "WM-4",
+    ]
+    before_sharing = {rule.id for rule in contracts("encoder_cache", "0.10.1.1")}
+    assert "EC-3" in before_sharing
+    assert "EC-2" not in before_sharing
+    assert list(contracts("encoder_decoder_cache", "0.11.0")) == [
+        by_id("WM-2"),
+        by_id("WM-3"),
+        by_id("WM-4"),
+    ]
+
+
+def test_an_id_is_given_once(scratch: None) -> None:
+    register()
+    with pytest.raises(ValueError, match="XX-1 is registered twice"):
+        register()
+
+
+def test_the_decorated_function_is_returned_unchanged(scratch: None) -> None:
+    assert register() is free_is_positive
+    assert by_id("XX-1").predicate is free_is_positive
+    assert by_id("XX-1").parameters == ("s",)
+
+
+@pytest.mark.parametrize("settings", [{"kind": "transition"}, {"calls": {"can"}}])
+def test_transition_contracts_and_only_they_name_calls(
+    scratch: None, settings: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="transition contracts, and only they, name calls"):
+        register(**settings)
+
+
+def test_an_unknown_id_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        by_id("EC-99")
