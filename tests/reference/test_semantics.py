@@ -1,0 +1,134 @@
+"""Each flag alone changes a decision, and each release has the flags of its time."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
+from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
+from cacheproof.spec.versions import release_key
+
+OF_THE_REQUEST = {"counts_embeds"}
+
+
+def request(name: str, *sizes: tuple[str, int]) -> Request:
+    """A request that shows items of the given identifiers and sizes one after the other."""
+    features, offset = [], 0
+    for identifier, size in sizes:
+        features.append(MultiModalFeature.of(identifier, PlaceholderRange(offset, size)))
+        offset += size
+    return Request(name, offset, features)
+
+
+def encode(manager: EncoderCacheManager, shows: Request, input_id: int = 0) -> bool:
+    admitted = manager.can_allocate(shows, input_id, 100, 0)
+    if admitted:
+        manager.allocate(shows, input_id)
+    return admitted
+
+
+def reported_in_the_step_of_its_encode(semantics: Semantics) -> Any:
+    manager = EncoderDecoderCacheManager(10, semantics)
+    encode(manager, request("r1", ("a", 4)))
+    return manager.get_freed_mm_hashes(), manager.get_freed_mm_hashes()
+
+
+def releasable_inputs_of_who_claimed_nothing(semantics: Semantics) -> Any:
+    manager = EncoderCacheManager(10, semantics)
+    encode(manager, request("r1", ("a", 4)))
+    return manager.get_cached_input_ids(request("r2", ("a", 4)))
+
+
+def notices_of_an_entry_that_came_back(semantics: Semantics) -> Any:
+    manager = EncoderCacheManager(4, semantics)
+    first = request("r1", ("a", 4))
+    encode(manager, first)
+    manager.free(first)
+    encode(manager, request("r2", ("b", 1)))
+    manager.free(request("r2", ("b", 1)))
+    encode(manager, request("r3", ("a", 4)))
+    return manager.get_freed_mm_hashes()
+
+
+def holders_after_the_first_occurrence(semantics: Semantics) -> Any:
+    manager = EncoderCacheManager(10, semantics)
+    twice = request("r1", ("a", 4), ("a", 4))
+    encode(manager, twice)
+    manager.check_and_update_cache(twice, 1)
+    manager.free_encoder_input(twice, 0)
+    return manager.cached["a"], manager.num_freeable_slots
+
+
+def credit_for_a_smaller_release(semantics: Semantics) -> Any:
+    manager = EncoderCacheManager(10, semantics)
+    large, small = request("r1", ("a", 4)), request("r2", ("a", 1))
+    encode(manager, large)
+    manager.check_and_update_cache(small, 0)
+    manager.free(large)
+    manager.free(small)
+    return manager.num_freeable_slots
+
+
+def slots_after_a_second_release(semantics: Semantics) -> Any:
+    manager = EncoderDecoderCacheManager(10, semantics)
+    shows = request("r1", ("a", 4))
+    encode(manager, shows)
+    manager.free_encoder_input(shows, 0)
+    manager.free_encoder_input(shows, 0)
+    return manager.num_free_slots
+
+
+DECISIONS: dict[str, tuple[Callable[[Semantics], Any], Any, Any]] = {
+    "delays_decoder_notices": (reported_in_the_step_of_its_encode, ([], ["a"]), (["a"], [])),
+    "remembers_claims": (releasable_inputs_of_who_claimed_nothing, set(), {0}),
+    "drops_stale_notices": (notices_of_an_entry_that_came_back, ["b"], ["a", "b"]),
+    "holds_until_last_occurrence": (holders_after_the_first_occurrence, ({"r1"}, 6), (set(), 10)),
+    "remembers_sizes": (credit_for_a_smaller_release, 10, 7),
+    "releases_decoder_once": (slots_after_a_second_release, 10, 14),
+}
+
+
+@pytest.mark.parametrize("flag", DECISIONS)
+def test_a_flag_alone_changes_a_decision(flag: str) -> None:
+    decide, ideal, without = DECISIONS[flag]
+    assert decide(Semantics.ideal()) == ideal
+    assert decide(replace(Semantics.ideal(), **{flag: False})) == without
+
+
+def test_every_flag_of_a_manager_has_its_decision() -> None:
+    assert {flag.name for flag in fields(Semantics)} == set(DECISIONS) | OF_THE_REQUEST
+
+
+def test_the_ideal_has_every_change() -> None:
+    ideal = Semantics.ideal()
+    assert all(getattr(ideal, flag.name) for flag in fields(Semantics))
+
+
+@pytest.mark.parametrize("flag", fields(Semantics), ids=lambda flag: flag.name)
+def test_a_change_comes_with_its_release_and_stays(flag: Any) -> None:
+    since = flag.metadata["since"]
+    releases = ["0.10.2", "0.12.0", "0.14.1", "0.22.1", "0.27.1", "0.28.0", "0.30.0", "0.33.0"]
+    for release in [*releases, *([since] if since else [])]:
+        expected = since is not None and release_key(release) >= release_key(since)
+        assert getattr(Semantics.of_vllm(release), flag.name) is expected
+
+
+@pytest.mark.parametrize("flag", fields(Semantics), ids=lambda flag: flag.name)
+def test_a_change_names_its_thread_and_says_one_sentence(flag: Any) -> None:
+    assert flag.metadata["thread"]
+    assert flag.metadata["sentence"]
+
+
+def test_a_release_before_sharing_is_not_modelled_and_says_what_to_do() -> None:
+    with pytest.raises(NotModelled, match=r"vLLM 0\.10\.1\.1 .* run it with contracts only"):
+        Semantics.of_vllm("0.10.1.1")
+    assert Semantics.of_vllm(FIRST_MODELLED)
+
+
+def test_what_is_no_release_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a release number"):
+        Semantics.of_vllm("newest")
