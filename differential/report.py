@@ -7,7 +7,7 @@ trace is short.
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,7 @@ from cacheproof.differential.lockstep import DELTA_FIELDS
 from cacheproof.differential.retrace import Moment
 from cacheproof.differential.trace import Add, Trace
 from cacheproof.differential.words import changed_fields, program, told, value
+from cacheproof.spec.records import EncoderCacheState
 
 EVENTS_SHOWN = 10
 _HARM_STYLE = {"efficiency": "yellow"}
@@ -26,7 +27,7 @@ def print_finding(finding: Finding, console: Console, file: str = "FILE") -> Non
     """Print the screen; `file` is where the finding can be replayed from."""
     moments = list(finding.retrace.moments())
     style = _HARM_STYLE.get(finding.harm, "red")
-    console.print(
+    sections: list[RenderableType] = [
         Text(f"{finding.target}: {_headline(finding)}", style=f"bold {style}"),
         _indented(Text(f"{finding.title}\n{finding.harm}; {finding.source}")),
         *_section("events", _events(finding.trace)),
@@ -35,7 +36,8 @@ def print_finding(finding: Finding, console: Console, file: str = "FILE") -> Non
         *_section("lanes", _lanes(finding, moments)),
         Text(),
         _footer(finding, file),
-    )
+    ]
+    console.print(Group(*sections))
 
 
 def print_events(trace: Trace, console: Console) -> None:
@@ -116,14 +118,22 @@ def _scheduler(moment: Moment) -> str:
 
 
 def _ledger(moment: Moment) -> str:
-    changed = changed_fields(moment.before, moment.after)
-    short = {"free slots": "free", "freeable slots": "freeable"}
-    shown = [
-        f"{short.get(name, name)} {before} > {after}"
-        for name, (before, after) in changed.items()
-        if name in short or name.startswith("holders") or name == "notices"
+    before, after = moment.before, moment.after
+    words = [
+        f"{name} {getattr(before, field)} -> {getattr(after, field)}"
+        for name, field in (("free", "free_slots"), ("freeable", "freeable_slots"))
+        if getattr(before, field, None) != getattr(after, field, None)
     ]
-    return ", ".join(shown)
+    if isinstance(before, EncoderCacheState) and isinstance(after, EncoderCacheState):
+        for h, holders in after.holders.items():
+            if before.holders.get(h) != holders:
+                told.append(
+                    f"{h} held by {' and '.join(sorted(holders))}" if holders else f"{h} idle"
+                )
+        told += [f"{h} gone" for h in before.holders if h not in after.holders]
+    if after.notices and after.notices != before.notices:
+        words.append(f"to report: {' '.join(after.notices)}")
+    return ", ".join(words)
 
 
 def _store(moment: Moment) -> str:

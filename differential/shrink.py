@@ -176,6 +176,7 @@ class _Search:
     # smaller numbers
 
     def lower_numbers(self) -> None:
+        self._try(smaller.closed(self.trace))
         for name in msgspec.structs.asdict(self.trace.header.config):
             self._lower(("header", "config", name))
         for position, event in enumerate(self.trace.events):

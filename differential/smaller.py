@@ -27,6 +27,7 @@ Edit = Callable[[Lines], Any]
 
 REQUEST_NAMES = "abcdefghijklmnopqrstuvw"
 IDENTIFIER_NAMES = "xyzuvw"
+_TOKENS_MAX = 16
 _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "walk", "stall", "schedule", "notices", "update",
@@ -174,6 +175,14 @@ def scaled(trace: Trace) -> Iterator[Trace | None]:
             )
             for also in ((), (close_gaps,)):
                 yield edited(trace, *fit, *also)
+
+
+def closed(trace: Trace) -> Iterator[Trace | None]:
+    """Items without gaps between them, and one walk shorter by so much."""
+    for position, event in enumerate(trace.events):
+        if isinstance(event, Walk | Stall):
+            for tokens in range(1, min(event.tokens, _TOKENS_MAX) + 1):
+                yield edited(trace, close_gaps, put(("events", position, "tokens"), tokens))
 
 
 def edited(trace: Trace, *edits: Edit) -> Trace | None:

@@ -71,6 +71,7 @@ class _Test:
         body = [*self._body(), "", *end] if end else list(self._body())
         return _template().render(
             finding=finding,
+            story=_story(finding),
             per_input=case.per_input,
             counts_embeds=finding.protocol["counts_embeds"],
             module=self._module,
@@ -156,6 +157,14 @@ class _Test:
             yield f"assert {answer} == {literal(parting.reference)}"
         else:
             yield self._line(call)
+
+
+def _story(finding: Finding) -> str:
+    known = finding.known_note and f" Known: {finding.known or 'yes'}, {finding.known_note}."
+    return (
+        f"{finding.sentence}. Found on {finding.target}, where this test fails. "
+        f"The rule: {finding.source}.{known or ''}"
+    )
 
 
 def _template() -> jinja2.Template:

@@ -41,7 +41,7 @@ def told(event: AnyEvent, outcome: Any) -> str:
         case ResetPrefix():
             return "the prefix cache is reset"
         case Notices():
-            return "schedule() returns; the worker executes the step"
+            return "schedule() returns, and the worker runs"
         case Update():
             return "the step's output arrives"
         case Stall():
@@ -107,7 +107,7 @@ def literal(thing: Any) -> str:
 
 
 def program(trace: Trace) -> list[str]:
-    """The trace as lines of Python, to be pasted behind an import of all of `differential.trace`."""
+    """The trace as lines of Python: constructors of `differential.trace`, ready to be pasted."""
     lines = _call("config = ", trace.header.config)
     header = type(trace.header).__name__
     manager = literal(trace.header.manager)
