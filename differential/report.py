@@ -127,10 +127,9 @@ def _ledger(moment: Moment) -> str:
     if isinstance(before, EncoderCacheState) and isinstance(after, EncoderCacheState):
         for h, holders in after.holders.items():
             if before.holders.get(h) != holders:
-                told.append(
-                    f"{h} held by {' and '.join(sorted(holders))}" if holders else f"{h} idle"
-                )
-        told += [f"{h} gone" for h in before.holders if h not in after.holders]
+                by = f"held by {' and '.join(sorted(holders))}" if holders else "idle"
+                words.append(f"{h} {by}")
+        words += [f"{h} gone" for h in before.holders if h not in after.holders]
     if after.notices and after.notices != before.notices:
         words.append(f"to report: {' '.join(after.notices)}")
     return ", ".join(words)

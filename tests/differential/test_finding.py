@@ -285,12 +285,11 @@ both sides
   for h = 'x': g.needed[h] <= s.holders[h] is false: {'a'} <= {}
 
 lanes
-      scheduler                                     ledger                                     store
+      scheduler                                ledger                                     store
    1  a arrives with x [0, 2), x [2, 4)
-   2  3 tokens of a are scheduled; encode a#0       free 2 -> 0, freeable 2 -> 0, x held by a
-   3  schedule() returns; the worker executes the                                              +x
-      step
-  >4  the step's output arrives                     freeable 0 -> 2, x idle
+   2  3 tokens of a are scheduled; encode a#0  free 2 -> 0, freeable 2 -> 0, x held by a
+   3  schedule() returns, and the worker runs                                             +x
+  >4  the step's output arrives                freeable 0 -> 2, x idle
 
 replay   cacheproof replay finding.json --target reference@0.28.0 --times 10
 replays  10 of 10 alike, digest c094b227475a
