@@ -10,11 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cacheproof.differential import variants
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import MANAGERS, Factory, ReferenceTarget
+from cacheproof.differential.variants import (
+    admission,
+    encoder_decoder_cache,
+    holding,
+    ledger,
+    notices,
+)
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics import Semantics
@@ -66,55 +72,56 @@ def _without(
 
 
 VARIANTS: tuple[Variant, ...] = (
-    _faulty(variants.ResetLeaksSlots),
-    _faulty(variants.ResetKeepsQueue),
-    _faulty(variants.EvictionCreditsNothing),
-    _faulty(variants.AllocationDebitsOnce),
-    _faulty(variants.IdleIsNotFreeable),
-    _faulty(variants.EvictsWhenTheStepEnds),
-    _faulty(variants.HitResizesEntry, resized=True),
+    _faulty(ledger.ResetLeaksSlots),
+    _faulty(ledger.ResetKeepsQueue),
+    _faulty(ledger.EvictionCreditsNothing),
+    _faulty(ledger.AllocationDebitsOnce),
+    _faulty(ledger.IdleIsNotFreeable),
+    _faulty(ledger.EvictsWhenTheStepEnds),
+    _faulty(ledger.HitResizesEntry, resized=True),
     _without(
         "remembers_sizes",
         "size-of-the-releaser",
         "An entry is credited the size of the item that releases it last.",
         resized=True,
     ),
-    _faulty(variants.EmptyItemIsResident),
-    _faulty(variants.HitKeepsEntryQueued),
-    _faulty(variants.QueueIsCleanedLate),
-    _faulty(variants.HitReplacesHolder),
-    _faulty(variants.HitIsHeldForNobody),
+    _faulty(ledger.EmptyItemIsResident),
+    _faulty(holding.HitKeepsEntryQueued),
+    _faulty(holding.QueueIsCleanedLate),
+    _faulty(holding.HitReplacesHolder),
+    _faulty(holding.HitIsHeldForNobody),
     _without(
         "holds_until_last_occurrence",
         "first-occurrence-releases",
         "A repeated item is released at its first occurrence (as before PR #54284).",
     ),
-    _faulty(variants.ReleaseSwapsOutShared),
-    _faulty(variants.EvictsHeldWhenShort),
-    _faulty(variants.FreeReleasesFirstOnly),
-    _faulty(variants.ReleaseSkipsShared),
-    _faulty(variants.ReleaseCreditsAgain),
-    _faulty(variants.SecondReleaseEvicts),
-    _faulty(variants.SecondReleaseRenewsEntry),
-    _faulty(variants.SecondReleaseRaises),
-    _faulty(variants.RefusesExactFit),
-    _faulty(variants.IgnoresComputeBudget),
-    _faulty(variants.BudgetCountsPending),
-    _faulty(variants.IgnoresPending),
-    _faulty(variants.RefusalTakesHold),
-    _faulty(variants.NewestEvictedFirst),
-    _faulty(variants.ReleasesToTheFront),
-    _faulty(variants.EvictsEverythingIdle),
-    _faulty(variants.EvictionIsNotReported),
-    _faulty(variants.NoticesAreLost),
-    _faulty(variants.NoticesComeLate),
-    _faulty(variants.IdleIsReported),
+    _faulty(holding.ReleaseSwapsOutShared),
+    _faulty(holding.EvictsHeldWhenShort),
+    _faulty(holding.FreeReleasesFirstOnly),
+    _faulty(holding.ReleaseSkipsShared),
+    _faulty(holding.ReleaseCreditsAgain),
+    _faulty(holding.SecondReleaseEvicts),
+    _faulty(holding.SecondReleaseRenewsEntry),
+    _faulty(holding.SecondReleaseRaises),
+    _faulty(admission.RefusesExactFit),
+    _faulty(admission.IgnoresComputeBudget),
+    _faulty(admission.BudgetCountsPending),
+    _faulty(admission.IgnoresPending),
+    _faulty(admission.RefusalTakesHold),
+    _faulty(admission.RefusalEvicts),
+    _faulty(admission.NewestEvictedFirst),
+    _faulty(admission.ReleasesToTheFront),
+    _faulty(admission.EvictsEverythingIdle),
+    _faulty(notices.EvictionIsNotReported),
+    _faulty(notices.NoticesAreLost),
+    _faulty(notices.NoticesComeLate),
+    _faulty(notices.IdleIsReported),
     _without(
         "drops_stale_notices",
         "stale-notice",
         "An entry evicted and encoded again in one step is reported (as before PR #52482).",
     ),
-    _faulty(variants.HitsTheDeparted),
+    _faulty(notices.HitsTheDeparted),
     _without(
         "releases_decoder_once",
         "decoder-credits-every-release",
@@ -127,14 +134,14 @@ VARIANTS: tuple[Variant, ...] = (
         "An encoder-decoder entry is reported in the step of its encode (as before PR #32789).",
         "encoder_decoder",
     ),
-    _faulty(variants.DecoderAllocationDebitsTwice),
-    _faulty(variants.DecoderAllocationIsFree),
-    _faulty(variants.DecoderCreditIsCapped),
-    _faulty(variants.DecoderDebitsForTwoReleases),
-    _faulty(variants.DecoderReportsTwice),
-    _faulty(variants.DecoderReportsLate),
-    _faulty(variants.DecoderNeverReports),
-    _faulty(variants.DecoderSecondReleaseRaises),
+    _faulty(encoder_decoder_cache.DecoderAllocationDebitsTwice),
+    _faulty(encoder_decoder_cache.DecoderAllocationIsFree),
+    _faulty(encoder_decoder_cache.DecoderCreditIsCapped),
+    _faulty(encoder_decoder_cache.DecoderDebitsForTwoReleases),
+    _faulty(encoder_decoder_cache.DecoderReportsTwice),
+    _faulty(encoder_decoder_cache.DecoderReportsLate),
+    _faulty(encoder_decoder_cache.DecoderNeverReports),
+    _faulty(encoder_decoder_cache.DecoderSecondReleaseRaises),
 )
 
 
