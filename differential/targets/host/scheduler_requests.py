@@ -90,14 +90,18 @@ class RequestMaker:
         )
 
 
+def _check_vocabulary(token_ids: list[int]) -> None:
+    assert max(token_ids) < VOCABULARY_SIZE
+
+
 class _PromptValidator(InputProcessor):
     """The release's check of a processed prompt, without the tokenizer and processors around it."""
 
-    tokenizer = None
+    tokenizer = None  # on the class, since both are properties of some releases
+    renderer = SimpleNamespace(validate_token_ids=_check_vocabulary)
 
     def __init__(self, vllm_config: Any, cache_size: int) -> None:
         self.model_config = _MultiModal(vllm_config.model_config)
-        self.renderer = SimpleNamespace(validate_token_ids=_check_vocabulary)
         self.supports_mm_inputs = True
         self.mm_encoder_cache_size = cache_size
         self.skip_prompt_length_check = False
@@ -126,10 +130,6 @@ class _MultiModal:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model_config, name)
-
-
-def _check_vocabulary(token_ids: list[int]) -> None:
-    assert max(token_ids) < VOCABULARY_SIZE
 
 
 def _check_items(event: Event) -> None:
