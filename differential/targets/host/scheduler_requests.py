@@ -94,11 +94,23 @@ def _check_vocabulary(token_ids: list[int]) -> None:
     assert max(token_ids) < VOCABULARY_SIZE
 
 
+# 0.15 and 0.16 ask the model's processor whether its prompts may be of any length; this one says no.
+_LENGTH_IS_CHECKED = SimpleNamespace(
+    _get_model_cls=lambda model_config: SimpleNamespace(
+        _processor_factory=SimpleNamespace(
+            info=lambda context: SimpleNamespace(skip_prompt_length_check=False)
+        )
+    ),
+    _create_processing_ctx=lambda model_config, tokenizer: None,
+)
+
+
 class _PromptValidator(InputProcessor):
     """The release's check of a processed prompt, without the tokenizer and processors around it."""
 
-    tokenizer = None  # on the class, since both are properties of some releases
+    tokenizer = None  # on the class, since they are properties of some releases
     renderer = SimpleNamespace(validate_token_ids=_check_vocabulary)
+    input_preprocessor = SimpleNamespace(mm_registry=_LENGTH_IS_CHECKED)
 
     def __init__(self, vllm_config: Any, cache_size: int) -> None:
         self.model_config = _MultiModal(vllm_config.model_config)
