@@ -94,7 +94,7 @@ def _check_vocabulary(token_ids: list[int]) -> None:
     assert max(token_ids) < VOCABULARY_SIZE
 
 
-# 0.15 and 0.16 ask the model's processor whether its prompts may be of any length; this one says no.
+# 0.15 and 0.16 ask the processor of the model whether prompts may be of any length: they may not.
 _LENGTH_IS_CHECKED = SimpleNamespace(
     _get_model_cls=lambda model_config: SimpleNamespace(
         _processor_factory=SimpleNamespace(
