@@ -21,8 +21,8 @@ from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
 
-
 _READS = frozenset({"check", "inputs", "embeds", "notices"})
+_CREDITS = frozenset({"release", "free"})
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ class Rules:
         transitions = [rule for rule in self.all if rule.kind == "transition"]
         self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
         self.changed = {
-            operation: [(rule, _transition(rule)) for rule in transitions if operation in rule.calls]
+            operation: [
+                (rule, _transition(rule)) for rule in transitions if operation in rule.calls
+            ]
             for operation in ANY_CALL
         }
         self.unchanged = {
@@ -88,6 +90,8 @@ def _transition(rule: Contract) -> Transition:
             return lambda pre, post, g, c: holds(pre, post, c)
         case ("pre", "c"):
             return lambda pre, post, g, c: holds(pre, c)
+        case ("post", "c"):
+            return lambda pre, post, g, c: holds(post, c)
         case parameters:
             raise ValueError(f"contract {rule.id}: transition over {', '.join(parameters)}")
 
@@ -112,9 +116,7 @@ class _Request:
         self.ends = [item.offset + item.length for item in items]
         self.masks = [item.is_embed for item in items]
         self.sizes = [
-            item.length
-            if item.is_embed is None or not judge.counts_embeds
-            else sum(item.is_embed)
+            item.length if item.is_embed is None or not judge.counts_embeds else sum(item.is_embed)
             for item in items
         ]
         self.repeats = len(set(self.identifiers)) < len(items)
@@ -242,7 +244,9 @@ class Judge:
         self._in_flight[0][event.request] = end
         if self._is_decoder:
             return
-        self._gathered.update([request.identifiers[number] for number in request.read_in(start, end)])
+        self._gathered.update(
+            [request.identifiers[number] for number in request.read_in(start, end)]
+        )
         admitted = [call[2] for call in calls if call[0] == "can" and call[5] is True]
         allocated = [call[2] for call in calls if call[0] == "allocate"]
         if len(admitted) > len(allocated):
@@ -264,7 +268,7 @@ class Judge:
         reported: list[str] = []
         for call in calls:
             self._call(call)
-            if call[0] == "notices":
+            if call[0] == "notices" and isinstance(call[5], list):
                 reported += call[5]
         self._finish_step(tuple(reported))
 
@@ -404,10 +408,14 @@ class Judge:
                 if not holds(pre, post, ghost, call):
                     values = {"pre": pre, "post": post, "g": ghost, "c": call}
                     self._broken(rule, values, operation, request_id, identifier)
+        if self._is_decoder:
+            self._note_decoder(operation, request_id, input_id)
+        if operation == "release":
+            ghost.release(request_id, input_id)
         claimed = operation == "allocate" or (answer is True and operation == "check")
         if claimed:
             ghost.claim(request_id, identifier, request.ends[input_id])
-        if claimed or delta is not None:
+        if claimed or delta is not None or (self._is_decoder and operation in _CREDITS):
             for rule in rules.of_state:
                 if not rule.predicate(post):
                     self._broken(rule, {"s": post}, operation, request_id, identifier)
@@ -415,14 +423,10 @@ class Judge:
                 if not rule.predicate(post, ghost):
                     self._broken(rule, {"s": post, "g": ghost}, operation, request_id, identifier)
         self._count_residents()
-        if self._is_decoder:
-            self._note_decoder(operation, request_id, input_id)
-        elif note := self._notes.get(operation):
+        if not self._is_decoder and (note := self._notes.get(operation)):
             note(record, identifier, size, pre, post)
         if operation == "allocate":
             self._encoded[identifier] = size
-        elif operation == "release":
-            ghost.release(request_id, input_id)
 
     def _count_residents(self) -> None:
         if not self._is_decoder:
@@ -468,15 +472,15 @@ class Judge:
     ) -> None:
         _, request_id, _, budget, pending, answer, _ = record
         meet = self._reach.meet
+        if pre is not post and (gone := [h for h in pre.size if h not in post.size]):
+            meet("eviction")
+            self._evicting.add(request_id)
+            self._evicted.update(gone)
+            if len(gone) > 1:
+                meet("several evictions at once")
         if answer is True:
             if pending:
                 meet("admitted beside pending items")
-            if pre is not post and (gone := [h for h in pre.size if h not in post.size]):
-                meet("eviction")
-                self._evicting.add(request_id)
-                self._evicted.update(gone)
-                if len(gone) > 1:
-                    meet("several evictions at once")
         elif budget is not None and size > budget:
             meet("refused by budget")
         else:
@@ -579,6 +583,4 @@ def _raised_by(event: Any, calls: Iterable[CallRecord], raised: Raised) -> Call:
             return _NOTHING_RAISED._replace(
                 operation=operation, request=request_id or "", raised=raised[0]
             )
-    return _NOTHING_RAISED._replace(
-        operation=type(event).__struct_config__.tag, raised=raised[0]
-    )
+    return _NOTHING_RAISED._replace(operation=type(event).__struct_config__.tag, raised=raised[0])

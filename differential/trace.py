@@ -240,7 +240,9 @@ def _decode(decoder: Any, line: bytes, what: str) -> Any:
         return decoder.decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{what}: {reason}; expected schema {SCHEMA}, see docs/traces.md") from None
+        raise InputError(
+            f"{what}: {reason}; expected schema {SCHEMA}, see docs/traces.md"
+        ) from None
 
 
 def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> None:

@@ -1,4 +1,4 @@
-"""What a search amounts to: findings against the known list, evidence per contract, an exit code."""
+"""What a search amounts to: findings against the known list, evidence, an exit code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -69,7 +69,9 @@ class Verdict:
         """Why the campaign proves nothing; empty when it does."""
         reasons = [f"harness error: {error}" for error in self.campaign.harness_errors]
         reasons += [
-            f"canary of {contract} was not found" for contract, met in self.canaries.items() if not met
+            f"canary of {contract} was not found"
+            for contract, met in self.canaries.items()
+            if not met
         ]
         reasons += [
             f"listed fault not found again: {fault.contract} ({fault.note})"
@@ -91,13 +93,17 @@ class Verdict:
             if broken:
                 verdict = "refuted"
                 scope = f"{broken:,} traces break it; {scope}"
-                known = "not listed" if finding is None or finding.known_note is None else (
-                    finding.known or "listed, no public thread"
+                known = (
+                    "not listed"
+                    if finding is None or finding.known_note is None
+                    else (finding.known or "listed, no public thread")
                 )
             elif not calls:
                 verdict = "vacuous"
                 scope = "nothing was judged"
-            lines.append(Evidence(contract, campaign.target, verdict, scope, campaign.seconds, known))
+            lines.append(
+                Evidence(contract, campaign.target, verdict, scope, campaign.seconds, known)
+            )
         return lines
 
 
@@ -132,8 +138,7 @@ def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[
         possible = any(
             report.traces
             and fault.covers(fault.contract, campaign.release, report.lane.name)
-            and by_id(fault.contract)
-            in rules_for(report.lane.manager, campaign.release).all
+            and by_id(fault.contract) in rules_for(report.lane.manager, campaign.release).all
             for report in campaign.lanes
         )
         if possible and not met:

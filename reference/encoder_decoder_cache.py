@@ -45,8 +45,7 @@ class EncoderDecoderCacheManager(EncoderCacheManager):
         """Whether the item fits the compute budget and the free slots."""
         need = request.get_num_encoder_embeds(input_id)
         return (
-            need <= encoder_compute_budget
-            and need + num_embeds_to_schedule <= self.num_free_slots
+            need <= encoder_compute_budget and need + num_embeds_to_schedule <= self.num_free_slots
         )
 
     def allocate(self, request: Request, input_id: int) -> None:

@@ -23,11 +23,19 @@ def change(since: str | None, thread: str, sentence: str) -> Any:
 
 @dataclass(frozen=True)
 class Semantics:
-    """The flags. All true is `ideal()`."""
+    """The flags. All true is `ideal()`.
+
+    Those of the manager are read by the managers; `counts_embeds`, `frees_stalled`, `resets`,
+    `refuses_resized` and `claims_duplicates` are its scheduler's, and shape how it is called.
+    """
 
     counts_embeds: bool = change(
         "0.13.0", "release source", "an item takes its embeddings, not its placeholder's length"
     )
+    frees_stalled: bool = change(
+        "0.14.0", "vLLM PR #31857", "a request without KV blocks gives back what its walk claimed"
+    )
+    resets: bool = change("0.16.0", "release source", "the encoder cache can be reset")
     delays_decoder_notices: bool = change(
         "0.15.0", "vLLM PR #32789", "an encoder-decoder entry is reported a step after its encode"
     )
@@ -42,6 +50,12 @@ class Semantics:
     )
     remembers_sizes: bool = change(
         "0.31.0", "release source", "what is credited is the size that was debited"
+    )
+    refuses_resized: bool = change(
+        "0.31.0", "release source", "an identifier that comes back with another size is refused"
+    )
+    claims_duplicates: bool = change(
+        "0.32.0", "release source", "a second occurrence in one walk is claimed with the first"
     )
     releases_decoder_once: bool = change(
         None, "vLLM #55733", "an encoder-decoder item is credited once, not on every update"

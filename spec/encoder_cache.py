@@ -227,3 +227,18 @@ def admits_what_fits(pre: EncoderCacheState, c: Call) -> bool:
 )
 def never_raises(c: Call) -> bool:
     return c.raised == ""
+
+
+@contract(
+    "EC-14",
+    "After a request is freed no entry is held in its name",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM EncoderCacheManager.free: a request that ended, or was preempted, pins nothing",
+    calls={"free"},
+    versions=KEYED_BY_IDENTIFIER,
+    also_unchanged=True,
+)
+def freed_holds_nothing(post: EncoderCacheState, c: Call) -> bool:
+    return all(c.request not in post.holders[h] for h in post.holders)

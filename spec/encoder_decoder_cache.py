@@ -1,7 +1,9 @@
 """The encoder-decoder cache: it counts slots, shares nothing and frees after one step."""
 
+from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, Step
-from cacheproof.spec.registry import RELEASE, WHOLE_EVENT, contract
+from cacheproof.spec.registry import ADMISSION, RELEASE, WHOLE_EVENT, contract
+from cacheproof.spec.vocabulary import total
 
 COMPONENT = "encoder_decoder_cache"
 SINCE = ">=0.12.0"
@@ -30,9 +32,7 @@ def decoder_slots_in_bounds(s: DecoderCacheState) -> bool:
     calls=RELEASE,
     versions=SINCE,
 )
-def decoder_release_is_idempotent(
-    pre: DecoderCacheState, post: DecoderCacheState, c: Call
-) -> bool:
+def decoder_release_is_idempotent(pre: DecoderCacheState, post: DecoderCacheState, c: Call) -> bool:
     return c.debited or post.free_slots == pre.free_slots
 
 
@@ -64,3 +64,31 @@ def decoder_output_is_transient(w: Step) -> bool:
 )
 def decoder_never_raises(c: Call) -> bool:
     return c.raised == ""
+
+
+@contract(
+    "ED-5",
+    "Free slots and what is debited make up the capacity",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="conservation; vLLM #55733",
+    versions=SINCE,
+)
+def decoder_capacity_conserved(s: DecoderCacheState, g: Ghost) -> bool:
+    return s.free_slots + total(g.debits) == s.capacity
+
+
+@contract(
+    "ED-6",
+    "An item is admitted exactly when it fits the compute budget and the free slots",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM EncoderDecoderCacheManager.can_allocate",
+    calls=ADMISSION,
+    versions=SINCE,
+    also_unchanged=True,
+)
+def decoder_admits_what_fits(pre: DecoderCacheState, c: Call) -> bool:
+    return c.granted == (c.need <= c.budget and c.need + c.pending <= pre.free_slots)

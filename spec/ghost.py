@@ -65,6 +65,8 @@ class Ghost:
 
     def withdraw(self, request: str) -> None:
         """The request stopped running: what it claimed it needs no more."""
+        for debit in [debit for debit in self.debits if debit[0] == request]:
+            del self.debits[debit]
         ends = self._claimed_end.pop(request, None)
         if ends:
             self._clock += 1

@@ -4,10 +4,13 @@ Maps are read-only mappings from identifier to a number of embeddings; a queue i
 iteration order is the order of eviction.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Hashable, Mapping, Set
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
 
 
-def total(sizes: Mapping[str, int]) -> int:
+def total(sizes: Mapping[Key, int]) -> int:
     """Sum of a map's values, in embeddings."""
     return sum(sizes.values())
 

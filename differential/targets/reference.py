@@ -22,6 +22,19 @@ MANAGERS: dict[str, Factory] = {
 }
 
 
+def protocol_of(semantics: Semantics) -> Protocol:
+    """How a scheduler of those semantics calls its manager."""
+    return Protocol(
+        keyed_by_identifier=True,
+        counts_embeds=semantics.counts_embeds,
+        skips_sparse=semantics.counts_embeds,
+        refuses_resized=semantics.refuses_resized,
+        claims_duplicates=semantics.claims_duplicates,
+        resets=semantics.resets,
+        frees_stalled=semantics.frees_stalled,
+    )
+
+
 class ReferenceTarget:
     """Runs manager-depth traces on the reference, under the semantics of a release or the ideal."""
 
@@ -37,7 +50,7 @@ class ReferenceTarget:
         self.name = name
         self.release = release
         self.semantics = semantics or Semantics.ideal()
-        self.protocol = protocol or Protocol()
+        self.protocol = protocol or protocol_of(self.semantics)
         self._managers = managers or MANAGERS
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:

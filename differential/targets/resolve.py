@@ -25,7 +25,9 @@ def resolve(text: str, *, report: Report) -> Target:
     """
     kind, at, version = text.partition("@")
     if kind == "reference":
-        return ReferenceTarget(_semantics(version) if at else None, name=text, release=version or None)
+        return ReferenceTarget(
+            _semantics(version) if at else None, name=text, release=version or None
+        )
     if kind == "vllm" and at:
         return host_of(releases.install(version, report=report), text)
     if text.startswith("path:"):
@@ -39,12 +41,12 @@ def resolve(text: str, *, report: Report) -> Target:
 
 
 def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostTarget:
-    """A host process for a release; `plug_in` is imported from the working directory or the tree."""
+    """A host process for a release; a plug-in is imported from the working directory or the tree."""
     command, environment = releases.host_command(release)
     if plug_in is not None:
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()
-    known = release.version if release.version[0].isdigit() and "unknown" not in release.version else None
-    return HostTarget(name, known, command, environment, plug_in=plug_in)
+    promised = None if release.version == checkouts.UNKNOWN else release.version
+    return HostTarget(name, promised, command, environment, plug_in=plug_in)
 
 
 def reference_for(target: Target) -> ReferenceTarget | None:

@@ -1,0 +1,5 @@
+"""`python -m cacheproof`."""
+
+from cacheproof.cli import main
+
+main()

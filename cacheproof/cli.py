@@ -1,0 +1,195 @@
+"""The command line. Reports go to standard output, progress and errors to standard error.
+
+Exit codes: 0 all holds, apart from listed faults; 1 an unlisted safety or liveness finding, or
+targets part; 2 usage, input or environment; 3 void.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from cacheproof import __version__, contract_table, main_job, searching
+from cacheproof.console import Output
+from cacheproof.differential import known as known_faults
+from cacheproof.differential.errors import CacheproofError, InputError
+from cacheproof.differential.targets import releases
+
+app = typer.Typer(
+    help="Checks the caches behind multimodal requests in vLLM V1.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+vllm_app = typer.Typer(help="Real vLLM releases to check.", no_args_is_help=True)
+app.add_typer(vllm_app, name="vllm")
+
+JsonOption = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - for stdout.")
+]
+KnownOption = Annotated[
+    Path | None, typer.Option("--known", metavar="FILE", help="Replaces the shipped known faults.")
+]
+FindingsOption = Annotated[
+    Path | None, typer.Option("--findings", metavar="DIR", help="Keep findings there.")
+]
+TARGET_HELP = "reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Checks the caches behind multimodal requests in vLLM V1."""
+    if version:
+        typer.echo(f"cacheproof {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def check(
+    budget: Annotated[str, typer.Option(help="How much to search: short or full.")] = "full",
+    release: Annotated[
+        list[str] | None, typer.Option(help="Releases to check; by default the two of the README.")
+    ] = None,
+    known: KnownOption = None,
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """The main job: search real releases over fixed seeds and print one evidence table."""
+    output = Output(json)
+    faults = known_faults.load(known)
+    raise typer.Exit(main_job.run(output, budget, release or None, faults, findings))
+
+
+@app.command()
+def contracts(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As docs/contracts.md.")] = False,
+    json: JsonOption = None,
+) -> None:
+    """The contract table."""
+    output = Output(json)
+    if markdown:
+        output.report.print(contract_table.markdown(), markup=False, soft_wrap=True)
+    else:
+        output.report.print(contract_table.table())
+    output.write_json("contracts", {"contracts": contract_table.as_json()})
+
+
+@app.command()
+def fuzz(
+    target: TargetOption,
+    against: Annotated[
+        str, typer.Option(metavar="T", help="reference, or none for contracts only.")
+    ] = "reference",
+    depth: Annotated[
+        str | None, typer.Option(help="manager or scheduler; both by default.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Search for about so long.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Search these seeds.")] = None,
+    known: KnownOption = None,
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Search a target: lockstep with the reference, and every contract at every call."""
+    output = Output(json)
+    faults = known_faults.load(known)
+    plan = searching.Plan.parse(depth, against, seconds, seeds)
+    raise typer.Exit(searching.fuzz(output, target, plan, faults, findings))
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="A finding (.json) or a trace (.jsonl).")],
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="T", help="By default the finding's own.")
+    ] = None,
+    times: Annotated[int, typer.Option(min=1, max=1000)] = 10,
+    json: JsonOption = None,
+) -> None:
+    """Run a finding or a trace again, and say whether it comes out the same every time."""
+    raise typer.Exit(searching.replay(Output(json), file, target, times))
+
+
+@app.command()
+def diff(
+    left: Annotated[str, typer.Argument(metavar="T1", help=TARGET_HELP)],
+    right: Annotated[str, typer.Argument(metavar="T2", help=TARGET_HELP)],
+    seconds: Annotated[float, typer.Option(min=1)] = 30,
+    json: JsonOption = None,
+) -> None:
+    """Where two targets part: the shortest trace found on which they decide differently."""
+    raise typer.Exit(searching.diff(Output(json), left, right, seconds))
+
+
+@app.command()
+def gallery(json: JsonOption = None) -> None:
+    """Every faulty variant, and the contracts that catch it: the kill matrix."""
+    raise typer.Exit(main_job.gallery(Output(json)))
+
+
+@vllm_app.command("install")
+def vllm_install(versions: Annotated[list[str], typer.Argument(metavar="VERSION...")]) -> None:
+    """Provision releases in the cache folder."""
+    output = Output(None)
+    for version in versions:
+        release = releases.install(version, report=output.say)
+        output.report.print(f"vllm {release.version} ({release.source}): {release.tree}")
+
+
+@vllm_app.command("list")
+def vllm_list(json: JsonOption = None) -> None:
+    """Releases that are there and usable."""
+    output = Output(json)
+    installed = releases.list_installed()
+    for release in installed:
+        output.report.print(f"{release.version:10} {release.source:28} {release.tree}")
+    if not installed:
+        output.report.print("none; provision one with: cacheproof vllm install 0.33.0")
+    output.write_json(
+        "vllm list",
+        {
+            "releases": [
+                {
+                    "version": release.version,
+                    "source": release.source,
+                    "archive": release.archive,
+                    "sha256": release.sha256,
+                    "tree": str(release.tree),
+                }
+                for release in installed
+            ]
+        },
+    )
+
+
+@vllm_app.command("remove")
+def vllm_remove(versions: Annotated[list[str], typer.Argument(metavar="VERSION...")]) -> None:
+    """Remove releases from the cache folder; the shared libraries stay."""
+    for version in versions:
+        releases.remove(version)
+
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Entry point: errors that are no finding end in one line and their own exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except CacheproofError as error:
+        print(f"cacheproof: {error}", file=sys.stderr)
+        code = error.exit_code
+    except TyperException as error:
+        print(f"cacheproof: {error.format_message()}; see cacheproof --help", file=sys.stderr)
+        code = InputError.exit_code
+    except (KeyboardInterrupt, Abort):
+        print("cacheproof: interrupted", file=sys.stderr)
+        code = INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = None  # the reader left; nothing more can be said to it
+        code = InputError.exit_code
+    sys.exit(code)

@@ -1,0 +1,109 @@
+"""The main job: real releases searched over fixed seeds, one evidence table, one exit code."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from rich.table import Table
+
+from cacheproof.console import Output
+from cacheproof.differential import report
+from cacheproof.differential.campaign import LANES
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.gallery import kill_matrix
+from cacheproof.differential.known import KnownFault
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict, listed_but_missing
+from cacheproof.searching import Plan, judge_target, print_lanes, verdict_json
+
+RELEASES = ("0.33.0", "0.28.0")
+SEEDS = {"short": range(300), "full": range(1500)}
+
+
+def run(
+    output: Output,
+    budget: str,
+    releases: Sequence[str] | None,
+    known: Sequence[KnownFault],
+    folder: Path | None,
+) -> int:
+    """Search the releases and print the evidence. Returns the exit code."""
+    if budget not in SEEDS:
+        raise InputError(f"--budget {budget}: expected one of {', '.join(SEEDS)}")
+    plan = Plan(tuple(LANES.values()), SEEDS[budget], None, with_reference=True)
+    verdicts = []
+    for release in releases or RELEASES:
+        with closing(resolve(f"vllm@{release}", report=output.say)) as target:
+            verdict = judge_target(output, target, plan, known, folder)
+        verdict.not_found_again = listed_but_missing(verdict.campaign, known)
+        verdicts.append(verdict)
+        _print_target(output, verdict)
+    _print_evidence(output, verdicts)
+    code = _exit_code(verdicts)
+    output.report.print(_closing_line(verdicts, code))
+    output.write_json(
+        "check",
+        {
+            "targets": [verdict_json(verdict) for verdict in verdicts],
+            "evidence": [line.to_json() for verdict in verdicts for line in verdict.evidence()],
+            "findings": [one for verdict in verdicts for one in verdict.findings],
+            "exit_code": code,
+        },
+    )
+    return code
+
+
+def gallery(output: Output) -> int:
+    """Print the kill matrix. 0: every variant is caught; 3: one survives."""
+    with output.bar("running faulty variants", None):
+        matrix = kill_matrix()
+    output.report.print(matrix.to_markdown(), markup=False)
+    output.write_json("gallery", matrix.to_json())
+    return HOLDS if not matrix.survivors else VOID
+
+
+def _exit_code(verdicts: Sequence[Verdict]) -> int:
+    codes = {verdict.exit_code for verdict in verdicts}
+    return UNLISTED if UNLISTED in codes else max(codes, default=VOID)
+
+
+def _print_target(output: Output, verdict: Verdict) -> None:
+    """The unlisted findings in full, the listed ones in a line each."""
+    print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
+    for one in verdict.findings:
+        if one in verdict.unlisted:
+            report.print_finding(one, output.report)
+    for one in verdict.findings:
+        if one not in verdict.unlisted:
+            thread = one.known or "no public thread"
+            output.report.print(
+                f"known: {one.sentence} [{len(one.events)} events, replays {one.replays}, {thread}]",
+                markup=False,
+            )
+    output.report.print()
+
+
+def _print_evidence(output: Output, verdicts: Sequence[Verdict]) -> None:
+    table = Table("contract", *(v.campaign.target for v in verdicts), box=None, pad_edge=False)
+    rows: dict[str, dict[str, str]] = {}
+    for verdict in verdicts:
+        for line in verdict.evidence():
+            cell = line.verdict if line.known is None else f"{line.verdict} ({line.known})"
+            rows.setdefault(line.contract, {})[verdict.campaign.target] = cell
+    for contract, cells in rows.items():
+        table.add_row(contract, *(cells.get(v.campaign.target, "not promised") for v in verdicts))
+    output.report.print(table)
+
+
+def _closing_line(verdicts: Sequence[Verdict], code: int) -> str:
+    calls = sum(verdict.campaign.calls for verdict in verdicts)
+    found = sum(len(verdict.findings) for verdict in verdicts)
+    unlisted = sum(len(verdict.unlisted) for verdict in verdicts)
+    lines = [f"{calls:,} calls judged; {found} findings, {unlisted} of them unlisted"]
+    lines += [
+        f"void: {verdict.campaign.target}: {reason}"
+        for verdict in verdicts
+        for reason in verdict.void_because
+    ]
+    lines.append(f"exit code {code}")
+    return "\n".join(lines)

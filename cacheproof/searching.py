@@ -1,0 +1,279 @@
+"""The commands that search and replay: fuzz, diff, replay."""
+
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from cacheproof.console import Output
+from cacheproof.differential import finding as findings_of
+from cacheproof.differential import finding_file, report
+from cacheproof.differential.campaign import LANES, Campaign, Lane, LaneReport, search
+from cacheproof.differential.canary import run_canaries
+from cacheproof.differential.errors import HarnessError, InputError
+from cacheproof.differential.finding import Finding
+from cacheproof.differential.known import KnownFault, covering
+from cacheproof.differential.partings import first_partings
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import Trace
+from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict
+
+SECONDS = 60.0
+FOUND_PER_BREAK = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a search covers: lanes, seeds or seconds, and whether the reference runs beside it."""
+
+    lanes: tuple[Lane, ...]
+    seeds: range | None
+    seconds: float | None
+    with_reference: bool
+
+    @classmethod
+    def parse(
+        cls, depth: str | None, against: str, seconds: float | None, seeds: str | None
+    ) -> "Plan":
+        """Read the command line's words. Raises InputError for words that mean nothing."""
+        lanes = tuple(lane for lane in LANES.values() if depth in (None, lane.depth))
+        if not lanes:
+            raise InputError(f"--depth {depth}: expected manager or scheduler")
+        if against not in ("reference", "none"):
+            raise InputError(f"--against {against}: expected reference or none")
+        if seconds is not None and seeds is not None:
+            raise InputError("--seconds and --seeds exclude each other; give one of them")
+        if seeds is None and seconds is None:
+            seconds = SECONDS
+        return cls(lanes, _seed_range(seeds), seconds, against == "reference")
+
+
+def _seed_range(text: str | None) -> range | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text, re.ASCII)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise InputError(f"--seeds {text}: expected A:B with A < B, such as 0:1000")
+    return range(int(match[1]), int(match[2]))
+
+
+def judge_target(
+    output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path | None
+) -> Verdict:
+    """Search a target by a plan, make what was found small, and plant this campaign's canary."""
+    reference = reference_for(target) if plan.with_reference else None
+    lanes = _lanes_for(plan.lanes, target)
+    total = None if plan.seeds is None else len(plan.seeds) * len(lanes)
+    with output.bar(f"searching {target.name}", total) as advance:
+        campaign = search(
+            target,
+            lanes,
+            against=reference,
+            seeds=plan.seeds,
+            seconds=plan.seconds,
+            progress=lambda lane, done: advance(done),
+        )
+    findings = _findings(output, target, campaign, reference, known)
+    for one in findings if folder is not None else ():
+        finding_file.save(one, folder)
+    with output.bar(f"canary in {target.name}", None):
+        canaries = run_canaries(target, lanes, {contract for contract, _ in campaign.broken})
+    return Verdict(campaign, findings, canaries)
+
+
+def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
+    """The reference has no scheduler of its own yet: only managers run in process."""
+    if isinstance(target, ReferenceTarget):
+        return [lane for lane in lanes if lane.depth == "manager"]
+    return list(lanes)
+
+
+def _findings(
+    output: Output,
+    target: Target,
+    campaign: Campaign,
+    reference: ReferenceTarget | None,
+    known: Sequence[KnownFault],
+) -> list[Finding]:
+    found: dict[tuple[str, str], Finding] = {}
+    with output.bar(f"making findings small on {target.name}", len(campaign.breaks)) as advance:
+        for broken in campaign.breaks:
+            advance()
+            try:
+                one = findings_of.found_in(
+                    target, broken.trace, broken.contract, reference, seconds=broken.seconds
+                )
+            except HarnessError as error:
+                campaign.harness_errors.append(f"while shrinking {broken.contract}: {error}")
+                target.close()
+                continue
+            if one is None:
+                campaign.harness_errors.append(
+                    f"{broken.contract} at seed {broken.trace.header.seed} did not come out again"
+                )
+                continue
+            fault = covering(known, one.contract, one.release, broken.lane.name)
+            if fault is not None:
+                one = one.annotated(fault.thread, fault.note)
+            found.setdefault(one.key, one)
+    return list(found.values())
+
+
+def fuzz(
+    output: Output,
+    target_text: str,
+    plan: Plan,
+    known: Sequence[KnownFault],
+    folder: Path | None,
+) -> int:
+    """Search one target and print what was found. Returns the exit code."""
+    target = resolve(target_text, report=output.say)
+    try:
+        verdict = judge_target(output, target, plan, known, folder)
+    finally:
+        target.close()
+    print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
+    for one in verdict.findings:
+        report.print_finding(one, output.report)
+    print_verdict(output, verdict)
+    output.write_json("fuzz", verdict_json(verdict))
+    return verdict.exit_code
+
+
+def verdict_json(verdict: Verdict) -> dict[str, object]:
+    """A verdict as the JSON of fuzz and check."""
+    campaign = verdict.campaign
+    return {
+        "target": campaign.target,
+        "seconds": round(campaign.seconds, 1),
+        "lanes": [
+            {
+                "name": lane.lane.name,
+                "traces": lane.traces,
+                "events": lane.events,
+                "calls": lane.calls,
+                "illegal": dict(lane.illegal),
+                "rare_states": dict(lane.reach.met),
+                "never_met": lane.never_met,
+            }
+            for lane in campaign.lanes
+        ],
+        "canaries": verdict.canaries,
+        "void_because": verdict.void_because,
+        "findings": verdict.findings,
+    }
+
+
+def print_lanes(output: Output, lanes: Sequence[LaneReport], seconds: float) -> None:
+    """What was run, and which rare states were never met."""
+    table = Table("lane", "traces", "events", "calls", "illegal", box=None, pad_edge=False)
+    for lane in lanes:
+        illegal = sum(lane.illegal.values())
+        counts = (lane.traces, lane.events, lane.calls, illegal)
+        table.add_row(lane.lane.name, *(f"{count:,}" for count in counts))
+    output.report.print(table)
+    for lane in lanes:
+        if lane.never_met:
+            output.report.print(
+                f"never met in lane {lane.lane.name}, so nothing is said about it: "
+                + "; ".join(lane.never_met)
+            )
+    output.report.print(f"searched for {seconds:.0f} s")
+
+
+def print_verdict(output: Output, verdict: Verdict) -> None:
+    """The last lines: how many findings, and whether the search was worth anything."""
+    listed = len(verdict.findings) - len(verdict.unlisted)
+    output.report.print(
+        f"{len(verdict.unlisted)} unlisted and {listed} listed or efficiency findings on "
+        f"{verdict.campaign.target}"
+    )
+    for contract, met in verdict.canaries.items():
+        output.report.print(
+            f"canary: a fault planted against {contract} was " + ("found" if met else "MISSED")
+        )
+    for reason in verdict.void_because:
+        output.report.print(f"void: {reason}")
+
+
+def replay(output: Output, file: Path, target_text: str | None, times: int) -> int:
+    """Run a finding or a trace again. 0: it holds; 1: it breaks; 3: the runs differ."""
+    what = finding_file.load(file)
+    if target_text is None:
+        if isinstance(what, Trace):
+            raise InputError(f"{file} is a trace without a target; give one with --target")
+        target_text = what.target
+    target = resolve(target_text, report=output.say)
+    if isinstance(target, ReferenceTarget) and _trace_of(what).depth != "manager":
+        raise InputError(f"{file}: a scheduler-depth trace needs a real release as --target")
+    try:
+        runs = findings_of.replay(what, target, times, reference_for(target))
+    finally:
+        target.close()
+    if isinstance(what, Finding):
+        report.print_finding(what, output.report)
+    for _, _, sentence in runs.examination.breaks():
+        output.report.print(sentence)
+    output.report.print(runs.sentence)
+    output.write_json(
+        "replay",
+        {
+            "target": target_text,
+            "sentence": runs.sentence,
+            "same": runs.same,
+            "broke": runs.broke,
+            "times": runs.times,
+            "digests": runs.digests,
+        },
+    )
+    if runs.same < runs.times:
+        return VOID
+    return UNLISTED if runs.broke else HOLDS
+
+
+def _trace_of(what: Finding | Trace) -> Trace:
+    return what.trace if isinstance(what, Finding) else what
+
+
+def diff(output: Output, left_text: str, right_text: str, seconds: float) -> int:
+    """Run the same traces on two targets and show where they part. 0: they agree; 1: they part."""
+    with (
+        closing(resolve(left_text, report=output.say)) as left,
+        closing(resolve(right_text, report=output.say)) as right,
+    ):
+        lanes = [
+            lane
+            for lane in _lanes_for(list(LANES.values()), left)
+            if lane in _lanes_for(list(LANES.values()), right)
+        ]
+        with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
+            parting = first_partings(left, right, lanes, seconds, advance)
+    for lane, (trace, difference) in parting.partings.items():
+        output.report.print(f"in lane {lane} at {difference.sentence}")
+        report.print_events(trace, output.report)
+    output.report.print(
+        f"{parting.traces:,} traces on {left.name} and {right.name}: "
+        + (f"they part in {len(parting.partings)} lanes" if parting.partings else "no difference")
+    )
+    output.write_json(
+        "diff",
+        {
+            "targets": [left.name, right.name],
+            "traces": parting.traces,
+            "partings": [
+                {
+                    "lane": lane,
+                    "sentence": difference.sentence,
+                    "configuration": trace.header,
+                    "events": trace.events,
+                }
+                for lane, (trace, difference) in parting.partings.items()
+            ],
+        },
+    )
+    return UNLISTED if parting.partings else HOLDS
