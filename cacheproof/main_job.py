@@ -76,10 +76,8 @@ def _print_target(output: Output, verdict: Verdict) -> None:
     for one in verdict.findings:
         if one not in verdict.unlisted:
             thread = one.known or "no public thread"
-            output.report.print(
-                f"known: {one.sentence} [{len(one.events)} events, replays {one.replays}, {thread}]",
-                markup=False,
-            )
+            about = f"{len(one.events)} events, replays {one.replays}, {thread}"
+            output.report.print(f"known: {one.sentence} [{about}]", markup=False)
     output.report.print()
 
 

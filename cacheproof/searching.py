@@ -79,8 +79,9 @@ def judge_target(
             progress=lambda lane, done: advance(done),
         )
     findings = _findings(output, target, campaign, reference, known)
-    for one in findings if folder is not None else ():
-        finding_file.save(one, folder)
+    if folder is not None:
+        for one in findings:
+            finding_file.save(one, folder)
     with output.bar(f"canary in {target.name}", None):
         canaries = run_canaries(target, lanes, {contract for contract, _ in campaign.broken})
     return Verdict(campaign, findings, canaries)

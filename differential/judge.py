@@ -164,8 +164,12 @@ class Judge:
         self._is_scheduler = trace.depth == "scheduler"
         self._in_flight: list[dict[str, int]] = [] if self._is_scheduler else [{}]
         self._running: set[str] = set()
-        self._new_step()
         self._event = 0
+        self._encoded: dict[str, int] = {}
+        self._gathered: set[str] = set()
+        self._evicted: set[str] = set()
+        self._evicting: set[str] = set()
+        self._allocating: set[str] = set()
         self._handlers: dict[type, Callable[[Any, Any, Any], None]] = {
             events.Add: self._add,
             events.Walk: self._walk,
@@ -369,7 +373,7 @@ class Judge:
 
     # calls
 
-    def _call(self, record: CallRecord, running: set[str] | None = None) -> None:
+    def _call(self, record: Any, running: set[str] | None = None) -> None:
         operation, request_id, input_id, budget, pending, answer, delta = record
         self.calls_judged += 1
         if delta is None and operation in _READS and answer is not True:
@@ -468,7 +472,7 @@ class Judge:
             self._reach.meet("decoder item released again")
 
     def _note_admission(
-        self, record: CallRecord, identifier: str, size: int, pre: Any, post: Any
+        self, record: Any, identifier: str, size: int, pre: Any, post: Any
     ) -> None:
         _, request_id, _, budget, pending, answer, _ = record
         meet = self._reach.meet
@@ -489,7 +493,7 @@ class Judge:
                 meet("pending items fill the cache")
 
     def _note_allocation(
-        self, record: CallRecord, identifier: str, size: int, pre: Any, post: Any
+        self, record: Any, identifier: str, size: int, pre: Any, post: Any
     ) -> None:
         request_id = record[1]
         meet = self._reach.meet
@@ -505,7 +509,7 @@ class Judge:
         self._note_claim(request_id, identifier)
 
     def _note_check(
-        self, record: CallRecord, identifier: str, size: int, pre: Any, post: Any
+        self, record: Any, identifier: str, size: int, pre: Any, post: Any
     ) -> None:
         if record[5] is True:
             if identifier in pre.queue:
@@ -513,7 +517,7 @@ class Judge:
             self._note_claim(record[1], identifier)
 
     def _note_release(
-        self, record: CallRecord, identifier: str, size: int, pre: Any, post: Any
+        self, record: Any, identifier: str, size: int, pre: Any, post: Any
     ) -> None:
         if pre is post:
             self._reach.meet("released again")
@@ -527,11 +531,8 @@ class Judge:
     # steps
 
     def _new_step(self) -> None:
-        self._encoded: dict[str, int] = {}
-        self._gathered: set[str] = set()
-        self._evicted: set[str] = set()
-        self._evicting: set[str] = set()
-        self._allocating: set[str] = set()
+        self._encoded, self._gathered, self._evicted = {}, set(), set()
+        self._evicting, self._allocating = set(), set()
 
     def _finish_step(self, notices: tuple[str, ...]) -> None:
         before: Mapping[str, int] = dict(self.ghost.stored)

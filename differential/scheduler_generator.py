@@ -1,4 +1,4 @@
-"""From a seed to a trace for a real scheduler: engine-level events over small, tight configurations.
+"""From a seed to a trace for a real scheduler: engine-level events, tight configurations.
 
 Encoder cache, token budget and KV blocks are all scarce, so that items are refused, evicted and
 encoded again, requests are preempted in the middle of an item, and aborts land between a schedule

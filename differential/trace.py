@@ -37,7 +37,7 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="
     """What the engine does next."""
 
 
-class Add(Event, tag="add"):
+class Add(Event, tag="add", frozen=True):
     """A request arrives, with `prompt` tokens and its items in prompt order."""
 
     request: Name
@@ -47,64 +47,64 @@ class Add(Event, tag="add"):
     priority: int = 0
 
 
-class Walk(Event, tag="walk"):
+class Walk(Event, tag="walk", frozen=True):
     """Up to `tokens` of the request's prompt are scheduled in the current step."""
 
     request: Name
     tokens: Size
 
 
-class Stall(Event, tag="stall"):
+class Stall(Event, tag="stall", frozen=True):
     """A waiting request is walked, and then there are no KV blocks for it."""
 
     request: Name
     tokens: Size
 
 
-class Notices(Event, tag="notices"):
+class Notices(Event, tag="notices", frozen=True):
     """schedule() returns: the worker is told of evictions and executes the step."""
 
 
-class Update(Event, tag="update"):
+class Update(Event, tag="update", frozen=True):
     """The output of the `steps` oldest steps in flight arrives."""
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
 
 
-class Preempt(Event, tag="preempt"):
+class Preempt(Event, tag="preempt", frozen=True):
     """A running request is put back to wait and starts over."""
 
     request: Name
 
 
-class Finish(Event, tag="finish"):
+class Finish(Event, tag="finish", frozen=True):
     """A request ends or is aborted."""
 
     request: Name
 
 
-class Release(Event, tag="release"):
+class Release(Event, tag="release", frozen=True):
     """An item that the request has got past is released once more."""
 
     request: Name
     input: Count
 
 
-class Reset(Event, tag="reset"):
+class Reset(Event, tag="reset", frozen=True):
     """The encoder cache is reset on both sides, between two steps."""
 
 
-class Schedule(Event, tag="schedule"):
+class Schedule(Event, tag="schedule", frozen=True):
     """The real scheduler makes a step."""
 
 
-class Abort(Event, tag="abort"):
+class Abort(Event, tag="abort", frozen=True):
     """A request is aborted, at any moment."""
 
     request: Name
 
 
-class ResetPrefix(Event, tag="reset_prefix"):
+class ResetPrefix(Event, tag="reset_prefix", frozen=True):
     """The prefix cache is reset."""
 
 

@@ -17,7 +17,11 @@ class Target(Interface):
 
     name: str
     release: str | None
-    protocol: Protocol
+
+    @property
+    def protocol(self) -> Protocol:
+        """How its scheduler calls its manager. Raises HarnessError when it does not start."""
+        ...
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
         """One result per trace, in order. `fault` plants a fault of `host/faults.py` by name.

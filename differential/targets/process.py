@@ -116,7 +116,7 @@ class HostTarget:
 
     def _start(self) -> None:
         self.close()
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._sent = self._received = 0
         try:
             self._process = subprocess.Popen(

@@ -50,8 +50,12 @@ class ReferenceTarget:
         self.name = name
         self.release = release
         self.semantics = semantics or Semantics.ideal()
-        self.protocol = protocol or protocol_of(self.semantics)
+        self._protocol = protocol or protocol_of(self.semantics)
         self._managers = managers or MANAGERS
+
+    @property
+    def protocol(self) -> Protocol:
+        return self._protocol
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
         return [TraceResult(self.records(trace, fault)) for trace in traces]
@@ -65,7 +69,7 @@ class ReferenceTarget:
         if fault is not None:
             FAULTS[fault](manager)
         session = ManagerSession(
-            header, manager, self.protocol, shows_sizes=self.semantics.remembers_sizes
+            header, manager, self._protocol, shows_sizes=self.semantics.remembers_sizes
         )
         records = run_events(session, [msgspec.to_builtins(event) for event in trace.events])
         return [

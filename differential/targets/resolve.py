@@ -41,7 +41,7 @@ def resolve(text: str, *, report: Report) -> Target:
 
 
 def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostTarget:
-    """A host process for a release; a plug-in is imported from the working directory or the tree."""
+    """A host process for a release; a plug-in is imported from here or from the tree."""
     command, environment = releases.host_command(release)
     if plug_in is not None:
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()

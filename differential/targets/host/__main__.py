@@ -37,7 +37,8 @@ def _claim_stdout() -> Any:
 
 def main() -> None:
     results = _claim_stdout()
-    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     _load_own_package()
     module = sys.argv[1] if len(sys.argv) > 1 else "host.release"
     release = importlib.import_module(module).Release()

@@ -158,7 +158,7 @@ class ManagerSession:
         start = running.computed
         end = min(start + event["tokens"], running.prompt)
         if self._is_decoder:
-            inputs = range(len(running.ends)) if start == 0 else range(0)
+            inputs = list(range(len(running.ends))) if start == 0 else []
         else:
             offsets, ends = running.offsets, running.ends
             inputs = [i for i in range(len(ends)) if offsets[i] < end and ends[i] > start]
