@@ -17,9 +17,13 @@ _OPERATIONS = {
     "free": "free",
     "get_cached_input_ids": "inputs",
     "get_cached_num_encoder_embeds": "embeds",
+    "get_freed_mm_hashes": "notices",
+    "get_freed_ids": "notices",
     "reset": "reset",
 }
-_DRAINS = ("get_freed_mm_hashes", "get_freed_ids")
+
+Snapshot = tuple[int, int, dict[str, Any], list[Any], list[str]]
+"""Free slots, freeable slots, {identifier: holders}, queue and notices."""
 
 
 class Recorder:
@@ -30,13 +34,12 @@ class Recorder:
         self.calls: list[tuple[Any, ...]] = []
         self._inside = False
         self._ledger = _ledger_of(manager, shows_sizes)
-        self._reset_baseline()
+        free, freeable, cached, queue, notices = self._ledger.read()
+        known = {h: set(refs) for h, refs in cached.items()}
+        self._last = (free, freeable, known, queue, notices)
         for name, operation in _OPERATIONS.items():
             if hasattr(manager, name):
                 setattr(manager, name, self._wrap(operation, getattr(manager, name)))
-        for name in _DRAINS:
-            if hasattr(manager, name):
-                setattr(manager, name, self._wrap_drain(getattr(manager, name)))
 
     def take(self) -> list[tuple[Any, ...]]:
         """The calls logged since the last take."""
@@ -45,7 +48,8 @@ class Recorder:
 
     def full_state(self) -> dict[str, Any]:
         """The whole state, in the words of the deltas."""
-        free, freeable, cached, sizes, queue, notices = self._ledger.read()
+        free, freeable, cached, queue, notices = self._ledger.read()
+        sizes = self._ledger.sizes
         return {
             "free": free,
             "freeable": freeable,
@@ -71,16 +75,6 @@ class Recorder:
 
         return call
 
-    def _wrap_drain(self, method: Any) -> Any:
-        def call() -> Any:
-            answer = method()
-            self.calls.append(
-                ("notices", None, None, None, None, _identifiers(answer), self._delta())
-            )
-            return answer
-
-        return call
-
     def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
         count = len(args)
         self.calls.append(
@@ -90,44 +84,33 @@ class Recorder:
                 args[1] if count > 1 else None,
                 args[2] if count > 2 else None,
                 args[3] if count > 3 else None,
-                sorted(answer) if isinstance(answer, set) else answer,
+                _plain(answer),
                 self._delta(),
             )
         )
 
-    def _reset_baseline(self) -> None:
-        free, freeable, cached, _, queue, notices = self._ledger.read()
-        self._free, self._freeable = free, freeable
-        self._cached = {h: set(refs) for h, refs in cached.items()}
-        self._queue, self._notices = queue, notices
-
     def _delta(self) -> tuple[Any, ...] | None:
-        free, freeable, cached, sizes, queue, notices = self._ledger.read()
-        same_entries = cached == self._cached
-        if (
-            same_entries
-            and free == self._free
-            and freeable == self._freeable
-            and queue == self._queue
-            and notices == self._notices
-        ):
+        now = self._ledger.read()
+        last = self._last
+        if now == last:
             return None
-        entries = {} if same_entries else self._changed_entries(cached, sizes)
+        free, freeable, cached, queue, notices = now
+        _, _, known, last_queue, last_notices = last
         delta = (
             free,
             freeable,
-            entries,
-            None if queue == self._queue else queue,
-            None if notices == self._notices else notices,
+            {} if cached == known else self._changed_entries(cached, known),
+            None if queue == last_queue else queue,
+            None if notices == last_notices else notices,
         )
-        self._free, self._freeable = free, freeable
-        self._queue, self._notices = queue, notices
+        self._last = (free, freeable, known, queue, notices)
         return delta
 
     def _changed_entries(
-        self, cached: dict[str, Any], sizes: dict[str, int]
+        self, cached: dict[str, Any], known: dict[str, Any]
     ) -> dict[str, tuple[list[str], int | None] | None]:
-        known = self._cached
+        """What changed in `cached`; brings `known` up to it."""
+        sizes = self._ledger.sizes
         entries: dict[str, tuple[list[str], int | None] | None] = {}
         for h, refs in cached.items():
             if h not in known or known[h] != refs:
@@ -145,15 +128,18 @@ class _SharedLedger:
 
     def __init__(self, manager: Any, shows_sizes: bool) -> None:
         self._manager = manager
-        self._sizes = getattr(manager, "num_embeds_by_hash", {}) if shows_sizes else {}
+        self._shows_sizes = shows_sizes and hasattr(manager, "num_embeds_by_hash")
 
-    def read(self) -> tuple[int, int, dict[str, Any], dict[str, int], list[Any], list[str]]:
+    @property
+    def sizes(self) -> dict[str, int]:
+        return self._manager.num_embeds_by_hash if self._shows_sizes else {}
+
+    def read(self) -> Snapshot:
         manager = self._manager
         return (
             manager.num_free_slots,
             manager.num_freeable_slots,
             manager.cached,
-            self._sizes,
             list(manager.freeable.items()),
             manager.freed[:],
         )
@@ -164,8 +150,9 @@ class _PerInputLedger:
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
+        self.sizes: dict[str, int] = {}
 
-    def read(self) -> tuple[int, int, dict[str, Any], dict[str, int], list[Any], list[str]]:
+    def read(self) -> Snapshot:
         manager = self._manager
         entries = {
             f"{request}#{input_id}": {request}
@@ -173,7 +160,7 @@ class _PerInputLedger:
             for input_id in inputs
         }
         free = manager.num_free_slots
-        return free, free, entries, {}, [], _identifiers(manager.freed)
+        return free, free, entries, [], _identifiers(manager.freed)
 
 
 class _DecoderLedger:
@@ -181,13 +168,14 @@ class _DecoderLedger:
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
+        self.sizes: dict[str, int] = {}
 
-    def read(self) -> tuple[int, int, dict[str, Any], dict[str, int], list[Any], list[str]]:
+    def read(self) -> Snapshot:
         manager = self._manager
         free = manager.num_free_slots
         if hasattr(manager, "to_free"):
-            return free, free, {}, {}, [], [*manager.to_free, *manager.allocated]
-        return free, free, {}, {}, [], manager.freed[:]
+            return free, free, {}, [], [*manager.to_free, *manager.allocated]
+        return free, free, {}, [], manager.freed[:]
 
 
 def _ledger_of(manager: Any, shows_sizes: bool) -> Any:
@@ -200,3 +188,10 @@ def _ledger_of(manager: Any, shows_sizes: bool) -> Any:
 
 def _identifiers(notices: Any) -> list[str]:
     return [h if isinstance(h, str) else f"{h[0]}#{h[1]}" for h in notices]
+
+
+def _plain(answer: Any) -> Any:
+    """An answer as the record carries it: sets sorted, pairs of older releases as identifiers."""
+    if isinstance(answer, set):
+        return sorted(answer)
+    return _identifiers(answer) if isinstance(answer, list) else answer
