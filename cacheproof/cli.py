@@ -16,6 +16,7 @@ from cacheproof.console import Output
 from cacheproof.differential import known as known_faults
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.cache import Cache
 
 app = typer.Typer(
     help="Checks the caches behind multimodal requests in vLLM V1.",
@@ -33,10 +34,15 @@ KnownOption = Annotated[
     Path | None, typer.Option("--known", metavar="FILE", help="Replaces the shipped known faults.")
 ]
 FindingsOption = Annotated[
-    Path | None, typer.Option("--findings", metavar="DIR", help="Keep findings there.")
+    Path | None,
+    typer.Option("--findings", metavar="DIR", help="Keep findings there, not in the cache folder."),
 ]
 TARGET_HELP = "reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
+
+
+def _folder(findings: Path | None) -> Path:
+    return findings or Cache.locate().root / "findings"
 
 
 @app.callback(invoke_without_command=True)
@@ -62,7 +68,7 @@ def check(
     """The main job: search real releases over fixed seeds and print one evidence table."""
     output = Output(json)
     faults = known_faults.load(known)
-    raise typer.Exit(main_job.run(output, budget, release or None, faults, findings))
+    raise typer.Exit(main_job.run(output, budget, release or None, faults, _folder(findings)))
 
 
 @app.command()
@@ -98,7 +104,7 @@ def fuzz(
     output = Output(json)
     faults = known_faults.load(known)
     plan = searching.Plan.parse(depth, against, seconds, seeds)
-    raise typer.Exit(searching.fuzz(output, target, plan, faults, findings))
+    raise typer.Exit(searching.fuzz(output, target, plan, faults, _folder(findings)))
 
 
 @app.command()

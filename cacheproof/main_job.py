@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from cacheproof.console import Output
-from cacheproof.differential import report
+from cacheproof.differential import finding_file, report
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.gallery import kill_matrix
@@ -25,19 +25,19 @@ def run(
     budget: str,
     releases: Sequence[str] | None,
     known: Sequence[KnownFault],
-    folder: Path | None,
+    folder: Path,
 ) -> int:
     """Search the releases and print the evidence. Returns the exit code."""
     if budget not in SEEDS:
         raise InputError(f"--budget {budget}: expected one of {', '.join(SEEDS)}")
-    plan = Plan(tuple(LANES.values()), SEEDS[budget], None, with_reference=True)
+    plan = Plan(tuple(LANES.values()), SEEDS[budget], None, with_reference=True, kept_per_break=1)
     verdicts = []
     for release in releases or RELEASES:
         with closing(resolve(f"vllm@{release}", report=output.say)) as target:
             verdict = judge_target(output, target, plan, known, folder)
         verdict.not_found_again = listed_but_missing(verdict.campaign, known)
         verdicts.append(verdict)
-        _print_target(output, verdict)
+        _print_target(output, verdict, folder)
     _print_evidence(output, verdicts)
     code = _exit_code(verdicts)
     output.report.print(_closing_line(verdicts, code))
@@ -67,17 +67,18 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
     return UNLISTED if UNLISTED in codes else max(codes, default=VOID)
 
 
-def _print_target(output: Output, verdict: Verdict) -> None:
+def _print_target(output: Output, verdict: Verdict, folder: Path) -> None:
     """The unlisted findings in full, the listed ones in a line each."""
     print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
     for one in verdict.findings:
         if one in verdict.unlisted:
-            report.print_finding(one, output.report)
+            report.print_finding(one, output.report, str(finding_file.path_of(one, folder)))
     for one in verdict.findings:
         if one not in verdict.unlisted:
             thread = one.known or "no public thread"
             about = f"{len(one.events)} events, replays {one.replays}, {thread}"
-            output.report.print(f"known: {one.sentence} [{about}]", markup=False)
+            file = finding_file.path_of(one, folder)
+            output.report.print(f"known: {one.sentence} ({about})\n       {file}", markup=False)
     output.report.print()
 
 

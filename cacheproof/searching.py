@@ -24,7 +24,6 @@ from cacheproof.differential.trace import Trace
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict
 
 SECONDS = 60.0
-FOUND_PER_BREAK = 1
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class Plan:
     seeds: range | None
     seconds: float | None
     with_reference: bool
+    kept_per_break: int = 3
 
     @classmethod
     def parse(
@@ -63,7 +63,7 @@ def _seed_range(text: str | None) -> range | None:
 
 
 def judge_target(
-    output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path | None
+    output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path
 ) -> Verdict:
     """Search a target by a plan, make what was found small, and plant this campaign's canary."""
     reference = reference_for(target) if plan.with_reference else None
@@ -76,12 +76,12 @@ def judge_target(
             against=reference,
             seeds=plan.seeds,
             seconds=plan.seconds,
+            kept_per_break=plan.kept_per_break,
             progress=lambda lane, done: advance(done),
         )
     findings = _findings(output, target, campaign, reference, known)
-    if folder is not None:
-        for one in findings:
-            finding_file.save(one, folder)
+    for one in findings:
+        finding_file.save(one, folder)
     with output.bar(f"canary in {target.name}", None):
         canaries = run_canaries(target, lanes, {contract for contract, _ in campaign.broken})
     return Verdict(campaign, findings, canaries)
@@ -130,7 +130,7 @@ def fuzz(
     target_text: str,
     plan: Plan,
     known: Sequence[KnownFault],
-    folder: Path | None,
+    folder: Path,
 ) -> int:
     """Search one target and print what was found. Returns the exit code."""
     target = resolve(target_text, report=output.say)
@@ -140,7 +140,7 @@ def fuzz(
         target.close()
     print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
     for one in verdict.findings:
-        report.print_finding(one, output.report)
+        report.print_finding(one, output.report, str(finding_file.path_of(one, folder)))
     print_verdict(output, verdict)
     output.write_json("fuzz", verdict_json(verdict))
     return verdict.exit_code

@@ -23,7 +23,6 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Trace
 
 BATCH_TRACES = 50
-CANDIDATES_PER_BREAK = 3
 HARNESS_ERRORS_MAX = 5
 _COMMON = frozenset({"repeated item", "shared", "rescue", "eviction", "full"})
 _ENCODER_CACHE = _COMMON | {
@@ -44,11 +43,14 @@ _ENCODER_CACHE = _COMMON | {
     "released again",
     "reset with entries",
 }
-_SCHEDULER = (_ENCODER_CACHE - {
-    "duplicate within one walk",
-    "no embeddings in the window",
-    "stalled after a claim",
-}) | {"preempted after encode in the same step"}
+_SCHEDULER = (
+    _ENCODER_CACHE
+    - {
+        "duplicate within one walk",
+        "no embeddings in the window",
+        "stalled after a claim",
+    }
+) | {"preempted after encode in the same step"}
 
 
 @dataclass(frozen=True)
@@ -147,17 +149,18 @@ def search(
     against: ReferenceTarget | None,
     seeds: range | None = None,
     seconds: float | None = None,
+    kept_per_break: int = 3,
     progress: Progress = lambda lane, done: None,
 ) -> Campaign:
     """Search `target` over `seeds` of every lane, or for about `seconds`.
 
+    Of each contract broken in a lane the first `kept_per_break` traces are kept.
     A host that breaks is restarted and its batch counted as a harness error; after a few of those
     the search gives up.
     """
     started = time.monotonic()
     reports = [
-        LaneReport(lane, compared=against is not None and lane.depth == "manager")
-        for lane in lanes
+        LaneReport(lane, compared=against is not None and lane.depth == "manager") for lane in lanes
     ]
     outcome = Campaign(target.name, target.release, reports, [], Counter(), [], 0.0)
 
@@ -172,7 +175,10 @@ def search(
                 _tally(report, seen, len(result.records))
                 for contract, event, sentence in seen.breaks():
                     elapsed = time.monotonic() - started
-                    _keep(outcome, Break(contract, report.lane, trace, event, sentence, elapsed))
+                    found = Break(contract, report.lane, trace, event, sentence, elapsed)
+                    outcome.broken[contract, report.lane.name] += 1
+                    if outcome.broken[contract, report.lane.name] <= kept_per_break:
+                        outcome.breaks.append(found)
         except HarnessError as error:
             outcome.harness_errors.append(f"{report.lane.name}: {error}")
         progress(report, len(traces))
@@ -188,13 +194,6 @@ def _tally(report: LaneReport, seen: Examination, events: int) -> None:
     report.events += events
     report.calls += seen.calls
     report.resident_sum += seen.resident_sum
-
-
-def _keep(outcome: Campaign, found: Break) -> None:
-    key = (found.contract, found.lane.name)
-    outcome.broken[key] += 1
-    if outcome.broken[key] <= CANDIDATES_PER_BREAK:
-        outcome.breaks.append(found)
 
 
 def _batches(
@@ -224,7 +223,9 @@ def _executed(
             try:
                 results = _results(target, oldest[1])
             except HarnessError as error:
-                errors.append(f"{oldest[0].lane.name}, from seed {oldest[1][0].header.seed}: {error}")
+                errors.append(
+                    f"{oldest[0].lane.name}, from seed {oldest[1][0].header.seed}: {error}"
+                )
                 at_host = deque(lost for lost in at_host if _submit(target, lost, errors))
             else:
                 yield oldest, results

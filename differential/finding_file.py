@@ -46,21 +46,16 @@ def load(path: Path) -> Finding | Trace:
 def save(finding: Finding, folder: Path) -> list[Path]:
     """Write `<name>.json`, and `test_<name>.py` where there is one; returns their paths.
 
-    Each appears whole or not at all. The name follows from what was found, so that the same finding
-    lands in the same place.
+    Each appears whole or not at all. The name carries a digest of what was found, so that the same
+    finding lands in the same place and another one beside it.
 
     Raises:
-        InputError: the folder cannot be written, or a file of that name holds something else.
+        InputError: the folder cannot be written.
     """
-    name = file_name(finding)
-    path = folder / f"{name}.json"
-    if path.exists() and not _is_same(path, finding):
-        raise InputError(
-            f"{path}: holds something else than this finding; move it away or give another folder"
-        )
+    path = path_of(finding, folder)
     files = {path: msgspec.json.format(msgspec.json.encode(finding), indent=1) + b"\n"}
     if (test := standalone_test(finding)) is not None:
-        files[folder / f"test_{name}.py"] = test.encode()
+        files[path.with_name(f"test_{path.stem}.py")] = test.encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for target, content in files.items():
@@ -72,11 +67,12 @@ def save(finding: Finding, folder: Path) -> list[Path]:
     return list(files)
 
 
-def file_name(finding: Finding) -> str:
-    """A name for its files: contract, target, and a digest of the trace and its records."""
+def path_of(finding: Finding, folder: Path) -> Path:
+    """Where `save` puts a finding: contract, target, and a digest of the trace and its records."""
     identity = msgspec.json.encode((finding.key, finding.target, finding.trace, finding.digest))
-    words = f"{finding.contract} {finding.target} {sha256(identity).hexdigest()[:8]}"
-    return re.sub(r"\W+", "_", words).strip("_").lower()
+    words = f"{finding.contract} {finding.target} {sha256(identity).hexdigest()[:16]}"
+    name = re.sub(r"\W+", "_", words).strip("_").lower()
+    return folder / f"{name}.json"
 
 
 def _finding(data: bytes, path: Path) -> Finding:
@@ -120,14 +116,6 @@ def _refused(path: Path, reason: str) -> InputError:
         f"{path}: not a finding: {reason}; expected docs/findings-format.md: search again, or "
         f"replay its trace alone"
     )
-
-
-def _is_same(path: Path, finding: Finding) -> bool:
-    try:
-        other = load(path)
-    except InputError:
-        return False
-    return isinstance(other, Finding) and file_name(other) == file_name(finding)
 
 
 def _write(path: Path, content: bytes) -> None:

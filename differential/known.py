@@ -75,4 +75,6 @@ def _check_contracts(faults: Sequence[KnownFault], source: str) -> None:
     ids = {rule.id for rule in contracts()}
     for fault in faults:
         if fault.contract not in ids:
-            raise InputError(f"{source}: {fault.contract!r} is no contract id; see the contract table")
+            raise InputError(
+                f"{source}: {fault.contract!r} is no contract id; see the contract table"
+            )

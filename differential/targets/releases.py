@@ -28,6 +28,8 @@ PROVEN_MODULES = (
     "vllm.v1.core.encoder_cache_manager",
     "vllm.v1.core.kv_cache_manager",
     "vllm.v1.core.sched.scheduler",
+    "vllm.v1.core.sched.async_scheduler",
+    "vllm.v1.structured_output",
 )
 """Imported before a release counts as installed: that proves the libraries as well."""
 

@@ -16,7 +16,7 @@ from rich.console import Console
 import cacheproof.differential.trace as trace_module
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.finding import LOCKSTEP, Finding, found_in, replay
-from cacheproof.differential.finding_file import file_name, load, save
+from cacheproof.differential.finding_file import load, path_of, save
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.report import print_finding
@@ -174,12 +174,9 @@ def test_the_same_finding_is_written_over(repeated_item: Finding, tmp_path: Path
     assert load(document) == later
 
 
-def test_something_else_is_never_written_over(repeated_item: Finding, tmp_path: Path) -> None:
-    path = tmp_path / f"{file_name(repeated_item)}.json"
-    path.write_text("mine")
-    with pytest.raises(InputError, match="holds something else"):
-        save(repeated_item, tmp_path)
-    assert path.read_text() == "mine"
+def test_another_finding_lands_beside_it(repeated_item: Finding, tmp_path: Path) -> None:
+    other = msgspec.structs.replace(repeated_item, digest="0" * 64)
+    assert path_of(other, tmp_path) != path_of(repeated_item, tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_named(repeated_item: Finding, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ class Protocol(NamedTuple):
     frees_stalled: bool = True
 
     @classmethod
-    def detect(cls, manager: type, request: type, scheduler: type) -> "Protocol":
+    def detect(cls, manager: Any, request: Any, scheduler: Any) -> "Protocol":
         """Read the flags off a release's own classes."""
         counts_embeds = hasattr(request, "get_num_encoder_embeds")
         return cls(
