@@ -62,16 +62,18 @@ class _Search:
 
     # asking
 
-    def _failing(self, candidates: Iterable[Trace | None]) -> list[tuple[Any, Trace]]:
-        """The candidates that are cheaper and fail, cheapest first."""
+    def _failing(
+        self, candidates: Iterable[Trace | None], *, every: bool
+    ) -> list[tuple[Any, Trace]]:
+        """Candidates that are cheaper and fail, cheapest first: every one, or the first batch's."""
         ranked = sorted(
             ((cost(c), number, c) for number, c in enumerate(candidates) if c is not None),
             key=lambda entry: entry[:2],
         )
         cheaper = [(price, c) for price, _, c in ranked if price < self.cost]
-        failing = []
+        failing: list[tuple[Any, Trace]] = []
         for start in range(0, len(cheaper), self._batch):
-            if self._batches_left == 0:
+            if self._batches_left == 0 or (failing and not every):
                 break
             self._batches_left -= 1
             part = cheaper[start : start + self._batch]
@@ -81,7 +83,7 @@ class _Search:
 
     def _try(self, candidates: Iterable[Trace | None]) -> bool:
         """Take the cheapest candidate that still fails."""
-        if failing := self._failing(candidates):
+        if failing := self._failing(candidates, every=False):
             self.cost, self.trace = failing[0]
             return True
         return False
@@ -89,7 +91,7 @@ class _Search:
     def _try_without(self, groups: Sequence[frozenset[int]]) -> bool:
         """Take out as many of the groups of events, given by position, as can go together."""
         kept = [(candidate, group) for group in groups if (candidate := without(self.trace, group))]
-        failing = self._failing(candidate for candidate, _ in kept)
+        failing = self._failing((candidate for candidate, _ in kept), every=True)
         if not failing:
             return False
         origin, (self.cost, self.trace) = self.trace, failing[0]
@@ -145,6 +147,8 @@ class _Search:
             without(self.trace, frozenset(pair))
             for pair in combinations(range(len(self.trace.events)), 2)
         ):
+            pass
+        while self._try(smaller.fewer_steps(self.trace)):
             pass
         while self._try(smaller.merged_walks(self.trace)) or self._try(
             smaller.merged_requests(self.trace)

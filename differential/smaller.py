@@ -5,7 +5,7 @@ legal. None of them knows what a failure is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import msgspec
@@ -16,8 +16,11 @@ from cacheproof.differential.trace import (
     AnyEvent,
     Finish,
     Preempt,
+    Schedule,
+    SchedulerHeader,
     Stall,
     Trace,
+    Update,
     Walk,
     parse,
 )
@@ -28,6 +31,7 @@ Edit = Callable[[Lines], Any]
 REQUEST_NAMES = "abcdefghijklmnopqrstuvw"
 IDENTIFIER_NAMES = "xyzuvw"
 _TOKENS_MAX = 16
+_FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "walk", "stall", "schedule", "notices", "update",
@@ -100,6 +104,42 @@ def dropped_and_changed(trace: Trace) -> Iterator[Trace | None]:
                     (*trace.events[:other], Finish(event.request), *trace.events[other + 1 :])
                 )
                 yield without(rest, frozenset((position,)))
+
+
+def fewer_steps(trace: Trace) -> Iterator[Trace | None]:
+    """A scheduler's trace with larger steps and fewer of them, or with less to do."""
+    if not isinstance(trace.header, SchedulerHeader):
+        return
+    steps = [
+        frozenset((number, number + 1))
+        for number, (one, next_one) in enumerate(pairwise(trace.events))
+        if isinstance(one, Schedule) and isinstance(next_one, Update)
+    ]
+    for factor in _FACTORS:
+        for larger in _larger_steps(trace, factor):
+            for phase in range(factor):
+                kept = range(phase, len(steps), factor)
+                gone = [step for number, step in enumerate(steps) if number not in kept]
+                yield larger and without(larger, frozenset().union(*gone))
+    for position, event in enumerate(trace.events):
+        for prompt in lower_values(event.prompt, 1) if isinstance(event, Add) else ():
+            shorter = edited(trace, put(("events", position, "prompt"), prompt))
+            for step in steps:
+                yield shorter and without(shorter, step)
+
+
+def _larger_steps(trace: Trace, factor: int) -> Iterator[Trace | None]:
+    """The token budgets of a step times `factor`, with about as many KV blocks."""
+    config = msgspec.structs.asdict(trace.header.config)
+    budget, threshold = (
+        put(("header", "config", name), factor * config[name])
+        for name in ("max_num_batched_tokens", "long_prefill_token_threshold")
+    )
+    no_threshold = put(("header", "config", "long_prefill_token_threshold"), 0)
+    for blocks in range(config["num_blocks"] + 1, config["num_blocks"] - 4, -1):
+        memory = put(("header", "config", "num_blocks"), blocks)
+        for edits in ((budget, threshold), (budget,), (threshold,), (budget, no_threshold)):
+            yield edited(trace, memory, *edits)
 
 
 def merged_walks(trace: Trace) -> Iterator[Trace | None]:

@@ -289,14 +289,15 @@ lanes
   >4  the step's output arrives                freeable 0 -> 2, x idle
 
 replay   cacheproof replay finding.json --target reference@0.28.0 --times 10
-replays  10 of 10 alike, digest c094b227475a
+replays  10 of 10 alike, digest <its digest>
 found    seed 0 of encoder-cache/1, after 1.2 s
 known    not listed
 """
 
 
 def test_the_screen_is_as_it_was(repeated_item: Finding) -> None:
-    assert printed(repeated_item) == GOLDEN
+    screen = printed(repeated_item)
+    assert screen.replace(repeated_item.digest[:12], "<its digest>") == GOLDEN
 
 
 @pytest.mark.parametrize(("release", "manager", "contract", "seed"), FAULTS)

@@ -1,6 +1,7 @@
 """A failing trace becomes small, stays legal, fails as before, and does so every time alike."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -128,16 +129,29 @@ def test_two_walks_of_a_request_become_one() -> None:
     assert shrink(trace, keeps(walks_nine)).events == (Add("a", prompt=1), Walk("a", 9))
 
 
-def test_a_scheduler_trace_loses_events_and_configuration() -> None:
+def scheduler_header(tokens_a_step: int) -> SchedulerHeader:
     config = SchedulerConfig(
         capacity=16,
         compute_budget=16,
-        max_num_batched_tokens=64,
+        max_num_batched_tokens=tokens_a_step,
         max_num_seqs=4,
         max_model_len=64,
         block_size=16,
         num_blocks=20,
     )
+    return SchedulerHeader(SCHEMA, "encoder_cache", config)
+
+
+def test_a_scheduler_takes_few_large_steps_in_the_place_of_many() -> None:
+    def gets_far(trace: Trace) -> bool:
+        steps = sum(pair == (Schedule(), Update()) for pair in pairwise(trace.events))
+        return 24 <= steps * trace.header.config.max_num_batched_tokens <= 40  # type: ignore[union-attr]
+
+    small = shrink(Trace(scheduler_header(4), (Schedule(), Update()) * 8), keeps(gets_far))
+    assert small.events == (Schedule(), Update())
+
+
+def test_a_scheduler_trace_loses_events_and_configuration() -> None:
     events = (
         Add("r0", prompt=20, items=(Item("h", 0, 10),), max_tokens=3, priority=2),
         Schedule(),
@@ -152,9 +166,7 @@ def test_a_scheduler_trace_loses_events_and_configuration() -> None:
         aborts = any(isinstance(event, Abort) for event in trace.events)
         return aborts and trace.header.config.num_blocks >= 3  # type: ignore[union-attr]
 
-    small = shrink(
-        Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), events), keeps(aborts_with_room)
-    )
+    small = shrink(Trace(scheduler_header(64), events), keeps(aborts_with_room))
     assert small.events == (Add("a", prompt=1), Abort("a"))
     assert small.header.config.num_blocks == 3  # type: ignore[union-attr]
     assert small.header.config.max_num_batched_tokens == 1  # type: ignore[union-attr]
