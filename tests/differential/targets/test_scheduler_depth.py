@@ -1,4 +1,4 @@
-"""The real Scheduler of real releases, through the host process; what is not installed skips."""
+"""The real Scheduler of real releases, through the host process; provisions what is missing."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,8 +27,9 @@ from cacheproof.differential.trace import (
 )
 
 NEWEST = "0.33.0"
-VERSIONS = ("0.10.1.1", "0.28.0", NEWEST)
+VERSIONS = ("0.28.0", NEWEST)
 OTHER_VERSIONS = (
+    "0.10.1.1",
     "0.10.2",
     "0.11.0",
     "0.13.0",
@@ -62,9 +63,7 @@ class Refusing(EncoderCacheManager):
 
 @contextmanager
 def host(version: str, settings: dict[str, str] | None = None, **options: Any) -> Iterator[Any]:
-    release = releases.find(version)
-    if release is None:
-        pytest.skip(f"vLLM {version} is not installed")
+    release = releases.install(version, report=print)
     command, environment = releases.host_command(release)
     if settings and "PYTHONPATH" in settings:
         settings = {"PYTHONPATH": f"{settings['PYTHONPATH']}:{environment['PYTHONPATH']}"}
