@@ -19,6 +19,10 @@ from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
 
 OF_THE_STORE = frozenset({"EC-9", "ED-3", "WM-1", "WM-2", "WM-3", "WM-4"})
 """Contracts of a whole step: the test keeps the worker's store beside the manager."""
+AFTER_AN_EVENT = OF_THE_STORE | {"EC-1", "EC-2", "EC-3", "EC-4", "EC-5", "EC-6", "EC-6a"}
+"""Contracts whose assertion can wait until the scheduler has returned."""
+RAISES = frozenset({"EC-13", "ED-4"})
+"""Contracts that an exception breaks: the call itself fails the test."""
 UNCHANGED = frozenset({"EC-10", "EC-11", "ED-2"})
 """Contracts that compare the ledger after a call with the one before."""
 
@@ -60,6 +64,11 @@ class Case:
             item.length if item.is_embed is None or not counts else sum(item.is_embed)
             for item in event.items
         ]
+
+    @property
+    def largest_items(self) -> list[int]:
+        """The largest item of each request."""
+        return [max(self.item_sizes(add), default=0) for add in self.requests.values()]
 
     def entry(self, identifier: str) -> Any:
         """An entry as the manager names it: an identifier, or (request, input)."""
@@ -115,6 +124,16 @@ class Case:
     @property
     def gathered(self) -> list[Any]:
         """Entries that the windows of the last step read."""
+        outcome = self.finding.records[self.broken.event][0]
+        if self.finding.trace.depth == "scheduler":
+            windows = [(r, outcome["computed"][r], n) for r, n in outcome["scheduled"].items()]
+            return list(
+                {
+                    self.entry_of(request, position): None
+                    for request, start, count in windows
+                    for position in self._read_in(request, start, start + count)
+                }
+            )
         computed: dict[str, int] = {}
         read: dict[Any, None] = {}
         for number, event in enumerate(self.finding.events[: self.broken.event]):

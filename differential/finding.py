@@ -69,6 +69,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     capacity: int | None
     parting: Parting | None
     records: list[StepRecord]
+    standalone: str = ""
 
     @property
     def trace(self) -> Trace:

@@ -11,7 +11,7 @@ import msgspec
 from cacheproof.differential import trace as traces
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.finding import LOCKSTEP, SCHEMA_VERSION, Finding, digest_of
-from cacheproof.differential.standalone import standalone_test
+from cacheproof.differential.standalone import standalone_test, why_none
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.trace import Trace
 from cacheproof.spec.registry import by_id
@@ -53,9 +53,13 @@ def save(finding: Finding, folder: Path) -> list[Path]:
         InputError: the folder cannot be written.
     """
     path = path_of(finding, folder)
-    files = {path: msgspec.json.format(msgspec.json.encode(finding), indent=1) + b"\n"}
+    files: dict[Path, bytes] = {}
+    standalone = f"none: {why_none(finding)}"
     if (test := standalone_test(finding)) is not None:
-        files[path.with_name(f"test_{path.stem}.py")] = test.encode()
+        standalone = f"test_{path.stem}.py"
+        files[path.with_name(standalone)] = test.encode()
+    document = msgspec.structs.replace(finding, standalone=standalone)
+    files = {path: msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n", **files}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for target, content in files.items():

@@ -73,6 +73,15 @@ class Retrace:
             event, call, self._judge_up_to(event, call), self._judge_up_to(event, call - 1).state
         )
 
+    def whole(self, event: int) -> Break:
+        """The moment after all the calls of an event, with the ledger before the first of them."""
+        count = len(self.records[event][1])
+        before = (
+            self._judge_up_to(event - 1, len(self.records[event - 1][1])).state if event else None
+        )
+        judge = self._judge_up_to(event, count)
+        return Break(event, count, judge, before or self._judge().state)
+
     def _first_call(self, contract: str, number: int) -> Break:
         count = len(self.records[number][1])
         for call in range(1, count):

@@ -11,10 +11,19 @@ from typing import Any
 
 import jinja2
 
-from cacheproof.differential.claims import OF_THE_STORE, Case, claim
+from cacheproof.differential.claims import AFTER_AN_EVENT, OF_THE_STORE, RAISES, Case, claim
 from cacheproof.differential.finding import Finding
 from cacheproof.differential.record import CallRecord
-from cacheproof.differential.trace import Add, AnyEvent, Notices, Walk
+from cacheproof.differential.trace import (
+    Abort,
+    Add,
+    AnyEvent,
+    Notices,
+    Schedule,
+    SchedulerConfig,
+    Update,
+    Walk,
+)
 from cacheproof.differential.words import literal, told
 
 _MODULE = "vllm.v1.core.encoder_cache_manager"
@@ -38,16 +47,26 @@ _PLUG_IN = re.compile(r"([\w.]+):(\w+)(@.*)?")
 
 
 def standalone_test(finding: Finding) -> str | None:
-    """The file's text; None where the finding is not about one manager's calls: at scheduler depth,
-    a wasted eviction (the scheduler's doing), or a difference that no attribute shows."""
-    if finding.trace.depth != "manager":
-        return None
+    """The file's text; None where `why_none` says why."""
+    return _written(finding)[0]
+
+
+def why_none(finding: Finding) -> str:
+    """Why a finding has no standalone test; empty when it has one."""
+    text, reason = _written(finding)
+    return reason if text is None else ""
+
+
+def _written(finding: Finding) -> tuple[str | None, str]:
+    if finding.trace.depth == "scheduler":
+        return _SchedulerTest(finding).text(), "no attribute shows it after the event"
     retrace, parting = finding.retrace, finding.parting
     if parting is None:
         broken = retrace.first_break(finding.contract)
     else:
         broken = None if parting.call is None else retrace.at(finding.event, parting.call + 1)
-    return None if broken is None else _Test(Case(finding, broken)).text()
+    text = None if broken is None else _Test(Case(finding, broken)).text()
+    return text, "no attribute of the manager shows it"
 
 
 class _Test:
@@ -69,7 +88,7 @@ class _Test:
         if end is None:
             return None
         body = [*self._body(), "", *end] if end else list(self._body())
-        return _template().render(
+        return _template("standalone.py.jinja").render(
             finding=finding,
             story=_story(finding),
             per_input=case.per_input,
@@ -167,12 +186,75 @@ def _story(finding: Finding) -> str:
     )
 
 
-def _template() -> jinja2.Template:
+class _SchedulerTest:
+    """The events of a scheduler's trace, given to the real scheduler."""
+
+    def __init__(self, finding: Finding) -> None:
+        self._finding = finding
+        self._case = Case(finding, finding.retrace.whole(finding.event))
+
+    def text(self) -> str | None:
+        case, finding, config = self._case, self._finding, self._finding.configuration.config
+        if case.per_input or not isinstance(config, SchedulerConfig):
+            return None
+        end = claim(case) if finding.contract in AFTER_AN_EVENT else None
+        if not end and finding.contract not in RAISES:
+            return None
+        body = [*self._body(), *(end or ())]
+        return _template("standalone_scheduler.py.jinja").render(
+            finding=finding,
+            story=_story(finding),
+            config=config,
+            capacity=finding.capacity or config.capacity,
+            compute_budget=max(config.compute_budget, *case.largest_items, 0),
+            sizes=literal(case.sizes) if any("SIZE" in line for line in body) else None,
+            name=re.sub(r"\W+", "_", finding.contract).lower(),
+            body=[_one_line(line) for line in body],
+        )
+
+    def _body(self) -> Iterator[str]:
+        finding = self._finding
+        for event, record in zip(
+            finding.events[: finding.event + 1], finding.records, strict=False
+        ):
+            if record[0] is None and not record[1] and record[2] is None:
+                continue
+            call = f"engine.{_engine_call(event)}"
+            what = told(event, record[0]).removeprefix("schedule(): ")
+            yield f"{call}  # {what}" if isinstance(event, Schedule) else call
+        yield ""
+        if finding.contract in AFTER_AN_EVENT:
+            yield "manager = engine.manager"
+        if finding.contract in OF_THE_STORE:
+            yield "store, before = engine.store, engine.before"
+            yield "notices, encoded = engine.notices, engine.encoded"
+
+
+def _engine_call(event: AnyEvent) -> str:
+    match event:
+        case Add():
+            items = ", ".join(
+                literal((item.identifier, item.offset, item.length, item.is_embed))
+                for item in event.items
+            )
+            more = f", items=[{items}]" if items else ""
+            more += f", max_tokens={event.max_tokens}" if event.max_tokens > 1 else ""
+            more += f", priority={event.priority}" if event.priority else ""
+            return f"add({literal(event.request)}, prompt={event.prompt}{more})"
+        case Update():
+            return f"update({event.steps if event.steps > 1 else ''})"
+        case Abort():
+            return f"abort({literal(event.request)})"
+        case _:
+            return f"{type(event).__struct_config__.tag}()"
+
+
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     environment.filters["quoted"] = lambda text: text.replace("\\", "/").replace('"', "'")
-    path = resources.files("cacheproof.differential") / "standalone.py.jinja"
+    path = resources.files("cacheproof.differential") / name
     return environment.from_string(path.read_text())
 
 
