@@ -5,7 +5,6 @@ never of what a target answered, so that any target can run it.
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -17,6 +16,7 @@ SCHEMA = 1
 LARGEST = 2**31 - 1
 MAX_LINE = 8 * 2**20
 MAX_EVENTS = 1_000_000
+MAX_BLOCKS = 2**20
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
@@ -130,7 +130,7 @@ class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     max_num_seqs: Size
     max_model_len: Size
     block_size: Size
-    num_blocks: Size
+    num_blocks: Annotated[int, msgspec.Meta(ge=1, le=MAX_BLOCKS)]
     prefix_caching: bool = True
     chunked_prefill: bool = True
     disable_chunked_mm_input: bool = False
@@ -148,7 +148,7 @@ class ManagerHeader(
     manager: Literal["encoder_cache", "encoder_decoder"]
     config: ManagerConfig
     seed: int | None = None
-    generator: str | None = None
+    generator: Name | None = None
 
 
 class SchedulerHeader(
@@ -160,7 +160,7 @@ class SchedulerHeader(
     manager: Literal["encoder_cache", "encoder_decoder"]
     config: SchedulerConfig
     seed: int | None = None
-    generator: str | None = None
+    generator: Name | None = None
 
 
 Header = ManagerHeader | SchedulerHeader
@@ -182,6 +182,13 @@ class Trace(msgspec.Struct, frozen=True):
         return Trace(self.header, tuple(events))
 
 
+class _Schema(msgspec.Struct):
+    """The one field that every version of the header has."""
+
+    schema: int
+
+
+_SCHEMA = msgspec.json.Decoder(_Schema)
 _HEADER = msgspec.json.Decoder(Header)
 _EVENT = msgspec.json.Decoder(AnyEvent)
 _ENCODER = msgspec.json.Encoder()
@@ -193,22 +200,13 @@ def dump(trace: Trace) -> str:
     return b"\n".join(lines).decode() + "\n"
 
 
-def load(path: Path) -> Trace:
-    """Read a trace file.
+def parse(lines: Iterable[bytes], source: str) -> Trace:
+    """Read a trace from its lines.
 
     Raises:
-        InputError: the file cannot be read or is no trace; names the file, the line, what was
-            found there and what was expected.
+        InputError: no trace; names the source, the line, what was found there and what was
+            expected.
     """
-    try:
-        with path.open("rb") as file:
-            return parse(file, str(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; give a trace file") from None
-
-
-def parse(lines: Iterable[bytes], source: str) -> Trace:
-    """Read a trace from its lines. Raises InputError as `load` does."""
     header: Header | None = None
     events: list[AnyEvent] = []
     requests: set[str] = set()
@@ -219,20 +217,31 @@ def parse(lines: Iterable[bytes], source: str) -> Trace:
         if not line.strip():
             continue
         if header is None:
-            header = _decode(_HEADER, line, f"{where}: not a trace header")
-            if header.schema != SCHEMA:
-                raise InputError(
-                    f"{where}: schema version {header.schema}; this cacheproof reads {SCHEMA}"
-                )
+            header = _header(line, where)
             continue
         event = _decode(_EVENT, line, f"{where}: not an event")
         _check(event, header, requests, where)
         events.append(event)
         if len(events) > MAX_EVENTS:
-            raise InputError(f"{where}: more than {MAX_EVENTS} events; split the trace")
+            raise InputError(f"{where}: more than {MAX_EVENTS} events; expected fewer: split it")
     if header is None:
-        raise InputError(f"{source}: empty; expected a header line and then one event a line")
+        raise InputError(
+            f"{source} line 1: empty; expected a header line and then one event a line"
+        )
     return Trace(header, tuple(events))
+
+
+def _header(line: bytes, where: str) -> Header:
+    """The header, its version first: what else stands in another version's is not its fault."""
+    what = f"{where}: not a trace header"
+    schema: int = _decode(_SCHEMA, line, what).schema
+    if schema != SCHEMA:
+        raise InputError(
+            f"{where}: schema version {schema}; expected {SCHEMA}, which this cacheproof reads"
+        )
+    header: Header = _decode(_HEADER, line, what)
+    _check_names([header.generator], where)
+    return header
 
 
 def _decode(decoder: Any, line: bytes, what: str) -> Any:
@@ -249,23 +258,39 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
     depth = "manager" if isinstance(header, ManagerHeader) else "scheduler"
     kind = type(event).__struct_config__.tag
     if not isinstance(event, EVENTS_OF_DEPTH[depth]):
-        raise InputError(f"{where}: event {kind!r} does not exist at {depth} depth")
+        kinds = ", ".join(one.__struct_config__.tag for one in EVENTS_OF_DEPTH[depth])
+        raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
+    _check_names([getattr(event, "request", None)], where)
     if not isinstance(event, Add):
         return
+    _check_names([name for item in event.items for name in (item.identifier, item.mm_hash)], where)
     if event.request in requests:
-        raise InputError(f"{where}: request {event.request!r} is added twice; give it another id")
+        raise InputError(
+            f"{where}: request {event.request!r} is added twice; expected an id of its own"
+        )
     requests.add(event.request)
     prompt = event.prompt
     if header.manager == "encoder_decoder":
         if len(event.items) != 1 or event.items[0].offset != 0:
             raise InputError(
-                f"{where}: an encoder-decoder request has exactly one item, at offset 0"
+                f"{where}: {len(event.items)} items or one that starts late; expected exactly one "
+                f"item at offset 0 in an encoder-decoder request"
             )
         prompt = max(prompt, event.items[0].length)
     try:
         Request(event.request, prompt, [feature(item) for item in event.items])
     except ValueError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(
+            f"{where}: {error}; expected items in prompt order, apart from each other and within "
+            f"the prompt, and a mask as long as its item"
+        ) from None
+
+
+def _check_names(names: Iterable[str | None], where: str) -> None:
+    """Names go into sentences of one line."""
+    for name in names:
+        if name is not None and not name.isprintable():
+            raise InputError(f"{where}: name {name!r}; expected printable characters alone")
 
 
 def feature(item: Item) -> MultiModalFeature:
