@@ -14,7 +14,7 @@ from cacheproof.differential.gallery import kill_matrix
 from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict, listed_but_missing
-from cacheproof.searching import Plan, judge_target, print_lanes, verdict_json
+from cacheproof.searching import Plan, judge_target, print_canaries, print_lanes, verdict_json
 
 RELEASES = ("0.33.0", "0.28.0")
 SEEDS = {"short": range(300), "full": range(1500)}
@@ -70,6 +70,7 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
 def _print_target(output: Output, verdict: Verdict, folder: Path) -> None:
     """The unlisted findings in full, the listed ones in a line each."""
     print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
+    print_canaries(output, verdict)
     for one in verdict.findings:
         if one in verdict.unlisted:
             report.print_finding(one, output.report, str(finding_file.path_of(one, folder)))

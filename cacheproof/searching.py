@@ -194,12 +194,18 @@ def print_verdict(output: Output, verdict: Verdict) -> None:
         f"{len(verdict.unlisted)} unlisted and {listed} listed or efficiency findings on "
         f"{verdict.campaign.target}"
     )
-    for contract, met in verdict.canaries.items():
-        output.report.print(
-            f"canary: a fault planted against {contract} was " + ("found" if met else "MISSED")
-        )
+    print_canaries(output, verdict)
     for reason in verdict.void_because:
         output.report.print(f"void: {reason}")
+
+
+def print_canaries(output: Output, verdict: Verdict) -> None:
+    """How many planted faults were found, and which were not."""
+    found = sum(verdict.canaries.values())
+    output.report.print(f"canaries: {found} of {len(verdict.canaries)} planted faults were found")
+    for contract, met in verdict.canaries.items():
+        if not met:
+            output.report.print(f"MISSED: the fault planted against {contract}")
 
 
 def replay(output: Output, file: Path, target_text: str | None, times: int) -> int:
