@@ -64,34 +64,42 @@ class Rules:
         self.of_step = [rule for rule in self.all if rule.kind in ("trace", "mirror")]
         transitions = [rule for rule in self.all if rule.kind == "transition"]
         self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
+        assert all(rule.predicate(_NOTHING_RAISED) for rule in self.of_event)
+        self.of_ghost = {
+            operation: [rule for rule in transitions if _of_ghost(rule) and operation in rule.calls]
+            for operation in ANY_CALL
+        }
+        assert not any(rule.also_unchanged for rule in transitions if _of_ghost(rule))
         self.changed = {
             operation: [
-                (rule, _transition(rule)) for rule in transitions if operation in rule.calls
+                (rule, _of_call(rule))
+                for rule in transitions
+                if not _of_ghost(rule) and operation in rule.calls
             ]
             for operation in ANY_CALL
         }
         self.unchanged = {
-            operation: [(rule, judge) for rule, judge in rules if rule.also_unchanged]
+            operation: [(rule, holds) for rule, holds in rules if rule.also_unchanged]
             for operation, rules in self.changed.items()
         }
         assert not any(self.unchanged[operation] for operation in _READS)
 
 
-Transition = Callable[[Any, Any, Ghost, Call], bool]
+def _of_ghost(rule: Contract) -> bool:
+    """Whether a transition contract looks at the ghost; the others look at the call."""
+    return rule.parameters == ("pre", "post", "g")
 
 
-def _transition(rule: Contract) -> Transition:
+def _of_call(rule: Contract) -> Callable[[Any, Any, Call], bool]:
     """The predicate under one signature, so that the hot path need not look at its parameters."""
     holds = rule.predicate
     match rule.parameters:
-        case ("pre", "post", "g"):
-            return lambda pre, post, g, c: holds(pre, post, g)
         case ("pre", "post", "c"):
-            return lambda pre, post, g, c: holds(pre, post, c)
+            return holds
         case ("pre", "c"):
-            return lambda pre, post, g, c: holds(pre, c)
+            return lambda pre, post, c: holds(pre, c)
         case ("post", "c"):
-            return lambda pre, post, g, c: holds(post, c)
+            return lambda pre, post, c: holds(post, c)
         case parameters:
             raise ValueError(f"contract {rule.id}: transition over {', '.join(parameters)}")
 
@@ -155,6 +163,7 @@ class Judge:
         self.violations: dict[str, Violation] = {}
         self.calls_judged = 0
         self.resident_sum = 0
+        self._residents = 0
         self._rules = rules
         self._reach = reach
         self._is_decoder = trace.header.manager == "encoder_decoder"
@@ -197,10 +206,11 @@ class Judge:
         self._event = number
         if outcome is not None or calls:
             self._handlers[type(event)](event, outcome, calls)
-        call = _NOTHING_RAISED if raised is None else _raised_by(event, calls, raised)
-        for rule in self._rules.of_event:
-            if not rule.predicate(call):
-                self._broken(rule, {"c": call}, call.operation, call.request, "")
+        if raised is not None:
+            call = _raised_by(event, calls, raised)
+            for rule in self._rules.of_event:
+                if not rule.predicate(call):
+                    self._broken(rule, {"c": call}, call.operation, call.request, "")
 
     @property
     def state(self) -> EncoderCacheState | DecoderCacheState:
@@ -377,7 +387,7 @@ class Judge:
         operation, request_id, input_id, budget, pending, answer, delta = record
         self.calls_judged += 1
         if delta is None and operation in _READS and answer is not True:
-            self._count_residents()
+            self.resident_sum += self._residents
             return
         ghost, rules = self.ghost, self._rules
         identifier, size = "", 0
@@ -394,8 +404,12 @@ class Judge:
         pre = post = self._state
         if delta is not None:
             post = self._state = self._replay(pre, delta)
-        transitions = rules.unchanged[operation] if delta is None else rules.changed[operation]
-        if transitions:
+            for rule in rules.of_ghost[operation]:
+                if not rule.predicate(pre, post, ghost):
+                    values = {"pre": pre, "post": post, "g": ghost}
+                    self._broken(rule, values, operation, request_id, identifier)
+        of_call = rules.unchanged[operation] if delta is None else rules.changed[operation]
+        if of_call:
             call = Call(
                 operation,
                 request_id or "",
@@ -408,9 +422,9 @@ class Judge:
                 (request_id, input_id) in ghost.debits,
                 "",
             )
-            for rule, holds in transitions:
-                if not holds(pre, post, ghost, call):
-                    values = {"pre": pre, "post": post, "g": ghost, "c": call}
+            for rule, holds in of_call:
+                if not holds(pre, post, call):
+                    values = {"pre": pre, "post": post, "c": call}
                     self._broken(rule, values, operation, request_id, identifier)
         if self._is_decoder:
             self._note_decoder(operation, request_id, input_id)
@@ -419,22 +433,19 @@ class Judge:
         claimed = operation == "allocate" or (answer is True and operation == "check")
         if claimed:
             ghost.claim(request_id, identifier, request.ends[input_id])
-        if claimed or delta is not None or (self._is_decoder and operation in _CREDITS):
+        if delta is not None:
             for rule in rules.of_state:
                 if not rule.predicate(post):
                     self._broken(rule, {"s": post}, operation, request_id, identifier)
+        if claimed or delta is not None or (self._is_decoder and operation in _CREDITS):
             for rule in rules.of_state_and_ghost:
                 if not rule.predicate(post, ghost):
                     self._broken(rule, {"s": post, "g": ghost}, operation, request_id, identifier)
-        self._count_residents()
+        self.resident_sum += self._residents
         if not self._is_decoder and (note := self._notes.get(operation)):
             note(record, identifier, size, pre, post)
         if operation == "allocate":
             self._encoded[identifier] = size
-
-    def _count_residents(self) -> None:
-        if not self._is_decoder:
-            self.resident_sum += len(self._state.size)
 
     def _replay(self, pre: Any, delta: Delta) -> Any:
         free, freeable, entries, queue, notices = delta
@@ -455,6 +466,7 @@ class Judge:
                     size[identifier] = stated
                 elif identifier not in size or identifier in self.ghost.size:
                     size[identifier] = self.ghost.size.get(identifier, 0)
+        self._residents = len(size)
         return EncoderCacheState(
             self._capacity,
             free,
@@ -471,9 +483,7 @@ class Judge:
         if operation == "release" and (request_id, input_id) not in self.ghost.debits:
             self._reach.meet("decoder item released again")
 
-    def _note_admission(
-        self, record: Any, identifier: str, size: int, pre: Any, post: Any
-    ) -> None:
+    def _note_admission(self, record: Any, identifier: str, size: int, pre: Any, post: Any) -> None:
         _, request_id, _, budget, pending, answer, _ = record
         meet = self._reach.meet
         if pre is not post and (gone := [h for h in pre.size if h not in post.size]):
@@ -508,17 +518,13 @@ class Judge:
             meet("sparse item")
         self._note_claim(request_id, identifier)
 
-    def _note_check(
-        self, record: Any, identifier: str, size: int, pre: Any, post: Any
-    ) -> None:
+    def _note_check(self, record: Any, identifier: str, size: int, pre: Any, post: Any) -> None:
         if record[5] is True:
             if identifier in pre.queue:
                 self._reach.meet("rescue")
             self._note_claim(record[1], identifier)
 
-    def _note_release(
-        self, record: Any, identifier: str, size: int, pre: Any, post: Any
-    ) -> None:
+    def _note_release(self, record: Any, identifier: str, size: int, pre: Any, post: Any) -> None:
         if pre is post:
             self._reach.meet("released again")
 

@@ -43,11 +43,11 @@ def main() -> None:
     module = sys.argv[1] if len(sys.argv) > 1 else "host.release"
     release = importlib.import_module(module).Release()
     importlib.import_module("host.session").calm_collector()
+    encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
     for line in sys.stdin:
         request = json.loads(line)
         reply = {"id": request["id"], **_answer(release, request)}
-        json.dump(reply, results, separators=(",", ":"))
-        results.write("\n")
+        results.write(encode(reply) + "\n")
         results.flush()
 
 

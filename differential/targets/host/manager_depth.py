@@ -53,9 +53,7 @@ class _Running:
         self.embeds = [item["is_embed"] for item in items]
         self.sizes = [item_size(item, protocol.counts_embeds) for item in items]
         self.computed = 0
-        self.request = Request(
-            event["request"], [item["identifier"] for item in items], self.sizes
-        )
+        self.request = Request(event["request"], [item["identifier"] for item in items], self.sizes)
 
     def has_embeds(self, input_id: int, start: int, end: int) -> bool:
         mask = self.embeds[input_id]
@@ -151,9 +149,7 @@ class ManagerSession:
         self._met_in_step.add(event["request"])
         return True
 
-    def _admit_window(
-        self, running: _Running, event: Event
-    ) -> tuple[list[int], list[int], int]:
+    def _admit_window(self, running: _Running, event: Event) -> tuple[list[int], list[int], int]:
         """Inputs to encode, later occurrences of them, and the window's end (-1 when refused)."""
         start = running.computed
         end = min(start + event["tokens"], running.prompt)

@@ -84,7 +84,7 @@ class Recorder:
                 args[1] if count > 1 else None,
                 args[2] if count > 2 else None,
                 args[3] if count > 3 else None,
-                _plain(answer),
+                answer if answer is None or type(answer) is bool else _plain(answer),
                 self._delta(),
             )
         )
@@ -99,7 +99,7 @@ class Recorder:
         delta = (
             free,
             freeable,
-            {} if cached == known else self._changed_entries(cached, known),
+            self._changed_entries(cached, known),
             None if queue == last_queue else queue,
             None if notices == last_notices else notices,
         )
@@ -112,10 +112,9 @@ class Recorder:
         """What changed in `cached`; brings `known` up to it."""
         sizes = self._ledger.sizes
         entries: dict[str, tuple[list[str], int | None] | None] = {}
-        for h, refs in cached.items():
-            if h not in known or known[h] != refs:
-                entries[h] = (sorted(refs), sizes.get(h))
-                known[h] = set(refs)
+        for h in [h for h, refs in cached.items() if known.get(h) != refs]:
+            entries[h] = (sorted(cached[h]), sizes.get(h))
+            known[h] = set(cached[h])
         if len(known) != len(cached):
             for h in [h for h in known if h not in cached]:
                 entries[h] = None
