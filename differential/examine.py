@@ -66,8 +66,7 @@ def examine(
             isinstance(trace.header, SchedulerHeader) and trace.header.config.async_scheduling,
         ),
         reach or Reachability(),
-        counts_embeds=target.protocol.counts_embeds,
-        keyed_by_identifier=target.protocol.keyed_by_identifier,
+        target.protocol,
     )
     if result.capacity is not None:
         judge.set_capacity(result.capacity)

@@ -16,6 +16,7 @@ import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component regis
 from cacheproof.differential import trace as events
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Delta, Raised, StepRecord
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.trace import Trace
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
@@ -117,14 +118,16 @@ class _Request:
     def __init__(self, event: events.Add, judge: "Judge") -> None:
         items = event.items
         self.identifiers = [
-            item.identifier if judge.keyed_by_identifier else f"{event.request}#{number}"
+            item.identifier if judge.protocol.keyed_by_identifier else f"{event.request}#{number}"
             for number, item in enumerate(items)
         ]
         self.offsets = [item.offset for item in items]
         self.ends = [item.offset + item.length for item in items]
         self.masks = [item.is_embed for item in items]
         self.sizes = [
-            item.length if item.is_embed is None or not judge.counts_embeds else sum(item.is_embed)
+            item.length
+            if item.is_embed is None or not judge.protocol.counts_embeds
+            else sum(item.is_embed)
             for item in items
         ]
         self.repeats = len(set(self.identifiers)) < len(items)
@@ -153,12 +156,9 @@ class Judge:
         trace: Trace,
         rules: Rules,
         reach: Reachability,
-        *,
-        counts_embeds: bool = True,
-        keyed_by_identifier: bool = True,
+        protocol: Protocol,
     ) -> None:
-        self.counts_embeds = counts_embeds
-        self.keyed_by_identifier = keyed_by_identifier
+        self.protocol = protocol
         self.ghost = Ghost()
         self.violations: dict[str, Violation] = {}
         self.calls_judged = 0
@@ -266,7 +266,9 @@ class Judge:
         if len(admitted) > len(allocated):
             self._reach.meet("no embeddings in the window")
             self._evicting.discard(event.request)
-        if not self.keyed_by_identifier and self._overdrawn(request, allocated, free_before):
+        if not self.protocol.keyed_by_identifier and self._overdrawn(
+            request, allocated, free_before
+        ):
             self._reach.meet("pending items fill the cache")
 
     def _overdrawn(self, request: _Request, allocated: list[int], free: int) -> bool:
@@ -349,7 +351,12 @@ class Judge:
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
         running = set(outcome["running"]) if outcome else set()
-        for call in calls:
+        planning = len(calls)
+        if not self.protocol.releases_on_update:
+            planning = 1 + next(
+                (i for i, call in enumerate(calls) if call[0] == "notices"), planning
+            )
+        for call in calls[:planning]:
             self._call(call, running)
         if outcome is None:
             return
@@ -371,6 +378,11 @@ class Judge:
                 request.identifiers[number] for number in request.read_in(start, start + tokens)
             )
         self._in_flight.append(step)
+        if not self.protocol.releases_on_update:
+            for request_id in step:
+                self._confirm(request_id, finished=False)
+        for call in calls[planning:]:
+            self._call(call, running)
         allocated = set(self._encoded)
         self._encoded = {
             self._requests[request_id].identifiers[number]: self._requests[request_id].sizes[number]
@@ -555,7 +567,9 @@ class Judge:
             gathered=self._gathered,
             store=self.ghost.stored,
             ledger={} if self._is_decoder else self._state.size,
-            pending=frozenset() if self.keyed_by_identifier else frozenset(self._state.notices),
+            pending=frozenset()
+            if self.protocol.keyed_by_identifier
+            else frozenset(self._state.notices),
             steps_since_encode=self.ghost.steps_since_encode,
             evicting=self._evicting,
             allocating=self._allocating,

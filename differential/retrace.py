@@ -109,8 +109,7 @@ class Retrace:
             self.trace,
             rules_for(self.trace.header.manager, self.release),
             Reachability(),
-            counts_embeds=self.protocol.counts_embeds,
-            keyed_by_identifier=self.protocol.keyed_by_identifier,
+            self.protocol,
         )
         if self.capacity is not None:
             judge.set_capacity(self.capacity)

@@ -26,7 +26,8 @@ class Semantics:
     """The flags. All true is `ideal()`.
 
     Those of the manager are read by the managers; `counts_embeds`, `frees_stalled`, `resets`,
-    `refuses_resized` and `claims_duplicates` are its scheduler's, and shape how it is called.
+    `releases_on_update`, `refuses_resized` and `claims_duplicates` are its scheduler's, and shape
+    how it is called.
     """
 
     counts_embeds: bool = change(
@@ -38,6 +39,9 @@ class Semantics:
     resets: bool = change("0.16.0", "release source", "the encoder cache can be reset")
     delays_decoder_notices: bool = change(
         "0.15.0", "vLLM PR #32789", "an encoder-decoder entry is reported a step after its encode"
+    )
+    releases_on_update: bool = change(
+        "0.20.0", "release source", "what a step consumed is released when its output arrives"
     )
     remembers_claims: bool = change(
         "0.23.0", "release source", "a request's claimed inputs are kept, not read off the cache"

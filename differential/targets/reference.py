@@ -31,6 +31,7 @@ def protocol_of(semantics: Semantics) -> Protocol:
         refuses_resized=semantics.refuses_resized,
         claims_duplicates=semantics.claims_duplicates,
         resets=semantics.resets,
+        releases_on_update=semantics.releases_on_update,
         frees_stalled=semantics.frees_stalled,
     )
 

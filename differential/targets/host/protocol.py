@@ -13,6 +13,8 @@ class Protocol(NamedTuple):
     refuses_resized: an identifier that comes back with another size ends the request
     claims_duplicates: a second occurrence in the same walk is claimed after the first is allocated
     resets: the encoder cache can be reset while the engine runs
+    releases_on_update: what a step consumed is released when its output arrives; before 0.20, at
+        the end of schedule(), after the notices are drawn
     frees_stalled: a request whose KV blocks cannot be had gives back what its walk claimed
     """
 
@@ -22,6 +24,7 @@ class Protocol(NamedTuple):
     refuses_resized: bool = True
     claims_duplicates: bool = True
     resets: bool = True
+    releases_on_update: bool = True
     frees_stalled: bool = True
 
     @classmethod
@@ -35,6 +38,8 @@ class Protocol(NamedTuple):
             refuses_resized=hasattr(manager, "get_cached_num_encoder_embeds"),
             claims_duplicates=hasattr(scheduler, "_allocate_encoder_inputs"),
             resets=hasattr(manager, "reset"),
+            releases_on_update="_free_encoder_inputs("
+            not in inspect.getsource(scheduler._update_after_schedule),
             frees_stalled="encoder_cache_manager.free(request)"
             in inspect.getsource(scheduler.schedule),
         )
