@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import msgspec
 
-from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.trace import Trace
@@ -25,13 +25,16 @@ BATCH_SECONDS = 300.0
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a host says of itself. `sources` maps modelled functions to digests of their text."""
+    """What a host says of itself. `sources` maps modelled functions to digests of their text;
+    `plug_in` is the kind of manager that the plug-in is, `refusal` why it cannot be used."""
 
     id: int
     python: str
     vllm: str
     protocol: dict[str, bool]
     sources: dict[str, str]
+    plug_in: str | None = None
+    refusal: str | None = None
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -76,16 +79,33 @@ class HostTarget:
 
     @property
     def hello(self) -> Hello:
-        """What the host says of itself; starts it. Raises HarnessError when it does not start."""
+        """What the host says of itself; starts it.
+
+        Raises:
+            HarnessError: it does not start.
+            InputError: the plug-in cannot be used.
+        """
         if self._hello is None:
             self._start()
-            self._send({"do": "hello"})
-            self._hello = self._decode(_HELLO, self._receive(self._start_seconds))
+            self._send({"do": "hello", "manager": self._plug_in})
+            hello = self._decode(_HELLO, self._receive(self._start_seconds))
+            if hello.refusal is not None:
+                self.close()
+                raise InputError(
+                    f"target {self.name}: {hello.refusal}; expected MODULE:CLASS that imports "
+                    f"from this folder or from the release"
+                )
+            self._hello = hello
         return self._hello
 
     @property
     def protocol(self) -> Protocol:
         return Protocol(**self.hello.protocol)
+
+    @property
+    def plug_in_kind(self) -> str | None:
+        """The kind of manager that the plug-in is: it is driven as no other. None without one."""
+        return self.hello.plug_in if self._plug_in else None
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
         self.submit(traces, fault)

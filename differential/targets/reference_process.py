@@ -29,7 +29,7 @@ class Release:
     def __init__(self) -> None:
         self._reference = ReferenceTarget()
 
-    def hello(self) -> dict[str, Any]:
+    def hello(self, plug_in: str | None) -> dict[str, Any]:
         """As a release says it; there is no vLLM and nothing modelled."""
         return {
             "python": sys.version.split()[0],

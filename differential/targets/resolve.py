@@ -11,8 +11,10 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
 from cacheproof.reference.semantics import NotModelled, Semantics
+from cacheproof.spec.versions import release_key
 
 NEWEST = "0.33.0"
+FIRST_V1 = (0, 8)
 EXPECTED = "expected reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
 
 
@@ -41,12 +43,20 @@ def resolve(text: str, *, report: Report) -> Target:
 
 
 def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostTarget:
-    """A host process for a release; a plug-in is imported from here or from the tree."""
+    """A host process for a release; a plug-in is imported from the current folder, from the tree,
+    or from cacheproof.reference."""
     command, environment = releases.host_command(release)
     if plug_in is not None:
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()
-    promised = None if release.version == checkouts.UNKNOWN else release.version
-    return HostTarget(name, promised, command, environment, plug_in=plug_in)
+    return HostTarget(name, _promised(release.version), command, environment, plug_in=plug_in)
+
+
+def _promised(version: str) -> str | None:
+    """The release whose promises hold; None for what a checkout without tags calls itself."""
+    try:
+        return version if release_key(version) >= FIRST_V1 else None
+    except ValueError:
+        return None
 
 
 def reference_for(target: Target) -> ReferenceTarget | None:

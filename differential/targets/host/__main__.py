@@ -53,7 +53,7 @@ def main() -> None:
 
 def _answer(release: Any, request: dict[str, Any]) -> dict[str, Any]:
     if request["do"] == "hello":
-        return release.hello()
+        return release.hello(request.get("manager"))
     return {"results": release.run(request)}
 
 

@@ -5,7 +5,9 @@ import importlib
 import inspect
 import os
 import sys
+import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import vllm
@@ -34,13 +36,19 @@ class Release:
             encoder_cache_manager.EncoderCacheManager, Request, Scheduler
         )
 
-    def hello(self) -> dict[str, Any]:
-        """Versions, protocol flags and digests of the modelled functions."""
+    def hello(self, plug_in: str | None) -> dict[str, Any]:
+        """Versions, protocol flags and digests of the modelled functions.
+
+        `plug_in` is the kind of manager that the plug-in is, `refusal` why it cannot be used.
+        """
+        kind, refusal = (None, None) if plug_in is None else _kind(plug_in)
         return {
             "python": sys.version.split()[0],
             "vllm": vllm.__version__,
             "protocol": self.protocol._asdict(),
             "sources": {name: _digest(function) for name, function in modelled_functions()},
+            "plug_in": kind,
+            "refusal": refusal,
         }
 
     def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -74,12 +82,33 @@ class Release:
 
 def _manager_class(kind: str, plug_in: str | None) -> Any:
     if plug_in is not None:
-        module, _, name = plug_in.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return _plugged_in(plug_in)
     try:
         return getattr(encoder_cache_manager, CLASSES[kind])
     except AttributeError:
         raise Illegal(f"vLLM {vllm.__version__} has no {CLASSES[kind]}") from None
+
+
+def _plugged_in(plug_in: str) -> Any:
+    """The plug-in's class. It may build on the reference managers, or be one of them: so the
+    package of this host is importable, without its neighbours and without what its front door
+    asks for (a bare package of that name)."""
+    package = sys.modules.setdefault("cacheproof", types.ModuleType("cacheproof"))
+    package.__path__ = [str(Path(__file__).parents[3])]
+    module, _, name = plug_in.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _kind(plug_in: str) -> tuple[str | None, str | None]:
+    """(kind of manager, None), or (None, why it is none)."""
+    try:
+        found = _plugged_in(plug_in)
+    except Exception as error:
+        return None, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    if not isinstance(found, type):
+        return None, f"{plug_in} is no class"
+    names = [base.__name__ for base in found.__mro__]
+    return "encoder_decoder" if CLASSES["encoder_decoder"] in names else "encoder_cache", None
 
 
 def _fault(name: str | None) -> Callable[[Any], None]:
