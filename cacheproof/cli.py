@@ -37,12 +37,26 @@ FindingsOption = Annotated[
     Path | None,
     typer.Option("--findings", metavar="DIR", help="Keep findings there, not in the cache folder."),
 ]
+A_WEEK = 7 * 24 * 3600
 TARGET_HELP = "reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
 
 
 def _folder(findings: Path | None) -> Path:
-    return findings or Cache.locate().root / "findings"
+    """The folder for findings, made now: a search must not end in finding that it cannot be.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    folder = findings or Cache.locate().root / "findings"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--findings {folder}: cannot be made: {error.strerror}; expected a folder that can "
+            "be written"
+        ) from None
+    return folder
 
 
 @app.callback(invoke_without_command=True)
@@ -79,7 +93,7 @@ def contracts(
     """The contract table."""
     output = Output(json)
     if markdown:
-        output.report.print(contract_table.markdown(), markup=False, soft_wrap=True)
+        output.line(contract_table.markdown())
     else:
         output.report.print(contract_table.table())
     output.write_json("contracts", {"contracts": contract_table.as_json()})
@@ -94,7 +108,9 @@ def fuzz(
     depth: Annotated[
         str | None, typer.Option(help="manager or scheduler; both by default.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="Search for about so long.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, max=A_WEEK, help="Search for about so long.")
+    ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Search these seeds.")] = None,
     known: KnownOption = None,
     findings: FindingsOption = None,
@@ -124,7 +140,7 @@ def replay(
 def diff(
     left: Annotated[str, typer.Argument(metavar="T1", help=TARGET_HELP)],
     right: Annotated[str, typer.Argument(metavar="T2", help=TARGET_HELP)],
-    seconds: Annotated[float, typer.Option(min=1)] = 30,
+    seconds: Annotated[float, typer.Option(min=1, max=A_WEEK)] = 30,
     json: JsonOption = None,
 ) -> None:
     """Where two targets part: the shortest trace found on which they decide differently."""
@@ -143,7 +159,7 @@ def vllm_install(versions: Annotated[list[str], typer.Argument(metavar="VERSION.
     output = Output(None)
     for version in versions:
         release = releases.install(version, report=output.say)
-        output.report.print(f"vllm {release.version} ({release.source}): {release.tree}")
+        output.line(f"vllm {release.version} ({release.source}): {release.tree}")
 
 
 @vllm_app.command("list")
@@ -152,9 +168,9 @@ def vllm_list(json: JsonOption = None) -> None:
     output = Output(json)
     installed = releases.list_installed()
     for release in installed:
-        output.report.print(f"{release.version:10} {release.source:28} {release.tree}")
+        output.line(f"{release.version:10} {release.source:28} {release.tree}")
     if not installed:
-        output.report.print("none; provision one with: cacheproof vllm install 0.33.0")
+        output.line("none; provision one with: cacheproof vllm install 0.33.0")
     output.write_json(
         "vllm list",
         {
@@ -190,7 +206,8 @@ def main() -> None:
         print(f"cacheproof: {error}", file=sys.stderr)
         code = error.exit_code
     except TyperException as error:
-        print(f"cacheproof: {error.format_message()}; see cacheproof --help", file=sys.stderr)
+        if message := error.format_message():  # none where the help was printed
+            print(f"cacheproof: {message.rstrip('.')}; see cacheproof --help", file=sys.stderr)
         code = InputError.exit_code
     except (KeyboardInterrupt, Abort):
         print("cacheproof: interrupted", file=sys.stderr)

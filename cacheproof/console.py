@@ -1,7 +1,8 @@
 """Where output goes: reports to standard output, progress and errors to standard error."""
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,32 @@ from cacheproof.differential.errors import InputError
 
 JSON_SCHEMA = 1
 TO_STDOUT = "-"
+LINE_SECONDS = 10.0
 
 
 class Output:
-    """One command's output. With `--json -` the report is silent and JSON alone is printed."""
+    """One command's output. With `--json -` the report is silent and JSON alone is printed.
+
+    Raises:
+        InputError: the JSON has no folder to go to. Said now, not after a long search.
+    """
 
     def __init__(self, json_to: str | None) -> None:
         self._json_to = json_to
-        self.report = Console(quiet=json_to == TO_STDOUT, highlight=False)
-        self.progress = Console(stderr=True, highlight=False)
+        self.report = Console(quiet=json_to == TO_STDOUT, highlight=False, markup=False)
+        self.progress = Console(stderr=True, highlight=False, markup=False)
+        if json_to not in (None, TO_STDOUT):
+            path = Path(json_to)
+            if path.is_dir() or not path.parent.is_dir():
+                raise _unwritable(json_to, "no file in a folder that exists")
+
+    def line(self, text: str) -> None:
+        """One sentence of the report: in one line however wide the console is."""
+        self.report.print(text, soft_wrap=True)
 
     def say(self, line: str) -> None:
         """One line of progress."""
-        self.progress.print(line, style="dim", markup=False)
+        self.progress.print(line, style="dim", soft_wrap=True)
 
     def write_json(self, command: str, content: dict[str, Any]) -> None:
         """Write the command's JSON where the user asked for it, if anywhere.
@@ -57,14 +71,17 @@ class Output:
         try:
             Path(self._json_to).write_text(text)
         except OSError as error:
-            raise InputError(
-                f"--json {self._json_to}: cannot be written: {error.strerror}; name a file "
-                "in a folder that exists, or - for standard output"
-            ) from None
+            raise _unwritable(self._json_to, str(error.strerror)) from None
 
     @contextmanager
     def bar(self, what: str, total: int | None) -> Iterator[Any]:
-        """A progress bar; yields a function that advances it."""
+        """A progress bar, or a line now and then where there is no terminal.
+
+        Yields a function that advances it.
+        """
+        if not self.progress.is_terminal:
+            yield self._lines(what, total)
+            return
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -75,3 +92,24 @@ class Output:
         with Progress(*columns, console=self.progress, transient=True) as progress:
             task = progress.add_task(what, total=total)
             yield lambda count=1: progress.advance(task, count)
+
+    def _lines(self, what: str, total: int | None) -> Callable[..., None]:
+        """What advances a bar that is shown as lines."""
+        self.say(what)
+        done, told = 0, time.monotonic()
+
+        def advance(count: int = 1) -> None:
+            nonlocal done, told
+            done += count
+            if time.monotonic() - told >= LINE_SECONDS:
+                told = time.monotonic()
+                self.say(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
+
+        return advance
+
+
+def _unwritable(file: str, reason: str) -> InputError:
+    return InputError(
+        f"--json {file}: cannot be written: {reason}; expected a file in a folder that exists, "
+        "or - for standard output"
+    )

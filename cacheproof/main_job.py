@@ -40,7 +40,7 @@ def run(
         _print_target(output, verdict, folder)
     _print_evidence(output, verdicts)
     code = _exit_code(verdicts)
-    output.report.print(_closing_line(verdicts, code))
+    output.line(_closing_line(verdicts, code))
     output.write_json(
         "check",
         {
@@ -57,7 +57,7 @@ def gallery(output: Output) -> int:
     """Print the kill matrix. 0: every variant is caught; 3: one survives."""
     with output.bar("running faulty variants", None):
         matrix = kill_matrix()
-    output.report.print(matrix.to_markdown(), markup=False)
+    output.line(matrix.to_markdown())
     output.write_json("gallery", matrix.to_json())
     return HOLDS if not matrix.survivors else VOID
 
@@ -79,7 +79,7 @@ def _print_target(output: Output, verdict: Verdict, folder: Path) -> None:
             thread = one.known or "no public thread"
             about = f"{len(one.events)} events, replays {one.replays}, {thread}"
             file = finding_file.path_of(one, folder)
-            output.report.print(f"known: {one.sentence} ({about})\n       {file}", markup=False)
+            output.line(f"known: {one.sentence} ({about})\n       {file}")
     output.report.print()
 
 

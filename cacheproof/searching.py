@@ -18,6 +18,7 @@ from cacheproof.differential.finding import Finding
 from cacheproof.differential.known import KnownFault, covering
 from cacheproof.differential.partings import first_partings
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.trace import Trace
@@ -88,10 +89,23 @@ def judge_target(
 
 
 def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
-    """The reference has no scheduler of its own yet: only managers run in process."""
+    """The lanes that a target can run. The reference has no scheduler of its own; a plug-in is one
+    kind of manager.
+
+    Raises:
+        InputError: none of them.
+    """
+    chosen = list(lanes)
     if isinstance(target, ReferenceTarget):
-        return [lane for lane in lanes if lane.depth == "manager"]
-    return list(lanes)
+        chosen = [lane for lane in lanes if lane.depth == "manager"]
+    elif isinstance(target, HostTarget) and target.plug_in_kind is not None:
+        chosen = [lane for lane in lanes if lane.manager == target.plug_in_kind]
+    if not chosen:
+        raise InputError(
+            f"target {target.name} has nothing to run at that depth; expected a real release at "
+            f"scheduler depth, and an encoder cache manager"
+        )
+    return chosen
 
 
 def _findings(
@@ -180,32 +194,32 @@ def print_lanes(output: Output, lanes: Sequence[LaneReport], seconds: float) -> 
     output.report.print(table)
     for lane in lanes:
         if lane.never_met:
-            output.report.print(
+            output.line(
                 f"never met in lane {lane.lane.name}, so nothing is said about it: "
                 + "; ".join(lane.never_met)
             )
-    output.report.print(f"searched for {seconds:.0f} s")
+    output.line(f"searched for {seconds:.0f} s")
 
 
 def print_verdict(output: Output, verdict: Verdict) -> None:
     """The last lines: how many findings, and whether the search was worth anything."""
     listed = len(verdict.findings) - len(verdict.unlisted)
-    output.report.print(
+    output.line(
         f"{len(verdict.unlisted)} unlisted and {listed} listed or efficiency findings on "
         f"{verdict.campaign.target}"
     )
     print_canaries(output, verdict)
     for reason in verdict.void_because:
-        output.report.print(f"void: {reason}")
+        output.line(f"void: {reason}")
 
 
 def print_canaries(output: Output, verdict: Verdict) -> None:
     """How many planted faults were found, and which were not."""
     found = sum(verdict.canaries.values())
-    output.report.print(f"canaries: {found} of {len(verdict.canaries)} planted faults were found")
+    output.line(f"canaries: {found} of {len(verdict.canaries)} planted faults were found")
     for contract, met in verdict.canaries.items():
         if not met:
-            output.report.print(f"MISSED: the fault planted against {contract}")
+            output.line(f"MISSED: the fault planted against {contract}")
 
 
 def replay(output: Output, file: Path, target_text: str | None, times: int) -> int:
@@ -225,8 +239,8 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
     if isinstance(what, Finding):
         report.print_finding(what, output.report)
     for _, _, sentence in runs.examination.breaks():
-        output.report.print(sentence)
-    output.report.print(runs.sentence)
+        output.line(sentence)
+    output.line(runs.sentence)
     output.write_json(
         "replay",
         {
@@ -261,9 +275,9 @@ def diff(output: Output, left_text: str, right_text: str, seconds: float) -> int
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
             parting = first_partings(left, right, lanes, seconds, advance)
     for lane, (trace, difference) in parting.partings.items():
-        output.report.print(f"in lane {lane} at {difference.sentence}")
+        output.line(f"in lane {lane} at {difference.sentence}")
         report.print_events(trace, output.report)
-    output.report.print(
+    output.line(
         f"{parting.traces:,} traces on {left.name} and {right.name}: "
         + (f"they part in {len(parting.partings)} lanes" if parting.partings else "no difference")
     )

@@ -54,8 +54,10 @@ def load(path: Path | None = None) -> list[KnownFault]:
         for fault in faults:
             Versions(fault.releases)
     except OSError as error:
-        raise InputError(f"{source}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(
+            f"{source}: cannot be read: {error.strerror}; expected a list of known faults"
+        ) from None
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{source}: {str(error).splitlines()[0]}; expected a list of known faults, "
             "see docs/known-faults.md"
@@ -76,5 +78,6 @@ def _check_contracts(faults: Sequence[KnownFault], source: str) -> None:
     for fault in faults:
         if fault.contract not in ids:
             raise InputError(
-                f"{source}: {fault.contract!r} is no contract id; see the contract table"
+                f"{source}: {fault.contract!r} is no contract id; expected one of "
+                "cacheproof contracts"
             )
