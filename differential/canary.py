@@ -25,11 +25,13 @@ _FAULT_OF = {
         "EC-6a": "forgets_the_holder",
         "EC-7": "evicts_newest_first",
         "EC-8a": "evicts_one_more",
+        "EC-8b": "refuses_after_evicting",
         "EC-9": "loses_notices",
         "EC-10": "credits_again",
         "EC-11": "refusal_leaves_a_reference",
         "EC-12": "refuses_now_and_then",
         "EC-13": "raises_now_and_then",
+        "EC-14": "frees_nothing",
         "WM-1": "reports_what_is_resident",
         "WM-2": "hits_what_is_absent",
         "WM-3": "loses_notices",
@@ -40,12 +42,13 @@ _FAULT_OF = {
         "ED-2": "credits_decoder_again",
         "ED-3": "loses_notices",
         "ED-4": "raises_now_and_then",
+        "ED-5": "leaks_a_slot",
+        "ED-6": "refuses_now_and_then",
         "WM-3": "loses_notices",
         "WM-4": "reports_what_it_just_encoded",
     },
 }
 NO_CANARY = {
-    ("encoder_cache", "EC-8b"): "a manager alone cannot break it: a scheduler does",
     ("encoder_decoder", "WM-2"): "what a step reads is what it encodes, whatever the manager says",
 }
 

@@ -28,8 +28,10 @@ from cacheproof.spec.registry import Contract, contracts
 
 SEEDS = range(60)
 KEPT_BECAUSE = {
-    "EC-8b": "it is broken only by a scheduler that admits an item and then does not allocate it, "
-    "so it is judged on real schedulers; it is a matter of efficiency and changes no exit code",
+    "EC-14": "it says at the call what EC-7 notices at a later eviction, and under asynchronous "
+    "scheduling too, where EC-7 is not judged",
+    "ED-1": "the headline of the public report, which ED-5 implies",
+    "ED-2": "it names the call at fault, where ED-5 names the sum",
 }
 
 
@@ -142,6 +144,9 @@ VARIANTS: tuple[Variant, ...] = (
     _faulty(encoder_decoder_cache.DecoderReportsLate),
     _faulty(encoder_decoder_cache.DecoderNeverReports),
     _faulty(encoder_decoder_cache.DecoderSecondReleaseRaises),
+    _faulty(encoder_decoder_cache.DecoderNeverCredits),
+    _faulty(encoder_decoder_cache.DecoderRefusesExactFit),
+    _faulty(encoder_decoder_cache.DecoderIgnoresComputeBudget),
 )
 
 

@@ -186,9 +186,7 @@ class _ManagerTrace:
             if self._resized and random.random() < 0.1:
                 mask = (True,) * random.randint(1, min(self._capacity, self._budget))
             dense = all(mask)
-            items.append(
-                Item(identifier, position, len(mask), is_embed=None if dense else mask)
-            )
+            items.append(Item(identifier, position, len(mask), is_embed=None if dense else mask))
             position += len(mask) + random.choice((0, 0, 1, 3))
         prompt = random.randint(1, 8) if self._decoder else position + random.choice((0, 1, 4))
         add = Add(request, max(prompt, items[-1].offset + items[-1].length), tuple(items))

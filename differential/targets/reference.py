@@ -64,9 +64,7 @@ class ReferenceTarget:
     def records(self, trace: Trace, fault: str | None = None) -> list[StepRecord]:
         """The step records of one trace."""
         header = msgspec.to_builtins(trace.header)
-        manager = self._managers[trace.header.manager](
-            trace.header.config.capacity, self.semantics
-        )
+        manager = self._managers[trace.header.manager](trace.header.config.capacity, self.semantics)
         if fault is not None:
             FAULTS[fault](manager)
         session = ManagerSession(

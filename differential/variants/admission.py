@@ -44,7 +44,7 @@ class IgnoresPending(EncoderCacheManager):
 
 
 class RefusalTakesHold(EncoderCacheManager):
-    """A refused request holds, until the next look-up, what it shows and others hold."""
+    """A refused request holds, until the next look-up or end, what it shows and others hold."""
 
     def __init__(self, cache_size: int, semantics: Semantics | None = None) -> None:
         super().__init__(cache_size, semantics)
@@ -64,6 +64,10 @@ class RefusalTakesHold(EncoderCacheManager):
     def check_and_update_cache(self, request: Request, input_id: int) -> bool:
         self._give_back()
         return super().check_and_update_cache(request, input_id)
+
+    def free(self, request: Request) -> None:
+        self._give_back()
+        super().free(request)
 
     def get_freed_mm_hashes(self) -> list[str]:
         self._give_back()

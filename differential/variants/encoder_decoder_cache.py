@@ -94,3 +94,28 @@ class DecoderSecondReleaseRaises(EncoderDecoderCacheManager):
 
     def free_encoder_input(self, request: Request, input_id: int) -> None:
         self.num_free_slots += self._debits.pop((request.request_id, input_id))
+
+
+class DecoderNeverCredits(EncoderDecoderCacheManager):
+    """Releasing an encoder-decoder item gives back nothing."""
+
+    def free_encoder_input(self, request: Request, input_id: int) -> None:
+        """Keep the debit."""
+
+
+class DecoderRefusesExactFit(EncoderDecoderCacheManager):
+    """An encoder-decoder admission that would take the last free slot is refused."""
+
+    def can_allocate(
+        self, request: Request, input_id: int, encoder_compute_budget: int, pending: int
+    ) -> bool:
+        return super().can_allocate(request, input_id, encoder_compute_budget, pending + 1)
+
+
+class DecoderIgnoresComputeBudget(EncoderDecoderCacheManager):
+    """An encoder-decoder admission looks at the space and not at the compute budget."""
+
+    def can_allocate(
+        self, request: Request, input_id: int, encoder_compute_budget: int, pending: int
+    ) -> bool:
+        return super().can_allocate(request, input_id, self.cache_size, pending)

@@ -88,6 +88,11 @@ def forgets_the_holder(manager: Any) -> None:
     _after(manager, "allocate", forget)
 
 
+def frees_nothing(manager: Any) -> None:
+    """The end of a request releases nothing."""
+    manager.free = lambda request: None
+
+
 def evicts_newest_first(manager: Any) -> None:
     """An entry that becomes idle goes to the front of the eviction queue."""
     release = manager.free_encoder_input
@@ -183,6 +188,17 @@ def refuses_now_and_then(manager: Any) -> None:
     manager.can_allocate = patched
 
 
+def refuses_after_evicting(manager: Any) -> None:
+    """An admission that evicted is refused all the same."""
+    admit = manager.can_allocate
+
+    def patched(*arguments: Any) -> bool:
+        before = len(manager.freed)
+        return bool(admit(*arguments)) and len(manager.freed) == before
+
+    manager.can_allocate = patched
+
+
 def raises_now_and_then(manager: Any) -> None:
     """Every seventh release raises."""
     released = 0
@@ -257,6 +273,7 @@ FAULTS: dict[str, Fault] = {
         books_what_nobody_encoded,
         evicts_what_is_held,
         forgets_the_holder,
+        frees_nothing,
         evicts_newest_first,
         evicts_one_more,
         loses_notices,
@@ -264,6 +281,7 @@ FAULTS: dict[str, Fault] = {
         credits_decoder_again,
         refusal_leaves_a_reference,
         refuses_now_and_then,
+        refuses_after_evicting,
         raises_now_and_then,
         reports_what_is_resident,
         hits_what_is_absent,
