@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import Versions
@@ -62,7 +63,7 @@ def load(path: Path | None = None) -> list[KnownFault]:
             f"{source}: {str(error).splitlines()[0]}; expected a list of known faults, "
             "see docs/known-faults.md"
         ) from None
-    _check_contracts(faults, str(source))
+    _check_names(faults, str(source))
     return faults
 
 
@@ -73,11 +74,15 @@ def covering(
     return next((fault for fault in faults if fault.covers(contract, release, lane)), None)
 
 
-def _check_contracts(faults: Sequence[KnownFault], source: str) -> None:
+def _check_names(faults: Sequence[KnownFault], source: str) -> None:
     ids = {rule.id for rule in contracts()}
     for fault in faults:
         if fault.contract not in ids:
             raise InputError(
                 f"{source}: {fault.contract!r} is no contract id; expected one of "
                 "cacheproof contracts"
+            )
+        if fault.lane is not None and fault.lane not in LANES:
+            raise InputError(
+                f"{source}: {fault.lane!r} is no lane; expected one of {', '.join(LANES)}"
             )

@@ -1,0 +1,81 @@
+"""Runs the command line, in this process or as a process of its own."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cacheproof import cli
+from cacheproof.differential.targets import releases
+
+COMMAND = [sys.executable, "-m", "cacheproof"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left: its exit code and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def refusal(self) -> str:
+        """The one line of a command that refused its input, and nothing else of it."""
+        assert self.code == 2, (self.code, self.err)
+        assert self.out == ""
+        (line,) = self.err.splitlines()
+        assert line.startswith("cacheproof: ")
+        return line.removeprefix("cacheproof: ")
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in this process."""
+
+    def call(*arguments: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["cacheproof", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code or 0
+        assert isinstance(code, int)
+        written = capsys.readouterr()
+        return Ran(code, written.out, written.err)
+
+    return call
+
+
+@pytest.fixture
+def run_process() -> Run:
+    """The command line as a process of its own."""
+
+    def call(*arguments: str | Path) -> Ran:
+        ended = subprocess.run(
+            [*COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False
+        )
+        return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def two_releases() -> tuple[str, str]:
+    """vllm@0.28.0 and vllm@0.33.0, provisioned."""
+    names = "0.28.0", "0.33.0"
+    for name in names:
+        releases.install(name, report=print)
+    return f"vllm@{names[0]}", f"vllm@{names[1]}"
+
+
+@pytest.fixture
+def nothing_known(tmp_path: Path) -> Path:
+    """An empty list of known faults."""
+    path = tmp_path / "nothing.toml"
+    path.write_text("")
+    return path

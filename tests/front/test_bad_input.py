@@ -1,0 +1,170 @@
+"""What a user may get wrong ends in one line and exit code 2, with nothing on standard output."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRACE = (
+    '{"depth":"manager","schema":1,"manager":"encoder_cache",'
+    '"config":{"capacity":4,"compute_budget":4}}\n'
+    '{"event":"add","request":"a","prompt":8,'
+    '"items":[{"identifier":"x","offset":0,"length":4}]}\n'
+    '{"event":"walk","request":"a","tokens":8}\n'
+)
+FUZZ = ("fuzz", "--target", "reference")
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(TRACE)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fuzz",), "Missing option '--target'"),
+        (("explode",), "No such command 'explode'"),
+        (("--explode",), "No such option: --explode"),
+        (("fuzz", "--target", "nope"), "expected reference[@VERSION]"),
+        (("fuzz", "--target", ""), "target ''"),
+        (("fuzz", "--target", "vllm"), "expected reference[@VERSION]"),
+        (("fuzz", "--target", "vllm@"), "'' is no vLLM version"),
+        (("fuzz", "--target", "vllm@../x"), "'../x' is no vLLM version"),
+        (("fuzz", "--target", "reference@x"), "'x' is not a release number"),
+        (("fuzz", "--target", "reference@0.9.0"), "the reference models 0.10.2 and later"),
+        (("fuzz", "--target", "path:/no/such/folder"), "/no/such/folder is no vLLM checkout"),
+        (("fuzz", "--target", "path:/tmp/[/bold]"), "/tmp/[/bold] is no vLLM checkout"),
+        ((*FUZZ, "--seeds", "5"), "expected A:B with A < B"),
+        ((*FUZZ, "--seeds", "5:5"), "expected A:B with A < B"),
+        ((*FUZZ, "--seeds", "a:b"), "expected A:B with A < B"),
+        ((*FUZZ, "--seeds", "-1:5"), "expected A:B with A < B"),
+        ((*FUZZ, "--seeds", "0:99999999999"), "expected A:B with A < B"),
+        ((*FUZZ, "--seeds", "\u0661:\u0662"), "expected A:B with A < B"),
+        ((*FUZZ, "--seconds", "0"), "'--seconds'"),
+        ((*FUZZ, "--seconds", "-1"), "'--seconds'"),
+        ((*FUZZ, "--seconds", "nan"), "'--seconds'"),
+        ((*FUZZ, "--seconds", "inf"), "'--seconds'"),
+        ((*FUZZ, "--seconds", "soon"), "'--seconds'"),
+        ((*FUZZ, "--seconds", "1", "--seeds", "0:1"), "exclude each other"),
+        ((*FUZZ, "--depth", "deep"), "expected manager or scheduler"),
+        ((*FUZZ, "--depth", "scheduler"), "has nothing to run at that depth"),
+        ((*FUZZ, "--against", "vllm@0.33.0"), "expected reference or none"),
+        ((*FUZZ, "--json", "/no/such/folder/file"), "expected a file in a folder that exists"),
+        ((*FUZZ, "--json", "/"), "expected a file in a folder that exists"),
+        ((*FUZZ, "--json", ""), "expected a file in a folder that exists"),
+        ((*FUZZ, "--findings", "/dev/null/findings"), "expected a folder"),
+        ((*FUZZ, "--known", "/no/such/file"), "expected a list of known faults"),
+        ((*FUZZ, "--known", "/"), "expected a list of known faults"),
+        (("check", "--budget", "huge"), "expected one of short, full"),
+        (("check", "--release", "newest"), "'newest' is no vLLM version"),
+        (("diff", "reference"), "Missing argument 'T2'"),
+        (("diff", "reference", "nope"), "expected reference[@VERSION]"),
+        (("diff", "reference", "reference", "--seconds", "nan"), "'--seconds'"),
+        (("vllm", "install"), "Missing argument"),
+        (("vllm", "install", ""), "'' is no vLLM version"),
+        (("vllm", "install", "../x"), "'../x' is no vLLM version"),
+        (("vllm", "install", "0.33.0; ls"), "is no vLLM version"),
+        (("vllm", "remove", "../../etc"), "'../../etc' is no vLLM version"),
+        (("vllm", "remove", "9.9.9"), "vllm 9.9.9 is not installed"),
+        (("replay", "/no/such/file"), "give a finding or a trace file"),
+        (("replay", "/"), "give a finding or a trace file"),
+    ],
+)
+def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    assert words in run(*arguments).refusal
+
+
+@pytest.mark.parametrize("times", ["0", "-1", "1001", "often", "nan", ""])
+def test_a_number_of_replays_that_means_nothing(run: Run, trace: Path, times: str) -> None:
+    refusal = run("replay", trace, "--target", "reference", "--times", times).refusal
+    assert "'--times'" in refusal
+
+
+def test_a_trace_needs_a_target(run: Run, trace: Path) -> None:
+    assert run("replay", trace).refusal.endswith("give one with --target")
+
+
+def test_the_reference_has_no_scheduler(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(
+        '{"depth":"scheduler","schema":1,"manager":"encoder_cache","config":{"capacity":4,'
+        '"compute_budget":4,"max_num_batched_tokens":8,"max_num_seqs":2,"max_model_len":16,'
+        '"block_size":4,"num_blocks":8}}\n'
+    )
+    refusal = run("replay", path, "--target", "reference").refusal
+    assert "a scheduler-depth trace needs a real release" in refusal
+
+
+KNOWN = {
+    "no TOML": b"known = [",
+    "not text": b"\xff\xfe\x00",
+    "deep": b"known = " + b"[" * 10_000,
+    "no list": b"known = 3",
+    "a list of words": b'known = ["EC-1"]',
+    "unknown field": b"unknown = 3",
+    "a huge number": b"known = 1" + b"0" * 5000,
+    "half an entry": b'[[known]]\ncontract = "EC-1"',
+    "no contract": b'[[known]]\ncontract="XX-1"\nreleases="all"\nharm="safety"\nnote="n"',
+    "no harm": b'[[known]]\ncontract="EC-1"\nreleases="all"\nharm="bad"\nnote="n"',
+    "no releases": b'[[known]]\ncontract="EC-1"\nreleases="newest"\nharm="safety"\nnote="n"',
+    "half a release": b'[[known]]\ncontract="EC-1"\nreleases=">="\nharm="safety"\nnote="n"',
+    "no lane": b'[[known]]\ncontract="EC-1"\nreleases="all"\nharm="safety"\nnote=""\nlane="l"',
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_list_of_known_faults_that_is_none(run: Run, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "known.toml"
+    path.write_bytes(KNOWN[name])
+    refusal = run(*FUZZ, "--known", path).refusal
+    assert refusal.startswith(f"{path}: ")
+    assert "expected" in refusal
+
+
+GARBAGE = {
+    "empty": b"",
+    "binary": bytes(range(256)),
+    "truncated": TRACE.encode()[:-9],
+    "deep": b"[" * 10_000,
+    "another schema": TRACE.replace('"schema":1', '"schema":2').encode(),
+    "unknown event": TRACE.replace('"walk"', '"run"').encode(),
+    "huge number": TRACE.replace('"prompt":8', '"prompt":' + "9" * 4000).encode(),
+    "NaN": TRACE.replace('"prompt":8', '"prompt":NaN').encode(),
+    "byte order mark": b"\xef\xbb\xbf" + TRACE.encode(),
+    "nine megabytes": TRACE.encode() + b" " * 9 * 2**20 + b"x",
+    "half a finding": b'{"schema_version": 1',
+    "another finding": b'{"schema_version": 2, "contract": "EC-1"}',
+    "deep finding": b'{"schema_version": 1, "records": ' + b"[" * 10_000,
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_a_file_that_is_neither_finding_nor_trace(
+    run_process: Run, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "garbage"
+    path.write_bytes(GARBAGE[name])
+    refusal = run_process("replay", path, "--target", "reference").refusal
+    assert refusal.startswith(f"{path}")
+    assert "expected" in refusal
+
+
+@pytest.mark.parametrize("arguments", [(), ("vllm",)])
+def test_without_a_command_there_is_help(run: Run, arguments: tuple[str, ...]) -> None:
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert "Usage: " in ran.out
+    assert ran.err == ""
+
+
+def test_names_that_look_like_markup_come_out_as_they_are(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "[bold]trace[italic].jsonl"
+    path.write_text(TRACE.replace('"a"', '"[/red]"').replace('"x"', '"[bold]"'))
+    assert run("replay", path, "--target", "reference").code == 0
+    path.write_text(TRACE.replace('"schema":1', '"schema":2'))
+    assert str(path) in run("replay", path, "--target", "reference").refusal
