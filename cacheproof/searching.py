@@ -116,16 +116,25 @@ def _findings(
     known: Sequence[KnownFault],
 ) -> list[Finding]:
     found: dict[tuple[str, str], Finding] = {}
-    with output.bar(f"making findings small on {target.name}", len(campaign.breaks)) as advance:
+    with (
+        closing(target.another()) as elsewhere,
+        output.bar(f"making findings small on {target.name}", len(campaign.breaks)) as advance,
+    ):
         for broken in campaign.breaks:
             advance()
             try:
                 one = findings_of.found_in(
-                    target, broken.trace, broken.contract, reference, seconds=broken.seconds
+                    target,
+                    broken.trace,
+                    broken.contract,
+                    reference,
+                    seconds=broken.seconds,
+                    elsewhere=elsewhere,
                 )
             except HarnessError as error:
                 campaign.harness_errors.append(f"while shrinking {broken.contract}: {error}")
                 target.close()
+                elsewhere.close()
                 continue
             if one is None:
                 campaign.harness_errors.append(

@@ -150,12 +150,13 @@ def found_in(
     times: int = TIMES,
     seconds: float = 0.0,
     batch: int = BATCH,
+    elsewhere: Target | None = None,
 ) -> Finding | None:
     """Run the trace, and when it breaks the contract, shrink it, replay it and write it down.
 
     `contract` is an id, or `lockstep` for a difference from `reference`. A smaller trace must break
     the same contract, or differ in the same field. `seconds` is how long the search took. No batch
-    may be in flight: the target is closed in between, so that half of the replays meet a fresh one.
+    may be in flight. Half of the replays run `elsewhere`, in another process (see `replay`).
 
     Raises:
         HarnessError: the target broke.
@@ -168,7 +169,7 @@ def found_in(
     cut = trace.with_events(trace.events[: first.event + 1])
     failing = cut if fault.still_in([cut])[0] else trace
     small = _unsigned(shrink(failing, fault.still_in, batch=batch))
-    runs = replay(small, target, times, fault.reference)
+    runs = replay(small, target, times, fault.reference, elsewhere)
     broken = fault.broken(runs.examination)
     if broken is None:
         return None
@@ -176,18 +177,27 @@ def found_in(
 
 
 def replay(
-    what: Finding | Trace, target: Target, times: int = TIMES, reference: Any = None
+    what: Finding | Trace,
+    target: Target,
+    times: int = TIMES,
+    reference: Any = None,
+    elsewhere: Target | None = None,
 ) -> Replay:
-    """Run it `times` times, each in a fresh session, the second half on a freshly started target.
+    """Run it `times` times, each in a fresh session, the second half in another process.
 
+    `elsewhere` is that process, to be used for many findings; by default one is started and ended.
     `reference` is needed to judge a lockstep finding. Raises HarnessError when the target broke.
     """
     trace = what.trace if isinstance(what, Finding) else what
-    results = []
-    for number in range(times):
-        if number == times // 2:
-            target.close()
-        results += target.run([trace])
+    other = elsewhere or target.another()
+    try:
+        results = [
+            (target if number < times - times // 2 else other).run([trace])[0]
+            for number in range(times)
+        ]
+    finally:
+        if elsewhere is None:
+            other.close()
     examinations = [examine(trace, result, target, reference) for result in results]
     digests = tuple(digest(result) for result in results)
     at_home = isinstance(what, Finding) and what.target == target.name

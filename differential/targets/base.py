@@ -30,6 +30,10 @@ class Target(Interface):
         """
         ...
 
+    def another(self) -> "Target":
+        """The same system in a process of its own, where it has one."""
+        ...
+
     def close(self) -> None:
         """Give back processes and files."""
         ...

@@ -4,6 +4,7 @@ A host that crashes, hangs or prints junk is a HarnessError with a name, never a
 silence; the process is gone then, and the next batch starts a new one.
 """
 
+import copy
 import queue
 import subprocess
 import tempfile
@@ -122,6 +123,11 @@ class HostTarget:
         if len(reply.results) != expected:
             raise self._broken(f"sent {len(reply.results)} results for {expected} traces")
         return reply.results
+
+    def another(self) -> "HostTarget":
+        twin = copy.copy(self)
+        twin._process = twin._hello = None
+        return twin
 
     def close(self) -> None:
         """End the host process."""

@@ -76,5 +76,8 @@ class ReferenceTarget:
             for record in records
         ]
 
+    def another(self) -> "ReferenceTarget":
+        return self
+
     def close(self) -> None:
         """Nothing to give back."""

@@ -120,20 +120,28 @@ def test_a_plain_trace_replays_too(repeated_item: Finding) -> None:
     assert "EC-6a" in runs.sentence
 
 
-def test_half_of_the_replays_meet_a_fresh_target(repeated_item: Finding) -> None:
+def test_half_of_the_replays_run_in_another_process(repeated_item: Finding) -> None:
     class Watched(ReferenceTarget):
-        log = ""
+        def __init__(self) -> None:
+            super().__init__()
+            self.log = ""
+            self.twin: Watched | None = None
 
-        def run(self, traces: Sequence[Trace]) -> list[TraceResult]:
+        def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
             self.log += "r"
-            return super().run(traces)
+            return super().run(traces, fault)
+
+        def another(self) -> ReferenceTarget:
+            self.twin = Watched()
+            return self.twin
 
         def close(self) -> None:
             self.log += "c"
 
     target = Watched()
     replay(repeated_item, target, 4)
-    assert target.log == "rrcrr"
+    assert target.twin is not None
+    assert (target.log, target.twin.log) == ("rr", "rrc")
 
 
 def test_a_target_that_answers_otherwise_each_time_is_seen(repeated_item: Finding) -> None:
