@@ -216,32 +216,38 @@ def _executed(
     for batch in itertools.chain(batches, [None]):
         if batch is not None:
             at_host.append(batch)
-            if isinstance(target, HostTarget) and not _submit(target, batch, errors):
-                at_host.pop()
-        while at_host and (batch is None or len(at_host) > 1):
-            oldest = at_host.popleft()
             try:
-                results = _results(target, oldest[1])
+                _submit(target, batch)
             except HarnessError as error:
-                errors.append(
-                    f"{oldest[0].lane.name}, from seed {oldest[1][0].header.seed}: {error}"
-                )
-                at_host = deque(lost for lost in at_host if _submit(target, lost, errors))
+                _restart(target, at_host, error, errors)
+        while at_host and (batch is None or len(at_host) > 1):
+            try:
+                results = _results(target, at_host[0][1])
+            except HarnessError as error:
+                _restart(target, at_host, error, errors)
             else:
-                yield oldest, results
+                yield at_host.popleft(), results
         if len(errors) >= HARNESS_ERRORS_MAX:
             return
+
+
+def _restart(target: Target, at_host: deque[Batch], error: HarnessError, errors: list[str]) -> None:
+    """The host broke over its oldest batch, which is lost; those behind it are sent again."""
+    while at_host:
+        report, traces = at_host.popleft()
+        errors.append(f"{report.lane.name}, from seed {traces[0].header.seed}: {error}")
+        try:
+            for later in at_host:
+                _submit(target, later)
+            return
+        except HarnessError as another:
+            error = another
 
 
 def _results(target: Target, traces: list[Trace]) -> list[TraceResult]:
     return target.collect(len(traces)) if isinstance(target, HostTarget) else target.run(traces)
 
 
-def _submit(target: Target, batch: Batch, errors: list[str]) -> bool:
-    assert isinstance(target, HostTarget)
-    try:
+def _submit(target: Target, batch: Batch) -> None:
+    if isinstance(target, HostTarget):
         target.submit(batch[1])
-    except HarnessError as error:
-        errors.append(f"{batch[0].lane.name}: {error}")
-        return False
-    return True
