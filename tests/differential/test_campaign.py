@@ -1,0 +1,105 @@
+"""Seeded searches over the reference and over variants of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.campaign import LANES, search
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Trace
+
+LANE = LANES["encoder cache"]
+MANAGER_LANES = [lane for lane in LANES.values() if lane.depth == "manager"]
+SEEDS = range(60)
+
+
+class Faulty(ReferenceTarget):
+    """The reference with one of the planted faults in every trace."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return super().run(traces, "leaks_a_slot")
+
+
+class Refusing(ReferenceTarget):
+    """Refuses every trace."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return [TraceResult([], illegal="not today") for _ in traces]
+
+
+class Forgetting(ReferenceTarget):
+    """Leaves out the last record of every trace."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return [TraceResult(result.records[:-1]) for result in super().run(traces)]
+
+
+def test_the_reference_holds_and_every_seed_is_searched_in_every_lane() -> None:
+    campaign = search(ReferenceTarget(), MANAGER_LANES, against=ReferenceTarget(), seeds=SEEDS)
+    assert [report.traces for report in campaign.lanes] == [len(SEEDS)] * len(MANAGER_LANES)
+    assert campaign.breaks == []
+    assert campaign.harness_errors == []
+    assert campaign.calls == sum(report.calls for report in campaign.lanes) > 10_000
+
+
+def test_the_same_seeds_give_the_same_search() -> None:
+    first, again = (search(Faulty(), [LANE], against=None, seeds=SEEDS) for _ in range(2))
+    assert first.broken == again.broken
+    assert [b.sentence for b in first.breaks] == [b.sentence for b in again.breaks]
+
+
+def test_of_what_breaks_often_every_break_is_counted_and_a_few_are_kept() -> None:
+    campaign = search(Faulty(), [LANE], against=None, seeds=SEEDS, kept_per_break=2)
+    assert campaign.broken["EC-1", LANE.name] > 10
+    kept = [one for one in campaign.breaks if one.contract == "EC-1"]
+    assert len(kept) == 2
+    assert kept[0].trace.header.seed in SEEDS
+
+
+def test_a_fault_differs_from_the_reference_as_well() -> None:
+    campaign = search(Faulty(), [LANE], against=ReferenceTarget(), seeds=SEEDS)
+    assert campaign.broken["lockstep", LANE.name] > 10
+
+
+def test_refused_traces_are_counted_by_reason_and_never_judged() -> None:
+    campaign = search(Refusing(), [LANE], against=None, seeds=SEEDS)
+    assert campaign.lanes[0].illegal == {"not today": len(SEEDS)}
+    assert campaign.calls == 0
+
+
+def test_records_that_are_missing_are_a_harness_error_and_no_finding() -> None:
+    campaign = search(Forgetting(), [LANE], against=ReferenceTarget(), seeds=SEEDS)
+    assert campaign.breaks == []
+    assert any("records for" in error for error in campaign.harness_errors)
+
+
+def test_a_search_for_some_seconds_ends() -> None:
+    campaign = search(ReferenceTarget(), [LANE], against=None, seconds=0.01)
+    assert campaign.lanes[0].traces >= 50
+
+
+def test_rare_states_that_were_not_met_are_named() -> None:
+    few = search(ReferenceTarget(), [LANE], against=None, seeds=range(1)).lanes[0]
+    many = search(ReferenceTarget(), [LANE], against=None, seeds=SEEDS).lanes[0]
+    assert few.never_met != []
+    assert many.never_met == []
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_lanes_seed_gives_one_trace(lane: str) -> None:
+    make: Any = LANES[lane].make
+    assert make(7) == make(7)
+    assert make(7) != make(8)
+
+
+def test_an_error_of_the_target_itself_is_reported_and_the_search_gives_up() -> None:
+    class Broken(ReferenceTarget):
+        def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+            raise HarnessError("it is gone")
+
+    campaign = search(Broken(), [LANE], against=None, seeds=range(5000))
+    assert campaign.harness_errors[0] == "encoder cache, from seed 0: it is gone"
+    assert len(campaign.harness_errors) < 10

@@ -1,0 +1,84 @@
+"""The list of known faults: what it covers, and what is refused as such a list."""
+
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.known import KnownFault, covering, load
+
+ENTRY = """
+[[known]]
+contract = "EC-6"
+releases = ">=0.10.2,<0.29.0"
+harm = "safety"
+thread = "vLLM PR #1"
+note = "a note"
+"""
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> list[KnownFault]:
+    path = tmp_path / "known.toml"
+    path.write_text(ENTRY + ENTRY.replace("EC-6", "EC-1") + 'lane = "scheduler"\n')
+    return load(path)
+
+
+@pytest.mark.parametrize(
+    ("contract", "release", "lane", "covered"),
+    [
+        ("EC-6", "0.28.0", "encoder cache", True),
+        ("EC-6", "0.28.0", "scheduler", True),
+        ("EC-6", "0.10.2", "scheduler", True),
+        ("EC-6", "0.10.1.1", "scheduler", False),
+        ("EC-6", "0.29.0", "scheduler", False),
+        ("EC-6", "0.28.1.dev3+gabc", "scheduler", True),
+        ("EC-6", None, "scheduler", False),
+        ("EC-6a", "0.28.0", "scheduler", False),
+        ("EC-1", "0.28.0", "scheduler", True),
+        ("EC-1", "0.28.0", "encoder cache", False),
+    ],
+)
+def test_an_entry_covers_its_contract_in_its_releases_and_its_lane(
+    faults: list[KnownFault], contract: str, release: str | None, lane: str, covered: bool
+) -> None:
+    assert (covering(faults, contract, release, lane) is not None) is covered
+
+
+def test_an_empty_file_is_an_empty_list(tmp_path: Path) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text("")
+    assert load(path) == []
+
+
+def test_the_shipped_list_says_what_goes_wrong_in_one_line() -> None:
+    for fault in load():
+        assert fault.note == fault.note.strip()
+        assert len(fault.note.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "words"),
+    [
+        (("EC-6", "EC-66"), "'EC-66' is no contract id"),
+        ((">=0.10.2,<0.29.0", "newest"), "expected all, >=A, <B or >=A,<B"),
+        ((">=0.10.2,<0.29.0", ">=x"), "'x' is not a release number"),
+        (('"safety"', '"bad"'), "Invalid enum value 'bad'"),
+        (("note =", "remark ="), "unknown field"),
+        (('note = "a note"', ""), "missing required field `note`"),
+        (('note = "a note"', "note = 3"), "Expected `str`, got `int`"),
+        (('note = "a note"', 'note = "n"\nlane = "none"'), "'none' is no lane"),
+        (("[[known]]", "[[known]"), "Expected ']]'"),
+    ],
+)
+def test_a_spoiled_list_is_refused_in_one_line(
+    tmp_path: Path, spoiled: tuple[str, str], words: str
+) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text(ENTRY.replace(*spoiled))
+    with pytest.raises(InputError) as caught:
+        load(path)
+    said = str(caught.value)
+    assert said.startswith(f"{path}: ")
+    assert words in said
+    assert said.splitlines() == [said]

@@ -1,0 +1,144 @@
+"""What a search amounts to: exit code, reasons for being void, evidence."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from cacheproof.differential.campaign import LANES, Campaign, LaneReport, search
+from cacheproof.differential.finding import Finding, found_in
+from cacheproof.differential.known import KnownFault
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Trace
+from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict, listed_but_missing
+
+LANE = LANES["encoder cache"]
+
+
+class Faulty(ReferenceTarget):
+    """The reference with a planted fault in every trace."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return super().run(traces, "leaks_a_slot")
+
+
+@pytest.fixture(scope="module")
+def campaign() -> Campaign:
+    return search(Faulty(), [LANE], against=None, seeds=range(20))
+
+
+@pytest.fixture(scope="module")
+def finding(campaign: Campaign) -> Finding:
+    broken = next(one for one in campaign.breaks if one.contract == "EC-1")
+    found = found_in(Faulty(), broken.trace, "EC-1", times=2)
+    assert found is not None
+    return found
+
+
+def quiet() -> Campaign:
+    return search(ReferenceTarget(), [LANE], against=ReferenceTarget(), seeds=range(5))
+
+
+def test_what_holds_exits_with_0() -> None:
+    assert Verdict(quiet(), [], {"EC-1": True}).exit_code == HOLDS
+
+
+def test_an_unlisted_finding_exits_with_1(finding: Finding) -> None:
+    verdict = Verdict(quiet(), [finding])
+    assert verdict.unlisted == [finding]
+    assert verdict.exit_code == UNLISTED
+
+
+def test_a_listed_finding_exits_with_0_even_without_a_public_thread(finding: Finding) -> None:
+    assert Verdict(quiet(), [finding.annotated(None, "a note")]).exit_code == HOLDS
+
+
+def test_an_efficiency_finding_exits_with_0(finding: Finding) -> None:
+    wasteful = msgspec.structs.replace(finding, harm="efficiency")
+    assert Verdict(quiet(), [wasteful]).exit_code == HOLDS
+
+
+def test_a_missed_canary_makes_it_void() -> None:
+    verdict = Verdict(quiet(), [], {"EC-1": True, "EC-2": False})
+    assert verdict.void_because == ["canary of EC-2 was not found"]
+    assert verdict.exit_code == VOID
+
+
+def test_a_harness_error_makes_it_void() -> None:
+    campaign = quiet()
+    campaign.harness_errors.append("the host crashed")
+    assert Verdict(campaign, []).void_because == ["harness error: the host crashed"]
+    assert Verdict(campaign, []).exit_code == VOID
+
+
+def test_a_search_without_a_trace_is_void() -> None:
+    nothing = Campaign("it", None, [LaneReport(LANE)], [], Counter(), [], 0.0)
+    assert Verdict(nothing, []).void_because == ["no trace was judged"]
+
+
+def test_an_unlisted_finding_counts_even_where_a_canary_was_missed(finding: Finding) -> None:
+    assert Verdict(quiet(), [finding], {"EC-2": False}).exit_code == UNLISTED
+
+
+def fault(contract: str, releases: str = "all", lane: str | None = None) -> KnownFault:
+    return KnownFault(contract, releases, "safety", "a note", lane=lane)
+
+
+def of_release(campaign: Campaign, release: str | None) -> Campaign:
+    campaign.release = release
+    return campaign
+
+
+def test_a_listed_fault_that_was_not_found_again_makes_it_void() -> None:
+    campaign = of_release(quiet(), "0.28.0")
+    verdict = Verdict(campaign, [])
+    verdict.not_found_again = listed_but_missing(campaign, [fault("EC-6")])
+    assert verdict.void_because == ["listed fault not found again: EC-6 (a note)"]
+    assert verdict.exit_code == VOID
+
+
+@pytest.mark.parametrize(
+    ("listed", "missing"),
+    [
+        (fault("EC-6"), True),
+        (fault("EC-6", lane="encoder cache"), True),
+        (fault("EC-6", releases=">=0.28.0"), True),
+        (fault("EC-6", releases="<0.28.0"), False),
+        (fault("EC-6", lane="scheduler"), False),
+        (fault("ED-1"), False),
+    ],
+)
+def test_a_listed_fault_is_missed_only_where_it_could_have_been_found(
+    listed: KnownFault, missing: bool
+) -> None:
+    campaign = of_release(quiet(), "0.28.0")
+    assert listed_but_missing(campaign, [listed]) == ([listed] if missing else [])
+
+
+def test_a_listed_fault_that_was_found_is_not_missed(campaign: Campaign) -> None:
+    of_release(campaign, "0.28.0")
+    assert listed_but_missing(campaign, [fault("EC-1")]) == []
+
+
+def test_the_evidence_says_of_each_contract_what_speaks_for_it(
+    campaign: Campaign, finding: Finding
+) -> None:
+    lines = {line.contract: line for line in Verdict(campaign, [finding]).evidence()}
+    assert lines["EC-1"].verdict == "refuted"
+    assert lines["EC-1"].known == "not listed"
+    assert lines["EC-4"].verdict == "tested"
+    assert lines["EC-4"].scope.endswith("calls in encoder cache")
+    assert set(lines["EC-4"].to_json()) == {
+        "contract",
+        "target",
+        "verdict",
+        "scope",
+        "seconds",
+        "known",
+    }
+
+
+def test_the_lockstep_stands_last_in_the_evidence() -> None:
+    assert [line.contract for line in Verdict(quiet(), []).evidence()][-1] == "lockstep"
