@@ -22,8 +22,8 @@ _OPERATIONS = {
     "reset": "reset",
 }
 
-Snapshot = tuple[int, int, dict[str, Any], list[Any], list[str]]
-"""Free slots, freeable slots, {identifier: holders}, queue and notices."""
+Snapshot = tuple[int, int, dict[str, Any], dict[str, int], list[Any], list[str]]
+"""Free slots, freeable slots, {identifier: holders}, {identifier: size}, queue and notices."""
 
 
 class Recorder:
@@ -34,9 +34,9 @@ class Recorder:
         self.calls: list[tuple[Any, ...]] = []
         self._inside = False
         self._ledger = _ledger_of(manager, shows_sizes)
-        free, freeable, cached, queue, notices = self._ledger.read()
+        free, freeable, cached, sizes, queue, notices = self._ledger.read()
         known = {h: set(refs) for h, refs in cached.items()}
-        self._last = (free, freeable, known, queue, notices)
+        self._last = (free, freeable, known, dict(sizes), queue, notices)
         for name, operation in _OPERATIONS.items():
             if hasattr(manager, name):
                 setattr(manager, name, self._wrap(operation, getattr(manager, name)))
@@ -48,8 +48,7 @@ class Recorder:
 
     def full_state(self) -> dict[str, Any]:
         """The whole state, in the words of the deltas."""
-        free, freeable, cached, queue, notices = self._ledger.read()
-        sizes = self._ledger.sizes
+        free, freeable, cached, sizes, queue, notices = self._ledger.read()
         return {
             "free": free,
             "freeable": freeable,
@@ -94,32 +93,36 @@ class Recorder:
         last = self._last
         if now == last:
             return None
-        free, freeable, cached, queue, notices = now
-        _, _, known, last_queue, last_notices = last
+        free, freeable, cached, sizes, queue, notices = now
+        _, _, known, known_sizes, last_queue, last_notices = last
         delta = (
             free,
             freeable,
-            self._changed_entries(cached, known),
+            _changed_entries(cached, sizes, known, known_sizes),
             None if queue == last_queue else queue,
             None if notices == last_notices else notices,
         )
-        self._last = (free, freeable, known, queue, notices)
+        self._last = (free, freeable, known, dict(sizes), queue, notices)
         return delta
 
-    def _changed_entries(
-        self, cached: dict[str, Any], known: dict[str, Any]
-    ) -> dict[str, tuple[list[str], int | None] | None]:
-        """What changed in `cached`; brings `known` up to it."""
-        sizes = self._ledger.sizes
-        entries: dict[str, tuple[list[str], int | None] | None] = {}
-        for h in [h for h, refs in cached.items() if known.get(h) != refs]:
-            entries[h] = (sorted(cached[h]), sizes.get(h))
-            known[h] = set(cached[h])
-        if len(known) != len(cached):
-            for h in [h for h in known if h not in cached]:
-                entries[h] = None
-                del known[h]
-        return entries
+
+def _changed_entries(
+    cached: dict[str, Any],
+    sizes: dict[str, int],
+    known: dict[str, Any],
+    known_sizes: dict[str, int],
+) -> dict[str, tuple[list[str], int | None] | None]:
+    """What changed in `cached` and in `sizes`; brings `known` up to `cached`."""
+    entries: dict[str, tuple[list[str], int | None] | None] = {}
+    for h, refs in cached.items():
+        if known.get(h) != refs or known_sizes.get(h) != sizes.get(h):
+            entries[h] = (sorted(refs), sizes.get(h))
+            known[h] = set(refs)
+    if len(known) != len(cached):
+        for h in [h for h in known if h not in cached]:
+            entries[h] = None
+            del known[h]
+    return entries
 
 
 class _SharedLedger:
@@ -129,16 +132,13 @@ class _SharedLedger:
         self._manager = manager
         self._shows_sizes = shows_sizes and hasattr(manager, "num_embeds_by_hash")
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        return self._manager.num_embeds_by_hash if self._shows_sizes else {}
-
     def read(self) -> Snapshot:
         manager = self._manager
         return (
             manager.num_free_slots,
             manager.num_freeable_slots,
             manager.cached,
+            manager.num_embeds_by_hash if self._shows_sizes else {},
             list(manager.freeable.items()),
             manager.freed[:],
         )
@@ -149,7 +149,6 @@ class _PerInputLedger:
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
-        self.sizes: dict[str, int] = {}
 
     def read(self) -> Snapshot:
         manager = self._manager
@@ -159,7 +158,7 @@ class _PerInputLedger:
             for input_id in inputs
         }
         free = manager.num_free_slots
-        return free, free, entries, [], _identifiers(manager.freed)
+        return free, free, entries, {}, [], _identifiers(manager.freed)
 
 
 class _DecoderLedger:
@@ -167,14 +166,13 @@ class _DecoderLedger:
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
-        self.sizes: dict[str, int] = {}
 
     def read(self) -> Snapshot:
         manager = self._manager
         free = manager.num_free_slots
         if hasattr(manager, "to_free"):
-            return free, free, {}, [], [*manager.to_free, *manager.allocated]
-        return free, free, {}, [], manager.freed[:]
+            return free, free, {}, {}, [], [*manager.to_free, *manager.allocated]
+        return free, free, {}, {}, [], manager.freed[:]
 
 
 def _ledger_of(manager: Any, shows_sizes: bool) -> Any:
