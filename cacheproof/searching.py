@@ -246,7 +246,7 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
     finally:
         target.close()
     if isinstance(what, Finding):
-        report.print_finding(what, output.report)
+        report.print_finding(what, output.report, str(file))
     for _, _, sentence in runs.examination.breaks():
         output.line(sentence)
     output.line(runs.sentence)
