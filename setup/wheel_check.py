@@ -17,7 +17,7 @@ FOLDERS = ("spec", "reference", "gpu_runner", "proofs", "differential")
 def copy_sources(root: Path, destination: Path) -> None:
     """A clean copy to build from: a leftover of an earlier build could reach the wheel."""
     destination.mkdir()
-    for name in (*FOLDERS, "cacheproof", "pyproject.toml", "LICENSE"):
+    for name in (*FOLDERS, "cacheproof", "pyproject.toml", "LICENSE", "README.md"):
         source = root / name
         if source.is_dir():
             shutil.copytree(
