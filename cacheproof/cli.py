@@ -202,6 +202,8 @@ def main() -> None:
     """Entry point: errors that are no finding end in one line and their own exit code."""
     try:
         code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
+            raise KeyboardInterrupt
     except CacheproofError as error:
         print(f"cacheproof: {error}", file=sys.stderr)
         code = error.exit_code

@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import subprocess
 import sys
 import textwrap
@@ -155,7 +156,7 @@ def test_a_search_gives_up_on_a_host_that_breaks_every_time(host: Make) -> None:
     assert "no trace was judged" in Verdict(campaign, []).void_because
 
 
-def test_a_host_whose_parent_is_gone_ends(tmp_path: Path) -> None:
+def test_a_host_whose_parent_is_gone_ends() -> None:
     script = textwrap.dedent(
         """
         import os
@@ -164,14 +165,19 @@ def test_a_host_whose_parent_is_gone_ends(tmp_path: Path) -> None:
         target = ReferenceProcess()
         assert target.hello
         print(target._process.pid, flush=True)
+        input()
         os.kill(os.getpid(), 9)
         """
     )
-    ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=False)
-    assert ended.returncode == -9
-    host = int(ended.stdout)
-    while is_alive(host):
-        os.sched_yield()
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    host = os.pidfd_open(int(parent.stdout.readline()))
+    parent.communicate(b"go\n")
+    assert parent.returncode == -9
+    select.select([host], [], [])
+    os.close(host)
 
 
 def test_closing_ends_the_process() -> None:

@@ -1,0 +1,67 @@
+"""A command that is stopped says so in one line and leaves no host process behind."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LONG = "fuzz", "--depth", "manager", "--seconds", "600"
+
+
+@pytest.fixture
+def search(
+    two_releases: tuple[str, str], tmp_path: Path
+) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    """A long search of a real release, and a descriptor of its host process."""
+    arguments = (*LONG, "--target", two_releases[1], "--findings", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-m", "cacheproof", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        host = host_of(command)
+        yield command, host
+        os.close(host)
+        command.kill()
+
+
+def host_of(command: "subprocess.Popen[str]") -> int:
+    """Waits until the command has a host; children of its threads count as well."""
+    while command.poll() is None:
+        for children in Path(f"/proc/{command.pid}/task").glob("*/children"):
+            if started := children.read_text().split():
+                return os.pidfd_open(int(started[0]))
+    raise AssertionError("it ended before it started a host")
+
+
+def wait_for(process: int) -> None:
+    select.select([process], [], [])
+
+
+def test_an_interrupted_search_says_so_and_ends_with_130(
+    search: tuple["subprocess.Popen[str]", int],
+) -> None:
+    command, host = search
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate()
+    assert command.returncode == 130
+    assert err.splitlines()[-1] == "cacheproof: interrupted"
+    assert "Traceback" not in err
+    assert out == ""
+    wait_for(host)
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_search_leaves_no_host(
+    search: tuple["subprocess.Popen[str]", int], by: signal.Signals
+) -> None:
+    command, host = search
+    command.send_signal(by)
+    command.communicate()
+    wait_for(host)
