@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cacheproof.differential.campaign import BATCH_TRACES, Lane
 from cacheproof.differential.lockstep import Difference, compare
+from cacheproof.differential.record import TraceResult
 from cacheproof.differential.shrink import shrink
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.trace import Trace
@@ -53,10 +54,26 @@ def first_partings(
 
 
 def _differences(left: Target, right: Target, traces: list[Trace]) -> list[Difference | None]:
+    shown = _everything if left.protocol == right.protocol else _decisions
     return [
-        None if ours.illegal or theirs.illegal else compare(ours, theirs)
+        None if ours.illegal or theirs.illegal else compare(shown(ours), shown(theirs))
         for ours, theirs in zip(left.run(traces), right.run(traces), strict=True)
     ]
+
+
+def _everything(result: TraceResult) -> TraceResult:
+    return result
+
+
+def _decisions(result: TraceResult) -> TraceResult:
+    """What the engine and the worker see of it: outcomes, exceptions and notices. Schedulers that
+    call their managers differently make other calls even where they decide alike."""
+    return TraceResult(
+        [
+            (outcome, [(*call[:6], None) for call in calls if call[0] == "notices"], raised, None)
+            for outcome, calls, raised, _ in result.records
+        ]
+    )
 
 
 def _smallest(left: Target, right: Target, trace: Trace) -> tuple[Trace, Difference]:
