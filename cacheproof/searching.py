@@ -83,8 +83,12 @@ def judge_target(
     findings = _findings(output, target, campaign, reference, known)
     for one in findings:
         finding_file.save(one, folder)
+    canaries: dict[str, bool] = {}
     with output.bar(f"canary in {target.name}", None):
-        canaries = run_canaries(target, lanes, {contract for contract, _ in campaign.broken})
+        try:
+            canaries = run_canaries(target, lanes, {contract for contract, _ in campaign.broken})
+        except HarnessError as error:  # void, and what was found is still said
+            campaign.harness_errors.append(f"while planting canaries: {error}")
     return Verdict(campaign, findings, canaries)
 
 

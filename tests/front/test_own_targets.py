@@ -1,0 +1,176 @@
+"""Targets of the user's own: a folder with vLLM's sources, and a manager by its class."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.campaign import LANES, search
+from cacheproof.differential.lockstep import compare
+from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+
+NEWEST = "0.33.0"
+MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
+REFERENCE = "cacheproof.reference.encoder_cache:EncoderCacheManager"
+SCHEDULER_SEEDS = range(60)
+GUARD = re.compile(r"if not self\.cached\[\w+\]:")
+"""Of a hit: only an entry that nobody holds stands in the queue, to be taken out of it."""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The newest release as a folder of the user's own, its files linked."""
+    tree = releases.install(NEWEST, report=print).tree
+    folder = tmp_path / "my vLLM"
+    shutil.copytree(tree, folder, copy_function=os.symlink)
+    return folder
+
+
+@pytest.fixture
+def target() -> Iterator[Any]:
+    """Opens targets by their names and closes them in the end."""
+    opened: list[HostTarget] = []
+
+    def opening(text: str) -> HostTarget:
+        found = resolve(text, report=print)
+        assert isinstance(found, HostTarget)
+        opened.append(found)
+        return found
+
+    yield opening
+    for one in opened:
+        one.close()
+
+
+def test_an_unchanged_copy_is_the_release_that_it_says_it_is(checkout: Path, target: Any) -> None:
+    copy, release = target(f"path:{checkout}"), target(f"vllm@{NEWEST}")
+    assert copy.release == NEWEST
+    reference = reference_for(copy)
+    assert reference is not None
+    campaigns = [
+        search(one, list(LANES.values()), against=reference, seeds=range(10))
+        for one in (copy, release)
+    ]
+    assert campaigns[0].broken == campaigns[1].broken
+    assert {contract for contract, _ in campaigns[0].broken}.isdisjoint({"lockstep", "EC-13"})
+    assert [one.harness_errors for one in campaigns] == [[], []]
+
+
+def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Any, tmp_path: Path) -> None:
+    source = checkout / MANAGER
+    broken, count = GUARD.subn("if True:", source.read_text(), count=1)
+    assert count == 1
+    source.unlink()
+    source.write_text(broken)
+    arguments = "--depth", "manager", "--seeds", "0:2", "--findings", tmp_path / "findings"
+    ran = run("fuzz", "--target", f"path:{checkout}", *arguments, "--json", "-")
+    assert ran.code == 1
+    unlisted = [one for one in json.loads(ran.out)["findings"] if one["known_note"] is None]
+    assert "EC-13" in {one["contract"] for one in unlisted}
+
+
+def test_a_checkout_that_names_no_release_is_held_to_the_newest_promises(
+    checkout: Path, target: Any
+) -> None:
+    version = checkout / "vllm" / "_version.py"
+    version.unlink()
+    version.write_text(
+        "__version__ = version = 'dev'\n__version_tuple__ = version_tuple = (0, 0)\n"
+    )
+    mine = target(f"path:{checkout}")
+    assert mine.release is None
+    assert reference_for(mine) is None
+    assert search(mine, [LANES["encoder cache"]], against=None, seeds=range(5)).breaks == []
+
+
+def test_the_reference_manager_stands_in_for_the_real_one_in_the_real_scheduler(
+    target: Any,
+) -> None:
+    """Every step comes out the same: what is scheduled, encoded, preempted, reported and finished,
+    and every call of the manager with its answer and what it changed."""
+    traces = [scheduler_trace(seed) for seed in SCHEDULER_SEEDS]
+    own = target(f"vllm@{NEWEST}").run(traces)
+    with_reference = target(f"{REFERENCE}@{NEWEST}").run(traces)
+    events = 0
+    for trace, ours, theirs in zip(traces, own, with_reference, strict=True):
+        seed = trace.header.seed
+        assert ours.illegal == theirs.illegal, f"seed {seed}"
+        outcomes = [[record[0] for record in result.records] for result in (ours, theirs)]
+        assert outcomes[0] == outcomes[1], f"seed {seed}"
+        assert compare(ours, theirs) is None, f"seed {seed}"
+        events += len(ours.records)
+    assert events > 1000
+
+
+def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_is_its_own(
+    run: Any, tmp_path: Path
+) -> None:
+    seeds = f"0:{len(SCHEDULER_SEEDS)}"
+    arguments = "--depth", "scheduler", "--seeds", seeds, "--findings", tmp_path, "--json", "-"
+    ran = run("fuzz", "--target", f"{REFERENCE}@{NEWEST}", *arguments)
+    assert ran.code == 0
+    report = json.loads(ran.out)
+    assert report["void_because"] == []
+    assert report["lanes"][0]["calls"] > 1000
+    assert all(one["known_note"] for one in report["findings"])
+
+
+def test_a_manager_built_on_the_reference_is_found_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from cacheproof.reference.encoder_cache import EncoderCacheManager\n"
+        "class Mine(EncoderCacheManager):\n"
+        "    def can_allocate(self, request, input_id, budget, pending):\n"
+        "        return super().can_allocate(request, input_id, 10 ** 6, pending)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    mine = target(f"mine:Mine@{NEWEST}")
+    assert mine.plug_in_kind == "encoder_cache"
+    campaign = search(mine, [LANES["encoder cache"]], against=None, seeds=range(120))
+    assert {contract for contract, _ in campaign.broken} == {"EC-12"}
+
+
+def test_a_host_sees_the_reference_and_nothing_else_that_is_installed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import importlib.util\n"
+        "from cacheproof.reference.encoder_cache import EncoderCacheManager\n"
+        "assert importlib.util.find_spec('hypothesis') is None\n"
+        "class Mine(EncoderCacheManager): pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert target(f"mine:Mine@{NEWEST}").plug_in_kind == "encoder_cache"
+
+
+def test_an_encoder_decoder_manager_is_driven_as_one(target: Any) -> None:
+    name = "cacheproof.reference.encoder_decoder_cache:EncoderDecoderCacheManager"
+    mine = target(f"{name}@{NEWEST}")
+    assert mine.plug_in_kind == "encoder_decoder"
+    assert search(mine, [LANES["encoder-decoder"]], against=None, seeds=range(20)).breaks == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no.such.module:Manager", "ModuleNotFoundError: No module named 'no'"),
+        ("os.path:Manager", "AttributeError"),
+        ("os:path", "os:path is no class"),
+    ],
+)
+def test_a_class_that_is_not_there_is_the_users_error(run: Any, name: str, words: str) -> None:
+    ran = run("fuzz", "--target", f"{name}@{NEWEST}", "--seeds", "0:1")
+    assert ran.code == 2
+    assert ran.out == ""
+    (line,) = ran.err.splitlines()
+    assert words in line
+    assert "expected MODULE:CLASS" in line

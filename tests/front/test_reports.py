@@ -1,0 +1,188 @@
+"""What commands print, as sentences and as JSON, and how they end."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cacheproof import searching
+from cacheproof.differential.campaign import LANES
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.finding_file import load
+from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Trace, dump
+
+REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
+
+
+def document(text: str, command: str) -> Any:
+    """JSON and nothing else."""
+    content = json.loads(text)
+    assert content["schema_version"] == 1
+    assert content["command"] == command
+    assert set(content["versions"]) >= {"cacheproof", "python"}
+    return content
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "findings"
+
+
+def test_the_reference_holds(run: Any, folder: Path) -> None:
+    ran = run(*REFERENCE, "--findings", folder)
+    assert ran.code == 0
+    assert "0 unlisted and 0 listed or efficiency findings on reference" in ran.out.splitlines()
+    assert list(folder.iterdir()) == []
+
+
+def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
+    run: Any, folder: Path, nothing_known: Path
+) -> None:
+    arguments = "--target", "reference@0.28.0", "--seeds", "0:4", "--findings", folder
+    listed = run("fuzz", *arguments)
+    unlisted = run("fuzz", *arguments, "--known", nothing_known)
+    assert (listed.code, unlisted.code) == (0, 1)
+    assert "EC-6a" in listed.out
+    assert "known    vLLM PR #54284" in listed.out
+    assert "known    vLLM PR #54284" not in unlisted.out
+
+
+def test_a_real_releases_faults_are_found_written_and_replayed(
+    run: Any, two_releases: tuple[str, str], folder: Path, nothing_known: Path
+) -> None:
+    seeds = "--depth", "manager", "--seeds", "0:1", "--findings", folder, "--json", "-"
+    ran = run("fuzz", "--target", two_releases[0], *seeds, "--known", nothing_known)
+    assert ran.code == 1
+    findings = document(ran.out, "fuzz")["findings"]
+    assert "EC-6a" in {one["contract"] for one in findings}
+    fields = {"contract", "target", "sentence", "events", "seed", "digest", "known"}
+    assert all(fields <= set(one) for one in findings)
+
+    (file,) = folder.glob("ec_6a_*.json")
+    assert load(file)
+    same = run("replay", file, "--times", "10", "--json", "-")
+    assert same.code == 1
+    replayed = document(same.out, "replay")
+    assert len(replayed["digests"]) == 10
+    assert set(replayed["digests"]) == {load(file).digest}
+    assert replayed["broke"] == 10
+    assert run("replay", file, "--target", two_releases[1], "--times", "4").code == 0
+
+
+@pytest.mark.parametrize("target", ["reference", "reference@0.28.0", "old", "new"])
+def test_a_trace_replays_alike_everywhere(
+    run: Any, two_releases: tuple[str, str], tmp_path: Path, target: str
+) -> None:
+    name = {"old": two_releases[0], "new": two_releases[1]}.get(target, target)
+    path = tmp_path / "trace.jsonl"
+    path.write_text(dump(manager_trace(3)))
+    ran = run("replay", path, "--target", name, "--times", "10", "--json", "-")
+    replayed = document(ran.out, "replay")
+    assert replayed["same"] == replayed["times"] == len(replayed["digests"]) == 10
+    assert ran.code == (1 if replayed["broke"] else 0)
+
+
+def test_a_schedulers_trace_replays_alike(
+    run: Any, two_releases: tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(dump(scheduler_trace(3)))
+    ran = run("replay", path, "--target", two_releases[1], "--times", "10", "--json", "-")
+    assert document(ran.out, "replay")["same"] == 10
+
+
+def test_releases_part_where_a_change_decides(run: Any, two_releases: tuple[str, str]) -> None:
+    ran = run("diff", *two_releases, "--seconds", "1", "--json", "-")
+    assert ran.code == 1
+    report = document(ran.out, "diff")
+    assert report["targets"] == list(two_releases)
+    first = report["partings"][0]
+    assert " against " in first["sentence"]
+    assert len(first["events"]) <= 10
+
+
+def test_a_release_and_its_reference_do_not_part(run: Any, two_releases: tuple[str, str]) -> None:
+    ran = run("diff", two_releases[1], "reference@0.33.0", "--seconds", "1")
+    assert ran.code == 0
+    assert ran.out.endswith("reference@0.33.0: no difference\n")
+
+
+def test_the_contract_table_as_json(run: Any) -> None:
+    ran = run("contracts", "--json", "-")
+    assert ran.code == 0
+    ids = {one["id"] for one in document(ran.out, "contracts")["contracts"]}
+    assert {"EC-1", "EC-6a", "ED-3", "WM-4"} <= ids
+
+
+def test_the_gallery_as_json(run: Any) -> None:
+    ran = run("gallery", "--json", "-")
+    assert ran.code == 0
+    variants = document(ran.out, "gallery")["variants"]
+    assert len(variants) >= 14
+    assert all(one["name"] and one["killed_by"] for one in variants)
+
+
+def test_releases_that_are_there_as_json(run: Any, two_releases: tuple[str, str]) -> None:
+    ran = run("vllm", "list", "--json", "-")
+    assert ran.code == 0
+    there = {one["version"] for one in document(ran.out, "vllm list")["releases"]}
+    assert {"0.28.0", "0.33.0"} <= there
+
+
+def test_json_in_a_file_leaves_the_report_on_the_screen(
+    run: Any, tmp_path: Path, folder: Path
+) -> None:
+    path = tmp_path / "report.json"
+    ran = run(*REFERENCE, "--findings", folder, "--json", path)
+    assert "0 unlisted" in ran.out
+    assert document(path.read_text(), "fuzz")["target"] == "reference"
+
+
+class Broken(ReferenceTarget):
+    """A target whose host breaks at every batch."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
+        raise HarnessError("host of it crashed (exit status 7)")
+
+
+class Deaf(ReferenceTarget):
+    """A target in which no planted fault takes."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
+        return super().run(traces)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [(Broken, "void: harness error: "), (Deaf, "void: canary of EC-1 ")],
+)
+def test_what_proves_nothing_is_void_and_ends_with_3(
+    run: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, target: type, words: str
+) -> None:
+    monkeypatch.setattr(searching, "resolve", lambda text, report: target())
+    ran = run(*REFERENCE, "--findings", folder)
+    assert words in ran.out
+    assert ran.code == 3
+
+
+def test_a_search_of_every_lane_names_them_all(run: Any, folder: Path) -> None:
+    ran = run(*REFERENCE, "--findings", folder)
+    for lane in LANES.values():
+        assert (lane.name in ran.out) is (lane.depth == "manager")
+
+
+@pytest.mark.slow
+def test_the_main_job_as_json(run: Any, folder: Path) -> None:
+    arguments = "--budget", "short", "--release", "0.33.0", "--findings", folder, "--json", "-"
+    ran = run("check", *arguments)
+    assert ran.code == 0
+    report = document(ran.out, "check")
+    assert report["exit_code"] == 0
+    assert report["findings"]
+    for line in report["evidence"]:
+        assert {"contract", "target", "verdict", "scope", "seconds"} <= set(line)
