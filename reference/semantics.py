@@ -38,7 +38,7 @@ class Semantics:
     )
     resets: bool = change("0.16.0", "release source", "the encoder cache can be reset")
     delays_decoder_notices: bool = change(
-        "0.15.0", "vLLM PR #32789", "an encoder-decoder entry is reported a step after its encode"
+        "0.14.1", "vLLM PR #32789", "an encoder-decoder entry is reported a step after its encode"
     )
     releases_on_update: bool = change(
         "0.20.0", "release source", "what a step consumed is released when its output arrives"
