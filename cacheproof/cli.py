@@ -4,6 +4,7 @@ Exit codes: 0 all holds, apart from listed faults; 1 an unlisted safety or liven
 targets part; 2 usage, input or environment; 3 void.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -198,12 +199,19 @@ def vllm_remove(versions: Annotated[list[str], typer.Argument(metavar="VERSION..
 INTERRUPTED = 130
 
 
+def _give_up_output() -> int:
+    """Nothing more can be said: what is left in buffers goes nowhere. Returns the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return InputError.exit_code
+
+
 def main() -> None:
     """Entry point: errors that are no finding end in one line and their own exit code."""
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
             raise KeyboardInterrupt
+        sys.stdout.flush()
     except CacheproofError as error:
         print(f"cacheproof: {error}", file=sys.stderr)
         code = error.exit_code
@@ -214,7 +222,10 @@ def main() -> None:
     except (KeyboardInterrupt, Abort):
         print("cacheproof: interrupted", file=sys.stderr)
         code = INTERRUPTED
-    except BrokenPipeError:
-        sys.stdout = None  # the reader left; nothing more can be said to it
-        code = InputError.exit_code
+    except SystemExit:  # what typer and rich make of a reader that left; no verdict of ours
+        code = _give_up_output()
+    except OSError as error:
+        where = error.filename or "standard output"
+        print(f"cacheproof: {where}: {error.strerror}", file=sys.stderr)
+        code = _give_up_output()
     sys.exit(code)

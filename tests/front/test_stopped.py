@@ -1,4 +1,4 @@
-"""A command that is stopped says so in one line and leaves no host process behind."""
+"""A command that is stopped, or cannot write, says so in one line and leaves nothing behind."""
 
 import os
 import select
@@ -38,6 +38,34 @@ def host_of(command: "subprocess.Popen[str]") -> int:
             if started := children.read_text().split():
                 return os.pidfd_open(int(started[0]))
     raise AssertionError("it ended before it started a host")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json", "-")])
+def test_a_reader_that_leaves_is_no_finding(arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-m", "cacheproof", "contracts", *arguments],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (2, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", [(), ("--json", "-")])
+def test_a_full_disk_is_named_in_one_line(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "cacheproof", "contracts", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert ended.returncode == 2
+    assert ended.stderr == b"cacheproof: standard output: No space left on device\n"
 
 
 def wait_for(process: int) -> None:
