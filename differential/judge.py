@@ -444,7 +444,7 @@ class Judge:
             ghost.release(request_id, input_id)
         claimed = operation == "allocate" or (answer is True and operation == "check")
         if claimed:
-            ghost.claim(request_id, identifier, request.ends[input_id])
+            ghost.claim(request_id, identifier, self._requests[request_id].ends[input_id])
         if delta is not None:
             for rule in rules.of_state:
                 if not rule.predicate(post):
