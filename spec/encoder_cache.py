@@ -7,7 +7,7 @@
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, EncoderCacheState, Step
 from cacheproof.spec.registry import ADMISSION, ANY_CALL, RELEASE, WHOLE_EVENT, contract
-from cacheproof.spec.vocabulary import drops_prefix, last_dropped, total, total_unheld
+from cacheproof.spec.vocabulary import drops_prefix, last_dropped, total, total_unheld, within
 
 COMPONENT = "encoder_cache"
 KEYED_BY_IDENTIFIER = ">=0.10.2"
@@ -75,8 +75,8 @@ def queue_is_unheld(s: EncoderCacheState) -> bool:
     source="vLLM releases that remember sizes refuse an identifier whose size changed",
 )
 def one_size(s: EncoderCacheState, g: Ghost) -> bool:
-    return all(h in g.size and 1 <= s.size[h] == g.size[h] for h in s.size) and all(
-        h in s.size and s.queue[h] == s.size[h] for h in s.queue
+    return (
+        within(s.size, g.size) and all(s.size[h] >= 1 for h in s.size) and within(s.queue, s.size)
     )
 
 

@@ -20,6 +20,11 @@ def total_unheld(sizes: Mapping[str, int], holders: Mapping[str, Set[str]]) -> i
     return sum([size for identifier, size in sizes.items() if not holders[identifier]])
 
 
+def within(part: Mapping[Key, int], whole: Mapping[Key, int]) -> bool:
+    """True when every key of `part` is in `whole` and has the same value there."""
+    return part.items() <= whole.items()
+
+
 def drops_prefix(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
     """True when the queue `after` is the queue `before` with some entries gone from its front."""
     gone = len(before) - len(after)
@@ -32,4 +37,4 @@ def last_dropped(before: Mapping[str, int], after: Mapping[str, int]) -> int:
     return list(before.values())[gone - 1] if gone > 0 else 0
 
 
-WORDS = frozenset({"total", "total_unheld", "drops_prefix", "last_dropped"})
+WORDS = frozenset({"total", "total_unheld", "within", "drops_prefix", "last_dropped"})

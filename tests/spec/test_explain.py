@@ -8,6 +8,7 @@ import cacheproof.spec.encoder_cache  # noqa: F401  (registers its contracts)
 from cacheproof.spec import subset
 from cacheproof.spec.records import EncoderCacheState
 from cacheproof.spec.registry import by_id
+from cacheproof.spec.vocabulary import within
 
 EMPTY = EncoderCacheState(10, 10, 10, {}, {}, {}, ())
 
@@ -42,6 +43,10 @@ def held_by(s: Any) -> bool:
     return "r9" in s.held["h1"]
 
 
+def agreeing(s: Any, g: Any) -> bool:
+    return within(s.size, g)
+
+
 CACHE = Cache(7, {"h1": 4, "h2": 5}, {"h1": frozenset({"r2", "r1"}), "h2": frozenset()})
 
 
@@ -72,3 +77,15 @@ def test_a_registered_contract_explains_itself() -> None:
     assert by_id("EC-1").explain(s=leaked) == (
         "s.free_slots + total(s.size) == s.capacity is false: 9 == 10"
     )
+
+
+@pytest.mark.parametrize(
+    ("whole", "why"),
+    [
+        ({"h1": 4, "h2": 6}, "for h = 'h2': s.size[h] == g[h] is false: 5 == 6"),
+        ({"h2": 5}, "for h = 'h1': h in g is false: 'h1' in {'h2': 5}"),
+    ],
+)
+def test_maps_that_differ_are_told_apart_by_one_key(whole: dict[str, int], why: str) -> None:
+    assert not agreeing(CACHE, whole)
+    assert subset.parse(agreeing).explain({"s": CACHE, "g": whole}) == why

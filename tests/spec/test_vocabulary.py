@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproof.spec.vocabulary import drops_prefix, last_dropped, total, total_unheld
+from cacheproof.spec.vocabulary import drops_prefix, last_dropped, total, total_unheld, within
 
 QUEUE = {"a": 1, "b": 2, "c": 3}
 
@@ -14,6 +14,14 @@ def test_total_adds_up_the_values() -> None:
 def test_total_unheld_counts_what_nobody_holds() -> None:
     holders = {"a": frozenset({"r"}), "b": frozenset(), "c": frozenset()}
     assert total_unheld(QUEUE, holders) == 5
+
+
+@pytest.mark.parametrize(
+    ("part", "answer"),
+    [({}, True), (QUEUE, True), ({"b": 2}, True), ({"b": 3}, False), ({"d": 4}, False)],
+)
+def test_a_map_is_within_another_by_keys_and_values(part: dict[str, int], answer: bool) -> None:
+    assert within(part, QUEUE) is answer
 
 
 @pytest.mark.parametrize(
