@@ -359,6 +359,8 @@ class Judge:
         for call in calls[:planning]:
             self._call(call, running)
         if outcome is None:
+            for call in calls[planning:]:
+                self._call(call, running)
             return
         for request_id in self._running - running:
             if self._requests[request_id].inside_an_item():

@@ -8,6 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from cacheproof.differential.campaign import LANES
+from cacheproof.differential.canary import NO_CANARY, run_canaries
+from cacheproof.differential.examine import rules_for
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
@@ -269,3 +272,13 @@ def test_what_a_plug_in_raises_comes_out_as_raised(tmp_path: Path) -> None:
     with host(NEWEST, {"PYTHONPATH": str(tmp_path)}, plug_in="plug_in:Refusing") as target:
         (result,) = target.run([trace(add("a", 20, Item("x", 2, 4)), *STEP)])
     assert result.records[-1][2] == ("LookupError", "asked for a")
+
+
+def test_the_faults_planted_in_a_scheduler_s_manager_are_found(any_release: HostTarget) -> None:
+    lane = LANES["scheduler"]
+    found = run_canaries(any_release, [lane], broken=())
+    assert found == {
+        f"{rule.id} (scheduler)": True
+        for rule in rules_for(lane.manager, any_release.release).all
+        if (lane.manager, lane.depth, rule.id) not in NO_CANARY
+    }
