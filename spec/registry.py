@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from cacheproof.spec import subset
 from cacheproof.spec.versions import Versions
 
-Kind = Literal["state", "transition", "trace", "mirror", "progress"]
+Kind = Literal["state", "transition", "trace", "mirror", "progress", "pair", "keys"]
 Harm = Literal["safety", "liveness", "efficiency"]
 Predicate = TypeVar("Predicate", bound=Callable[..., bool])
 
@@ -25,7 +25,7 @@ ANY_CALL = frozenset(
 
 @dataclass(frozen=True)
 class Contract:
-    """One rule. `parameters` names what the predicate looks at: s, pre, post, g, c or w.
+    """One rule. `parameters` names what the predicate looks at: s, pre, post, g, c, w, p or k.
 
     `calls` are the manager calls a transition contract judges, or WHOLE_EVENT for one verdict over
     all the calls of an event; `also_unchanged` says that it must be judged even when the call left

@@ -16,7 +16,7 @@ from typing import Any
 
 from cacheproof.spec import vocabulary
 
-PARAMETERS = frozenset({"s", "pre", "post", "g", "c", "w"})
+PARAMETERS = frozenset({"s", "pre", "post", "g", "c", "w", "p", "k"})
 WORDS = vocabulary.WORDS | {"len", "all"}
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 _PLAIN = (ast.Name, ast.expr_context, ast.And, ast.Or, ast.Not, ast.Add, ast.Sub, *_COMPARISONS)
