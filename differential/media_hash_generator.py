@@ -1,0 +1,458 @@
+"""Seeded pairs of calls that a careless media hash would confuse, or would fail to join.
+
+Each maker knows one way in which two values come close: the same bytes under another type, a
+boundary moved between keys and values, another shape or dtype or size over the same bytes, media
+that share their original bytes. `pair` is a pure function of (`GENERATOR`, seed).
+"""
+
+import random
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cacheproof.differential.media_hash import Description, call
+
+GENERATOR = "media-hash-1"
+Two = tuple[Description, Description]
+Maker = Callable[[random.Random], Two]
+
+
+class Pair(NamedTuple):
+    """Two described calls and the name of the way in which they are close."""
+
+    way: str
+    first: Description
+    second: Description
+
+
+def pair(seed: int) -> Pair:
+    """The pair of a seed. Half of the pairs stand in the calls that an engine makes."""
+    rng = random.Random(f"{GENERATOR} {seed}")
+    way = rng.choice(list(MAKERS))
+    first, second = MAKERS[way](rng)
+    if rng.random() < 0.5 and first["is"] != "call":
+        first, second = _processor_argument(first), _processor_argument(second)
+    if rng.random() < 0.5:
+        first, second = second, first
+    return Pair(way, _as_call(first), _as_call(second))
+
+
+def none() -> Description:
+    return {"is": "none"}
+
+
+def boolean(value: bool) -> Description:
+    return {"is": "bool", "value": value}
+
+
+def integer(value: int) -> Description:
+    return {"is": "int", "value": str(value)}
+
+
+def double(packed: bytes) -> Description:
+    """The float whose bytes are `packed`, little end first."""
+    return {"is": "float", "bits": packed[::-1].hex()}
+
+
+def text(value: str) -> Description:
+    return {"is": "str", "text": value}
+
+
+def raw(value: bytes) -> Description:
+    return {"is": "bytes", "hex": value.hex()}
+
+
+def sequence(*items: Description, kind: str = "list") -> Description:
+    return {"is": kind, "items": list(items)}
+
+
+def mapping(*entries: tuple[Description | str, Description]) -> Description:
+    named = [[text(key) if isinstance(key, str) else key, value] for key, value in entries]
+    return {"is": "map", "entries": named}
+
+
+def array(
+    data: bytes, dtype: object = "|u1", shape: tuple[int, ...] | None = None, layout: str = "C"
+) -> Description:
+    sizes = [len(data)] if shape is None else list(shape)
+    return {"is": "array", "dtype": dtype, "shape": sizes, "layout": layout, "hex": data.hex()}
+
+
+def tensor(data: bytes, dtype: str, shape: tuple[int, ...], layout: str = "C") -> Description:
+    return {**array(data, dtype, shape, layout), "is": "tensor"}
+
+
+def image(
+    mode: str,
+    size: tuple[int, int],
+    data: bytes,
+    palette: bytes | None = None,
+    transparency: object = None,
+    image_id: dict[str, str] | None = None,
+) -> Description:
+    return {
+        "is": "image",
+        "mode": mode,
+        "size": list(size),
+        "hex": data.hex(),
+        "palette": None if palette is None else {"mode": "RGB", "hex": palette.hex()},
+        "transparency": transparency,
+        "image_id": image_id,
+    }
+
+
+def media(shown: Description, original: bytes, io_config: Description | None = None) -> Description:
+    return {"is": "media", "media": shown, "original": original.hex(), "io_config": io_config}
+
+
+def _as_call(value: Description) -> Description:
+    return value if value["is"] == "call" else call(image=value)
+
+
+def _processor_argument(value: Description) -> Description:
+    shown = image("RGB", (1, 1), b"\1\2\3")
+    return call(image=shown, mm_processor_kwargs=mapping(("x", value)), model_id=text("model"))
+
+
+def _data(rng: random.Random, size: int) -> bytes:
+    """Bytes of which many are small, zero or text."""
+    return bytes(rng.choice((0, 1, 97, rng.randrange(256))) for _ in range(size))
+
+
+def _word(rng: random.Random, size: int | None = None) -> str:
+    size = rng.randrange(1, 4) if size is None else size
+    return "".join(rng.choice("ab.0") for _ in range(size))
+
+
+def _value(rng: random.Random, depth: int = 2) -> Description:
+    """Any value, small."""
+    simple: list[Callable[[], Description]] = [
+        none,
+        lambda: boolean(rng.random() < 0.5),
+        lambda: integer(rng.randrange(-3, 300)),
+        lambda: double(_data(rng, 8)),
+        lambda: text(_word(rng)),
+        lambda: raw(_data(rng, rng.randrange(4))),
+        lambda: array(_data(rng, 4)),
+        lambda: tensor(_data(rng, 4), "bfloat16", (2,)),
+        lambda: image("L", (2, 1), _data(rng, 2)),
+    ]
+    if depth and rng.random() < 0.3:
+        items = [_value(rng, depth - 1) for _ in range(rng.randrange(3))]
+        if rng.random() < 0.5:
+            return sequence(*items)
+        return mapping(*((f"{_word(rng)}{place}", item) for place, item in enumerate(items)))
+    return rng.choice(simple)()
+
+
+def _types_of_eight_bytes(rng: random.Random) -> Two:
+    packed = bytes(rng.randrange(128) for _ in range(8))
+    values = [
+        integer(struct.unpack("<q", packed)[0]),
+        double(packed),
+        raw(packed),
+        text(packed.decode()),
+        array(packed),
+        array(packed, "<i8", ()),
+    ]
+    first, second = rng.sample(values, 2)
+    return first, second
+
+
+def _types_of_one_byte(rng: random.Random) -> Two:
+    flag = rng.random() < 0.5
+    byte = bytes((flag,))
+    values = [
+        boolean(flag),
+        raw(byte),
+        text(byte.decode()),
+        integer(int(flag)),
+        array(byte, "|b1", ()),
+    ]
+    first, second = rng.sample(values, 2)
+    return first, second
+
+
+def _wrapped_integers(rng: random.Random) -> Two:
+    value = rng.randrange(2**63, 2**64)
+    return integer(value), integer(value - 2**64)
+
+
+def _huge_integers(rng: random.Random) -> Two:
+    value = rng.choice((-1, 1)) * rng.randrange(2**64, 2**80)
+    return integer(value), integer(value + rng.choice((0, 1)))
+
+
+def _zeros(rng: random.Random) -> Two:
+    values = [integer(0), double(bytes(8)), double(bytes(7) + b"\x80"), boolean(False)]
+    first, second = rng.sample(values, 2)
+    return first, second
+
+
+def _moved_boundary(rng: random.Random) -> Two:
+    joined = _word(rng, 4)
+    cuts = rng.sample(range(1, 4), 2)
+    one, two = (call(**{joined[:cut]: text(joined[cut:])}) for cut in cuts)
+    return one, two
+
+
+def _swallowed_argument(rng: random.Random) -> Two:
+    name, value, later = _word(rng), _word(rng), _word(rng)
+    return (
+        call(a=text(value), **{f"b{name}": text(later)}),
+        call(a=text(f"{value}b{name}{later}")),
+    )
+
+
+def _path_as_key(rng: random.Random) -> Two:
+    name, value = _word(rng), _value(rng)
+    return call(a=mapping((name, value))), call(**{f"a.{name}": value})
+
+
+def _list_as_mapping(rng: random.Random) -> Two:
+    items = [_value(rng, 1) for _ in range(rng.randrange(1, 4))]
+    return sequence(*items), mapping(*((str(place), item) for place, item in enumerate(items)))
+
+
+def _nothing(rng: random.Random) -> Two:
+    values = [none(), sequence(), mapping(), text(""), raw(b""), array(b""), sequence(none())]
+    first, second = (rng.choice(values) for _ in range(2))
+    return call(a=first, b=integer(1)), rng.choice(
+        (call(b=integer(1)), call(a=second, b=integer(1)))
+    )
+
+
+def _types_of_key(rng: random.Random) -> Two:
+    key, name = rng.choice(
+        ((integer(1), "1"), (none(), "None"), (boolean(True), "True"), (double(bytes(8)), "0.0"))
+    )
+    value = _value(rng, 1)
+    return mapping((key, value)), mapping((name, value))
+
+
+def _reshaped_array(rng: random.Random) -> Two:
+    data = _data(rng, 24)
+    one, two = rng.sample([(6,), (2, 3), (3, 2), (1, 6), (6, 1), (2, 3, 1)], 2)
+    return array(data, "<f4", one), array(data, "<f4", two)
+
+
+def _retyped_array(rng: random.Random) -> Two:
+    data = bytes(rng.randrange(1, 100) for _ in range(8))
+    dtypes: list[tuple[object, tuple[int, ...]]] = [
+        ("<f4", (2,)), (">f4", (2,)), ("<i4", (2,)), ("<u4", (2,)), ("<f8", (1,)), ("<i8", (1,)),
+        ("<f2", (4,)), ("|u1", (8,)), ("|i1", (8,)), ("|S8", (1,)), ("|V8", (1,)), ("<c8", (1,)),
+        ("<m8[s]", (1,)), ("<M8[s]", (1,)), ("<M8[ns]", (1,)),
+    ]  # fmt: skip
+    (one, shape), (two, other_shape) = rng.sample(dtypes, 2)
+    return array(data, one, shape), array(data, two, other_shape)
+
+
+def _fields_of_array(rng: random.Random) -> Two:
+    data = bytes(rng.randrange(1, 100) for _ in range(8))
+    shape = rng.choice(((1,), (1,), ()))
+    dtypes: list[object] = [
+        "|V8",
+        [["a", "<f4"], ["b", "<f4"]],
+        [["a", "<i4"], ["b", "<f4"]],
+        [["b", "<f4"], ["a", "<f4"]],
+        [["a", "<u8"]],
+        [["a", "<i2", [2]], ["b", "<f4"]],
+    ]
+    one, two = rng.sample(dtypes, 2)
+    return array(data, one, shape), array(data, two, shape)
+
+
+def _array_scalars(rng: random.Random) -> Two:
+    packed = struct.pack("<d", rng.randrange(9))
+    values = [array(packed, "<f8", ()), array(packed, "<f8", (1,)), double(packed)]
+    first, second = rng.sample(values, 2)
+    return first, second
+
+
+def _array_or_tensor(rng: random.Random) -> Two:
+    data = _data(rng, 8)
+    values = [
+        array(data, "<f4", (2,)),
+        tensor(data, "float32", (2,)),
+        tensor(data, "bfloat16", (4,)),
+        tensor(data, "bfloat16", (2, 2)),
+        tensor(data, "float16", (4,)),
+        tensor(data, "int16", (4,)),
+    ]
+    first, second = rng.sample(values, 2)
+    return first, second
+
+
+def _layouts(rng: random.Random) -> Two:
+    data, layouts = _data(rng, 24), rng.sample(("C", "F", "strided"), 2)
+    if rng.random() < 0.5:
+        one, two = (tensor(data, rng.choice(("float32",)), (2, 3), each) for each in layouts)
+    else:
+        one, two = (array(data, "<f4", (2, 3), each) for each in layouts)
+    return one, two
+
+
+def _orders(rng: random.Random) -> Two:
+    entries = [(f"{name}{_word(rng)}", _value(rng, 1)) for name in ("x", "y", "z")]
+    shuffled = rng.sample(entries, 3)
+    if rng.random() < 0.5:
+        return mapping(*entries), mapping(*shuffled)
+    return call(**dict(entries)), call(**dict(shuffled))
+
+
+def _list_or_tuple(rng: random.Random) -> Two:
+    items = [_value(rng, 1) for _ in range(rng.randrange(3))]
+    return sequence(*items), sequence(*items, kind="tuple")
+
+
+def _framed_as_argument(rng: random.Random) -> Two:
+    """A call with an array, and one in which the array's own parts are the next argument, where
+    each chunk has its length in front but a call does not say how many arguments it has."""
+    key_size = 0x0302  # the tag of a mapping and its three entries, read as a length
+    size = key_size + rng.randrange(32, 64)
+    head = struct.pack("<Q", 3)[-1:]
+    for name, entry in (
+        (b"dtype", b"\3" + _framed(b"|u1")),
+        (b"shape", b"\1" + struct.pack("<Q", 1) + b"\3" + _framed(struct.pack("<Q", size))),
+        (b"data", b"\3" + struct.pack("<Q", size)),
+    ):
+        head += _framed(name) + entry
+    filler = bytes(rng.randrange(97, 123) for _ in range(key_size - len(head)))
+    rest = bytes(rng.randrange(97, 123) for _ in range(size - len(filler) - 9))
+    data = filler + b"\3" + struct.pack("<Q", len(rest)) + rest
+    key = (head + filler).decode()
+    return (
+        {"is": "call", "arguments": [["", array(data)]]},
+        {"is": "call", "arguments": [["", text("ndarray")], [key, raw(rest)]]},
+    )
+
+
+def _framed(chunk: bytes) -> bytes:
+    return struct.pack("<Q", len(chunk)) + chunk
+
+
+def _image_forms(rng: random.Random) -> Two:
+    data = _data(rng, 12)
+    sizes = rng.sample([(4, 1), (2, 2), (1, 4)], 2)
+    one, two = (image("RGB", size, data) for size in sizes)
+    if rng.random() < 0.5:
+        one, two = (image("L", (12 // h, h), data) for h in rng.sample((1, 2, 3), 2))
+    return one, two
+
+
+def _image_modes(rng: random.Random) -> Two:
+    alike = rng.choice((
+        (("L", (12, 1)), ("P", (12, 1)), ("RGB", (4, 1)), ("RGBA", (3, 1)), ("LA", (6, 1))),
+        (("RGB", (4, 1)), ("YCbCr", (4, 1)), ("HSV", (4, 1)), ("LAB", (4, 1))),
+        (("RGBA", (3, 1)), ("RGBX", (3, 1)), ("CMYK", (3, 1)), ("I", (3, 1)), ("F", (3, 1))),
+        (("LA", (6, 1)), ("PA", (6, 1)), ("I;16", (6, 1)), ("I;16B", (6, 1))),
+        (("L", (12, 1)), ("P", (12, 1))),
+    ))  # fmt: skip
+    data = bytes(rng.randrange(4) for _ in range(12))
+    one, two = (
+        image(mode, size, data, bytes(12) if mode in ("P", "PA") else None)
+        for mode, size in rng.sample(alike, 2)
+    )
+    return one, two
+
+
+def _palettes(rng: random.Random) -> Two:
+    palette = _data(rng, 12)
+    other = bytes((palette[0] ^ 1,)) + palette[1:]
+    data = bytes((0, 1, 2, 3))
+    return image("P", (2, 2), data, palette), image("P", (2, 2), data, other)
+
+
+def _transparencies(rng: random.Random) -> Two:
+    mode, colours = rng.choice((("P", _data(rng, 12)), ("L", None)))
+    data = bytes((0, 1, 2, 3))
+    one, two = rng.sample((None, 0, 1, 2), 2)
+    return (
+        image(mode, (2, 2), data, colours, one),
+        image(mode, (2, 2), data, colours, two),
+    )
+
+
+def _image_ids(rng: random.Random) -> Two:
+    identity = bytes(rng.randrange(1, 128) for _ in range(16))
+    shown = {"uuid": identity.hex()}
+    values = [
+        image("L", (1, 1), b"\1", image_id=shown),
+        image("L", (1, 1), b"\2", image_id=shown),
+        image("L", (1, 1), b"\1", image_id={"text": "a"}),
+        image("L", (1, 1), b"\1"),
+        raw(identity),
+        text(identity.decode()),
+        media(image("L", (1, 1), b"\3", image_id=shown), b"file"),
+    ]
+    first, second = rng.sample(values, 2)
+    return first, second
+
+
+def _settings_of_image(rng: random.Random) -> Two:
+    original = _data(rng, 6)
+    white = mapping(("image_mode", text("RGB")), ("background", sequence(integer(255))))
+    black = mapping(("image_mode", text("RGB")), ("background", sequence(integer(0))))
+    values = [
+        media(image("RGB", (1, 1), b"\1\2\3"), original, white),
+        media(image("RGB", (1, 1), b"\1\2\4"), original, black),
+        media(image("RGB", (1, 1), b"\1\2\5"), original),
+        media(image("L", (1, 1), b"\1"), original),
+        raw(original),
+    ]
+    first, second = rng.sample(values, 2)
+    return first, second
+
+
+def _frames_of_video(rng: random.Random) -> Two:
+    """The same file, decoded to other frames, beside metadata that may be alike."""
+    original = _data(rng, rng.choice((3, 60)))
+    one, two = _data(rng, 12), _data(rng, 12)
+    in_array = rng.random() < 0.5
+    metadata = mapping(("fps", integer(1)), ("frames_indices", sequence(integer(0), integer(1))))
+    videos = [
+        array(data, "|u1", (2, 2, 1, 3)) if in_array else tensor(data, "uint8", (2, 2, 1, 3))
+        for data in (one, two)
+    ]
+    wrapped = [media(video, original) for video in videos]
+    if rng.random() < 0.5:
+        wrapped = [sequence(video, metadata, kind="tuple") for video in wrapped]
+    return call(video=wrapped[0]), call(video=wrapped[1])
+
+
+def _file_or_frames(rng: random.Random) -> Two:
+    original = _data(rng, 3)
+    values = [
+        call(video=media(array(bytes(12), "|u1", (2, 2, 1, 3)), original)),
+        call(video=media(image("RGB", (1, 1), b"\1\2\3"), original)),
+        call(video=mapping(("video", raw(original)))),
+        call(video=array(bytes(12), "|u1", (2, 2, 1, 3))),
+    ]
+    first, second = rng.sample(values, 2)
+    return first, second
+
+
+def _equal(rng: random.Random) -> Two:
+    value = _value(rng)
+    return value, value
+
+
+def _any_two(rng: random.Random) -> Two:
+    return _value(rng), _value(rng)
+
+
+MAKERS: dict[str, Maker] = {
+    name.removeprefix("_"): maker
+    for name, maker in (
+        (made.__name__, made)
+        for made in (
+            _types_of_eight_bytes, _types_of_one_byte, _wrapped_integers, _huge_integers, _zeros,
+            _moved_boundary, _swallowed_argument, _path_as_key, _list_as_mapping, _nothing,
+            _types_of_key, _reshaped_array, _retyped_array, _fields_of_array, _array_scalars,
+            _array_or_tensor, _layouts, _orders, _list_or_tuple, _framed_as_argument,
+            _image_forms, _image_modes, _palettes, _transparencies, _image_ids,
+            _settings_of_image, _frames_of_video, _file_or_frames, _equal, _any_two,
+        )
+    )
+}  # fmt: skip
+"""Every way in which two values come close, by name."""

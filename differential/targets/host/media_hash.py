@@ -1,0 +1,112 @@
+"""Asks one hasher of media for the digests of described calls.
+
+Each call is built and hashed twice, both objects alive, so that a digest that leans on where an
+object lies in memory shows. A value that the release cannot be given is a no-op.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import types
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+from .media_values import Builder, Unbuildable, Wrapper, limited
+from .protocol import Event, Illegal
+
+HashArguments = Callable[[dict[str, Any]], str]
+ALGORITHM_SETTING = "VLLM_MM_HASHER_ALGORITHM"
+WITHOUT_PACKAGES = ("0.8.", "0.9.")
+MEDIA_KINDS = {"image": "Image.Image", "array": "np.ndarray", "tensor": "torch.Tensor"}
+
+
+class NoState:
+    """A hasher makes no calls that are judged and has no state."""
+
+    def take(self) -> list[Any]:
+        return []
+
+    def full_state(self) -> None:
+        return None
+
+
+class MediaHashSession:
+    """One trace's hasher. `apply` takes an event and returns its outcome, None for a no-op.
+
+    The outcome is {"digest": hexadecimal}, {"raises": type} or {"unstable": true}: two builds of
+    the call have two digests. `indeterminate` is what a reference raises in the last case.
+    """
+
+    def __init__(
+        self,
+        hash_arguments: HashArguments,
+        wrapper: Wrapper | None,
+        indeterminate: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self.recorder = NoState()
+        self._hash = hash_arguments
+        self._builder = Builder(wrapper)
+        self._indeterminate = indeterminate
+
+    def apply(self, event: Event) -> dict[str, Any] | None:
+        try:
+            first = self._builder.arguments(event["value"])
+            second = self._builder.arguments(event["value"])
+        except Unbuildable:
+            return None
+        try:
+            digests = {self._hash(first), self._hash(second)}
+        except self._indeterminate:
+            return {"unstable": True}
+        except Exception as error:
+            return {"raises": type(error).__name__}
+        return {"digest": digests.pop()} if len(digests) == 1 else {"unstable": True}
+
+
+def of_release(algorithm: str) -> MediaHashSession:
+    """The session on this interpreter's vLLM.
+
+    Raises:
+        Illegal: the release offers no such algorithm.
+    """
+    hasher = hasher_module()
+    return MediaHashSession(_hash_of_release(hasher, algorithm), _wrapper_of_release(hasher))
+
+
+def hasher_module() -> Any:
+    """The release's module; where its packages import what newer libraries lack, it alone."""
+    if metadata.version("vllm").startswith(WITHOUT_PACKAGES):
+        for name in ("vllm", "vllm.multimodal"):
+            found = importlib.util.find_spec(name)
+            assert found is not None
+            package = types.ModuleType(name)
+            package.__path__ = list(found.submodule_search_locations or ())
+            sys.modules[name] = package
+    return importlib.import_module("vllm.multimodal.hasher")
+
+
+def _hash_of_release(hasher: Any, algorithm: str) -> HashArguments:
+    hash_kwargs = hasher.MultiModalHasher.hash_kwargs
+    first = next(iter(inspect.signature(hash_kwargs).parameters.values()))
+    if first.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return lambda arguments: hash_kwargs(algorithm, **arguments)  # type: ignore[no-any-return]
+    if hasattr(hasher, "envs"):
+        os.environ[ALGORITHM_SETTING] = algorithm
+    elif algorithm != "blake3":
+        raise Illegal(f"this release hashes media with blake3 alone, not {algorithm}")
+    return lambda arguments: hash_kwargs(**arguments)  # type: ignore[no-any-return]
+
+
+def _wrapper_of_release(hasher: Any) -> Wrapper | None:
+    """Makes media with their original bytes, of the kinds that the hasher looks for."""
+    wrapper = getattr(hasher, "MediaWithBytes", None)
+    if wrapper is None:
+        return None
+    source = inspect.getsource(hasher.MultiModalHasher.serialize_item)
+    looked_for = " ".join(re.findall(r"obj\.media,\s*\(?([^)]*)\)", source))
+    kinds = {kind for kind, name in MEDIA_KINDS.items() if name in looked_for}
+    return limited(wrapper, kinds, "io_config" in inspect.signature(wrapper).parameters)

@@ -1,0 +1,143 @@
+"""Builds the real objects that a described value of a media hash stands for.
+
+A description is plain JSON data: `{"is": kind, ...}`; `cacheproof.differential.media_hash` lists
+the kinds. numpy, torch and Pillow are imported only by the kinds that need them.
+"""
+
+import struct
+import uuid
+from collections.abc import Callable, Set
+from typing import Any
+
+Description = dict[str, Any]
+Wrapper = Callable[[str, Any, bytes, dict[str, Any] | None], Any]
+"""(kind of media, media, original bytes, decode settings) -> media with their original bytes"""
+EXIF_IMAGE_ID = 0x800D
+
+
+class Unbuildable(Exception):
+    """The target has no such object; the message says which."""
+
+
+class Builder:
+    """Makes objects anew at each call. `wrapper` makes media with their original bytes."""
+
+    def __init__(self, wrapper: Wrapper | None) -> None:
+        self._wrapper = wrapper
+        self._makers: dict[str, Callable[[Description], Any]] = {
+            "none": lambda value: None,
+            "bool": lambda value: value["value"],
+            "int": lambda value: int(value["value"]),
+            "float": lambda value: struct.unpack(">d", bytes.fromhex(value["bits"]))[0],
+            "str": lambda value: value["text"],
+            "bytes": lambda value: bytes.fromhex(value["hex"]),
+            "list": lambda value: [self.build(item) for item in value["items"]],
+            "tuple": lambda value: tuple(self.build(item) for item in value["items"]),
+            "map": lambda value: {self.build(k): self.build(v) for k, v in value["entries"]},
+            "array": _array,
+            "tensor": _tensor,
+            "image": _image,
+            "media": self._media,
+        }
+
+    def arguments(self, value: Description) -> dict[str, Any]:
+        """The keyword arguments that a described call stands for."""
+        return {name: self.build(argument) for name, argument in value["arguments"]}
+
+    def build(self, value: Description) -> Any:
+        """The object that a description stands for. Raises Unbuildable where there is none."""
+        return self._makers[value["is"]](value)
+
+    def _media(self, value: Description) -> Any:
+        if self._wrapper is None:
+            raise Unbuildable("media with their original bytes")
+        settings = None if value["io_config"] is None else self.build(value["io_config"])
+        media = value["media"]
+        return self._wrapper(
+            media["is"], self.build(media), bytes.fromhex(value["original"]), settings
+        )
+
+
+def limited(wrapper: Callable[..., Any], kinds: Set[str], takes_settings: bool) -> Wrapper:
+    """Makes `wrapper` objects, of these kinds of media, with decode settings where it takes them.
+
+    What it makes raises Unbuildable for others.
+    """
+
+    def wrap(kind: str, media: Any, original: bytes, settings: dict[str, Any] | None) -> Any:
+        if kind not in kinds or not (takes_settings or settings is None):
+            raise Unbuildable(f"{kind} with original bytes and decode settings {settings}")
+        return wrapper(media, original, *([settings] if takes_settings else []))
+
+    return wrap
+
+
+def _dtype(described: Any) -> Any:
+    """A dtype from its string, or from [name, dtype] or [name, dtype, shape] per field."""
+    import numpy
+
+    if isinstance(described, str):
+        return numpy.dtype(described)
+    return numpy.dtype([(field[0], *field[1:2], *map(tuple, field[2:])) for field in described])
+
+
+def _array(value: Description) -> Any:
+    import numpy
+
+    dtype, shape = _dtype(value["dtype"]), tuple(value["shape"])
+    if dtype.hasobject:
+        return numpy.empty(shape, dtype)
+    data = bytearray.fromhex(value["hex"])
+    array: Any = numpy.ndarray(shape, dtype, buffer=data) if data else numpy.empty(shape, dtype)
+    if not shape or not data:
+        return array
+    match value["layout"]:
+        case "F":
+            return numpy.asfortranarray(array)
+        case "strided":
+            return numpy.repeat(array, 2, axis=-1)[..., ::2]
+        case _:
+            return array
+
+
+def _tensor(value: Description) -> Any:
+    import torch
+
+    dtype, shape = getattr(torch, value["dtype"]), tuple(value["shape"])
+    data = bytearray.fromhex(value["hex"])
+    if not data:
+        return torch.empty(shape, dtype=dtype)
+    tensor = torch.frombuffer(data, dtype=dtype).reshape(shape)
+    if not shape:
+        return tensor
+    match value["layout"]:
+        case "F":
+            axes = tuple(reversed(range(len(shape))))
+            return tensor.permute(axes).contiguous().permute(axes)
+        case "strided":
+            return tensor.repeat_interleave(2, dim=-1)[..., ::2]
+        case _:
+            return tensor
+
+
+def _image(value: Description) -> Any:
+    from PIL import Image
+
+    size = tuple(value["size"])
+    if 0 in size:
+        image = Image.new(value["mode"], size)
+    else:
+        image = Image.frombytes(value["mode"], size, bytes.fromhex(value["hex"]))
+    if value["palette"] is not None:
+        image.putpalette(bytes.fromhex(value["palette"]["hex"]), value["palette"]["mode"])
+    transparency = value["transparency"]
+    if transparency is not None:
+        image.info["transparency"] = (
+            bytes.fromhex(transparency) if isinstance(transparency, str) else transparency
+        )
+    identity = value["image_id"]
+    if identity is not None:
+        image.getexif()[EXIF_IMAGE_ID] = (
+            uuid.UUID(identity["uuid"]) if "uuid" in identity else identity["text"]
+        )
+    return image

@@ -1,0 +1,99 @@
+"""The media hash: one key for one content, in every process, whichever way it is put.
+
+`p` is a pair of hashed calls, or one call hashed twice, or (MH-1) a stream and what a decoder makes
+of it. What a content is, `reference/media_content.py` says; for a pair it is worked out from how
+the values are described, never from what a release answered.
+"""
+
+from typing import NamedTuple
+
+from cacheproof.spec.registry import contract
+
+COMPONENT = "media_hash"
+
+
+class HashedPair(NamedTuple):
+    """Two calls of one hasher on described values, or the same call twice.
+
+    same_content: no processor can tell the two apart
+    same_form: images alike in mode and stored pixels, or arrays alike in their bytes, also have one
+        size and palette, or one shape and dtype; True where the two differ in anything else
+    same_spelling: built alike but for where the values lie in memory, the layout of arrays, and
+        lists for tuples
+    same_but_order: spelled alike but for the order of keywords or of a mapping, which differs
+    """
+
+    same_content: bool
+    same_form: bool
+    same_spelling: bool
+    same_but_order: bool
+    first_digest: str
+    second_digest: str
+
+
+class DecodedStream(NamedTuple):
+    """The tree that was hashed, and what decoding the hashed bytes gives."""
+
+    hashed: object
+    decoded: object
+
+
+@contract(
+    "MH-1",
+    "What is fed to the digest can be decoded again, so no two contents have one stream",
+    kind="pair",
+    harm="safety",
+    component=COMPONENT,
+    source="injectivity; the digest itself is taken as collision-free",
+    applies_to=("media_stream",),
+)
+def uniquely_decodable(p: DecodedStream) -> bool:
+    return p.decoded == p.hashed
+
+
+@contract(
+    "MH-2",
+    "The order of keyword arguments and of mappings does not matter",
+    kind="pair",
+    harm="efficiency",
+    component=COMPONENT,
+    source="keyword arguments and mappings have no order",
+)
+def order_irrelevant(p: HashedPair) -> bool:
+    return not p.same_but_order or p.first_digest == p.second_digest
+
+
+@contract(
+    "MH-3",
+    "Different contents never have one digest",
+    kind="pair",
+    harm="safety",
+    component=COMPONENT,
+    source="the digest is the key of the processor's cache, the encoder cache and the KV blocks",
+)
+def different_content_apart(p: HashedPair) -> bool:
+    return p.same_content or p.first_digest != p.second_digest
+
+
+@contract(
+    "MH-3a",
+    "Images of another size or palette and arrays of another shape or dtype have other digests",
+    kind="pair",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM PR #17378",
+)
+def different_form_apart(p: HashedPair) -> bool:
+    return p.same_form or p.first_digest != p.second_digest
+
+
+@contract(
+    "MH-4",
+    "Equal values have one digest, in every process and wherever they lie in memory",
+    kind="pair",
+    harm="efficiency",
+    component=COMPONENT,
+    source="an item is looked up by a digest that another process may have made",
+)
+def equal_values_together(p: HashedPair) -> bool:
+    return not p.same_spelling or p.first_digest == p.second_digest
