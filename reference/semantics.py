@@ -65,6 +65,46 @@ class Semantics:
         None, "vLLM #55733", "an encoder-decoder item is credited once, not on every update"
     )
 
+    # media hash
+    hashes_image_modes: bool = change(
+        "0.11.0", "release source", "an image is its mode, pixels and palette, not its RGBA form"
+    )
+    hashes_array_views: bool = change(
+        "0.11.0", "release source", "an array's bytes are read through a view of them"
+    )
+    hashes_original_bytes: bool = change(
+        "0.13.0", "release source", "a fetched image is hashed by the bytes that were fetched"
+    )
+    hashes_none_by_key: bool = change(
+        "0.14.0", "release source", "None leaves its key alone in the stream, not its pickle"
+    )
+    chooses_media_digest: bool = change(
+        "0.15.1", "vLLM #18334", "sha256 and sha512 may stand for blake3"
+    )
+    hashes_array_scalars: bool = change(
+        "0.16.0", "release source", "an array without dimensions is hashed by its element"
+    )
+    sorts_keywords: bool = change(
+        "0.16.0", "release source", "keyword arguments are hashed in the order of their names"
+    )
+    hashes_decode_settings: bool = change(
+        "0.27.0", "release source", "settings that altered a fetched image are hashed with it"
+    )
+    hashes_video_bytes: bool = change(
+        "0.27.0", "release source", "a fetched video is hashed by its bytes, where they are fewer"
+    )
+    hashes_video_tensors: bool = change(
+        "0.30.0", "release source", "the same for frames in a tensor"
+    )
+    frames_media_chunks: bool = change(
+        "0.31.0", "release source", "each chunk has its length in front, each container its kind"
+    )
+    hashes_media_content: bool = change(
+        None,
+        "no public thread",
+        "types, values and frames are hashed, nothing that stands for them",
+    )
+
     @classmethod
     def ideal(cls) -> "Semantics":
         """Everything that the contracts demand."""
