@@ -1,0 +1,195 @@
+"""Builds a release's real KVCacheManager and real requests for a trace of KV events."""
+
+import functools
+import inspect
+import logging
+from math import gcd, lcm
+from typing import Any
+
+import torch
+from vllm.distributed.kv_events import BlockStored
+from vllm.lora.request import LoRARequest
+from vllm.multimodal.inputs import MultiModalKwargsItem, PlaceholderRange
+from vllm.sampling_params import SamplingParams
+from vllm.v1 import kv_cache_interface
+from vllm.v1.core import kv_cache_utils
+from vllm.v1.core.kv_cache_manager import KVCacheManager
+from vllm.v1.request import Request, RequestStatus
+
+from .kv_cache import Kit
+from .kv_cache_recorder import GROUP_FIELDS
+from .protocol import Event, HostError, Illegal
+
+try:
+    from vllm.utils.hashing import sha256
+except ImportError:
+    from vllm.utils import sha256
+try:
+    from vllm.multimodal.inputs import MultiModalFeatureSpec
+except ImportError:
+    MultiModalFeatureSpec = None
+try:
+    from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+except ImportError:
+    register_all_kvcache_specs = None
+
+_SPECS = {
+    "full": "FullAttentionSpec",
+    "sliding_window": "SlidingWindowSpec",
+    "chunked_local": "ChunkedLocalAttentionSpec",
+    "cross": "CrossAttentionSpec",
+}
+_OPTIONAL = ("full_sequence_must_fit", "reserved_blocks", "has_scheduled_reqs")
+_REFUSALS = (ValueError, AssertionError, NotImplementedError)
+
+
+def build(config: Event) -> Kit:
+    """The manager of that configuration. Raises Illegal where the release refuses it."""
+    _prepare_process()
+    sizes = [group["block_size"] for group in config["groups"]]
+    hash_block_size = gcd(*sizes)
+    try:
+        manager = _call_known(
+            KVCacheManager,
+            kv_cache_config=kv_cache_interface.KVCacheConfig(
+                num_blocks=config["num_blocks"],
+                kv_cache_tensors=[],
+                kv_cache_groups=[
+                    kv_cache_interface.KVCacheGroupSpec([f"layer.{number}"], _spec(group))
+                    for number, group in enumerate(config["groups"])
+                ],
+            ),
+            max_model_len=config["max_model_len"],
+            scheduler_block_size=lcm(*sizes),
+            hash_block_size=hash_block_size,
+            max_in_flight_tokens=config["max_in_flight_tokens"],
+            max_num_batched_tokens=config["max_in_flight_tokens"],
+            enable_caching=config["enable_caching"],
+            use_eagle=config["use_eagle"],
+            log_stats=True,
+            enable_kv_cache_events=config["kv_events"],
+            watermark=config["watermark"],
+        )
+    except _REFUSALS as error:
+        raise Illegal(str(error) or type(error).__name__) from error
+    if not hasattr(manager, "empty_kv_cache_blocks"):
+        manager.empty_kv_cache_blocks = manager.create_empty_block_list()
+    hasher = kv_cache_utils.get_request_block_hasher(hash_block_size, sha256)
+    return Kit(
+        manager,
+        functools.partial(_request, hasher),
+        {
+            "waiting": RequestStatus.WAITING,
+            "running": RequestStatus.RUNNING,
+            "preempted": RequestStatus.PREEMPTED,
+            "loading": RequestStatus.WAITING_FOR_REMOTE_KVS,
+        },
+        _takes(manager),
+    )
+
+
+def _takes(manager: Any) -> frozenset[str]:
+    """Which of the optional things this release has."""
+    takes = set(inspect.signature(manager.allocate_slots).parameters).intersection(_OPTIONAL)
+    takes |= GROUP_FIELDS.intersection(BlockStored.__struct_fields__)
+    if hasattr(manager, "pop_blocks_for_free"):
+        takes.add("pop_blocks_for_free")
+    if hasattr(manager.block_pool.null_block, "block_hash_num_tokens"):
+        takes.add("block_hash_num_tokens")
+    if "int, int]" in str(inspect.signature(manager.get_computed_blocks).return_annotation):
+        takes.add("shared_prefix_boundary")
+    return frozenset(takes)
+
+
+@functools.cache
+def _prepare_process() -> None:
+    logging.disable(logging.CRITICAL)
+    kv_cache_utils.init_none_hash(sha256)
+    seeded = kv_cache_utils.NONE_HASH
+    kv_cache_utils.init_none_hash(sha256)
+    if seeded != kv_cache_utils.NONE_HASH:
+        raise HostError("block hashes start from a random value in this release")
+    if register_all_kvcache_specs is not None:
+        register_all_kvcache_specs(None)
+
+
+def _call_known(function: Any, **arguments: Any) -> Any:
+    known = inspect.signature(function).parameters
+    return function(**{name: value for name, value in arguments.items() if name in known})
+
+
+def _spec(group: Event) -> Any:
+    sizes = {
+        "sliding_window": {"sliding_window": group["window"]},
+        "chunked_local": {"attention_chunk_size": group["window"]},
+    }
+    return _call_known(
+        getattr(kv_cache_interface, _SPECS[group["kind"]]),
+        block_size=group["block_size"],
+        num_kv_heads=1,
+        head_size=1,
+        dtype=torch.float32,
+        use_mla=False,
+        **sizes.get(group["kind"], {}),
+    )
+
+
+def _request(hasher: Any, event: Event, token_ids: list[int]) -> Any:
+    items = event["items"]
+    placeholders = [
+        PlaceholderRange(offset=item["offset"], length=item["length"]) for item in items
+    ]
+    return _call_known(
+        Request,
+        request_id=event["request"],
+        prompt_token_ids=token_ids,
+        sampling_params=_sampling(event["skip_reading"]),
+        pooling_params=None,
+        eos_token_id=None,
+        arrival_time=0.0,
+        cache_salt=event["salt"],
+        lora_request=_lora(event["lora"]),
+        block_hasher=hasher,
+        **_carried(items, placeholders),
+    )
+
+
+@functools.cache
+def _sampling(skip_reading: bool) -> Any:
+    """Prompt log probabilities are what makes a request skip reading the prefix cache."""
+    parameters = SamplingParams(max_tokens=1 << 20, ignore_eos=True, temperature=0)
+    if hasattr(parameters, "skip_reading_prefix_cache"):
+        parameters.skip_reading_prefix_cache = skip_reading
+    return parameters
+
+
+def _lora(adapter: Event | None) -> Any:
+    return None if adapter is None else _call_known(LoRARequest, **adapter)
+
+
+def _carried(items: list[Event], placeholders: list[Any]) -> dict[str, Any]:
+    """How a request carries its items: lists side by side up to 0.10.1.1, features since."""
+    if MultiModalFeatureSpec is None:
+        return {
+            "multi_modal_kwargs": [_media() for _ in items],
+            "multi_modal_hashes": [item["identifier"] for item in items],
+            "multi_modal_placeholders": placeholders,
+        }
+    return {
+        "mm_features": [
+            _call_known(
+                MultiModalFeatureSpec,
+                data=None,
+                modality="image",
+                identifier=item["identifier"],
+                mm_position=placeholder,
+                mm_hash=item["identifier"],
+            )
+            for item, placeholder in zip(items, placeholders, strict=True)
+        ]
+    }
+
+
+@functools.cache
+def _media() -> Any:
+    return _call_known(MultiModalKwargsItem.dummy, modality="image", nbytes=1)

@@ -1,0 +1,178 @@
+"""Reads a KV cache manager: what every block, table and queue holds, and what an event changed.
+
+Block hashes travel as numbers, in the order in which the trace's requests first show them: two
+targets agree on the numbers exactly when they agree on which prefixes are the same. What the
+digests are is compared elsewhere.
+"""
+
+from typing import Any
+
+Call = tuple[str, str | None, Any, Any]
+State = dict[str, Any]
+
+STORED_FIELDS = (
+    "token_ids",
+    "block_size",
+    "lora_id",
+    "lora_name",
+    "medium",
+    "extra_keys",
+)
+GROUP_FIELDS = frozenset({"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"})
+_LOW_64_BITS = (1 << 64) - 1
+_HASH_BYTES = 32
+
+
+class KVCacheRecorder:
+    """Logs the calls on a manager; `take` gives them with the change of the state behind them.
+
+    A call is (operation, request or None, arguments, answer). The change is the last entry,
+    ("state", None, None, delta), left out when nothing changed. A state maps
+
+    free: blocks that can be had; queue: free block ids, next to go first;
+    refs: block id -> references, null block excepted;
+    hashes: block id -> [group, hash number] for each hash of the block, the first with the tokens
+        of its prefix where the release knows them;
+    map: "group:hash" -> ids of the blocks under that hash, the one that a hit gets first;
+    tables: request -> for each group the block ids and how many of them are cached.
+    """
+
+    def __init__(self, manager: Any, takes: frozenset[str]) -> None:
+        self.manager = manager
+        self.calls: list[Call] = []
+        self._pool = manager.block_pool
+        self._takes = takes
+        self._numbers: dict[bytes, int] = {}
+        self._shortened: dict[int, int] = {}
+        self._last: State = self.full_state()
+
+    def show(self, block_hashes: list[bytes]) -> None:
+        """Number the hashes of a request that have none yet."""
+        for block_hash in block_hashes:
+            if block_hash not in self._numbers:
+                number = len(self._numbers)
+                self._numbers[block_hash] = number
+                self._shortened[int.from_bytes(block_hash, "big") & _LOW_64_BITS] = number
+
+    def log(self, operation: str, request: str | None, arguments: Any, answer: Any) -> None:
+        """Add a call, its answer already plain data."""
+        self.calls.append((operation, request, arguments, answer))
+
+    def take(self) -> list[Call]:
+        """The calls since the last take, and what they changed."""
+        calls, self.calls = self.calls, []
+        now = self.full_state()
+        delta = _delta(self._last, now)
+        self._last = now
+        if delta:
+            calls.append(("state", None, None, delta))
+        return calls
+
+    def full_state(self) -> State:
+        """The whole state, as plain data."""
+        pool = self._pool
+        used = [block for block in pool.blocks if not block.is_null]
+        return {
+            "free": pool.get_num_free_blocks(),
+            "queue": [block.block_id for block in pool.free_block_queue.get_all_free_blocks()],
+            "refs": {str(block.block_id): block.ref_cnt for block in used},
+            "hashes": {
+                str(block.block_id): self._hashes(block)
+                for block in used
+                if block.block_hash is not None
+            },
+            "map": self._map(),
+            "tables": self._tables(),
+        }
+
+    def event(self, event: Any) -> list[Any]:
+        """A KV event as plain data: its name, then its fields as far as the release has them."""
+        kind = type(event).__name__
+        if kind == "BlockStored":
+            fields = {name: getattr(event, name) for name in STORED_FIELDS}
+            fields.update({name: getattr(event, name) for name in GROUP_FIELDS & self._takes})
+            fields["extra_keys"] = plain(event.extra_keys)
+            fields["token_ids"] = list(event.token_ids)
+            parent = event.parent_block_hash
+            return [
+                "stored",
+                [self._number(block_hash) for block_hash in event.block_hashes],
+                None if parent is None else self._number(parent),
+                fields,
+            ]
+        if kind == "BlockRemoved":
+            hashes = [self._number(block_hash) for block_hash in event.block_hashes]
+            return ["removed", hashes, event.medium, getattr(event, "group_idx", None)]
+        return ["cleared"] if kind == "AllBlocksCleared" else [kind]
+
+    def _number(self, block_hash: Any) -> Any:
+        """The number of a hash, the last one of a joined hash; events may shorten it to 64 bits."""
+        if not isinstance(block_hash, bytes):
+            return self._shortened.get(block_hash)
+        number = self._numbers.get(block_hash)
+        return self._numbers.get(block_hash[-_HASH_BYTES:]) if number is None else number
+
+    def _key(self, key: Any) -> tuple[int, Any]:
+        """(group, hash number) of what the hash map is keyed by."""
+        if isinstance(key, bytes):
+            return int.from_bytes(key[-4:], "big"), self._number(key[:-4])
+        return key[1], self._number(key[0])
+
+    def _hashes(self, block: Any) -> list[list[Any]]:
+        extra = getattr(self._pool, "cached_block_hashes_by_block", {}).get(block.block_id, ())
+        keys = getattr(block, "keys", None) or [block.block_hash, *sorted(extra)]
+        named = [list(self._key(key)) for key in keys]
+        if "block_hash_num_tokens" in self._takes:
+            named[0].append(block.block_hash_num_tokens)
+        return named
+
+    def _map(self) -> dict[str, list[int]]:
+        entries = self._pool.cached_block_hash_to_block
+        found = {}
+        for key, blocks in getattr(entries, "_cache", entries).items():
+            group, number = self._key(key)
+            ids = list(blocks) if isinstance(blocks, dict) else [blocks.block_id]
+            found[f"{group}:{number}"] = ids
+        return found
+
+    def _tables(self) -> dict[str, list[list[Any]]]:
+        managers = self.manager.coordinator.single_type_managers
+        requests = {
+            request: None
+            for single in managers
+            for request, blocks in single.req_to_blocks.items()
+            if blocks or request in single.num_cached_block
+        }
+        return {
+            request: [
+                [
+                    [block.block_id for block in single.req_to_blocks.get(request, ())],
+                    single.num_cached_block.get(request),
+                ]
+                for single in managers
+            ]
+            for request in requests
+        }
+
+
+def plain(value: Any) -> Any:
+    """Tuples as lists and bytes as hexadecimal, all the way down."""
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _delta(last: State, now: State) -> State:
+    """What differs: changed values, and in maps None for the keys that are gone."""
+    delta: State = {}
+    for name, value in now.items():
+        before = last[name]
+        if value == before:
+            continue
+        if isinstance(value, dict):
+            changed = {key: part for key, part in value.items() if before.get(key) != part}
+            changed.update((key, None) for key in before if key not in value)
+            delta[name] = changed
+        else:
+            delta[name] = value
+    return delta

@@ -1,0 +1,111 @@
+"""The reference KV cache manager as what a `KVCacheSession` drives."""
+
+from collections.abc import Callable
+from typing import Any
+
+from cacheproof.differential.targets.host.kv_cache import Kit
+from cacheproof.differential.targets.host.protocol import Event, Illegal
+from cacheproof.reference.block_hash import BlockHasher, get_request_block_hasher, hash_function
+from cacheproof.reference.kv_cache_manager import KVCacheManager
+from cacheproof.reference.kv_cache_specs import (
+    ChunkedLocalAttentionSpec,
+    CrossAttentionSpec,
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    KVCacheSpec,
+    NotModelledCache,
+    SlidingWindowSpec,
+)
+from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
+from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.semantics import Semantics
+
+Manager = Callable[..., Any]
+NONE_HASH_SEED = "0"
+
+
+def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheManager) -> Kit:
+    """The manager of that configuration. Raises Illegal where the reference does not model it."""
+    caches = KVCacheConfig(
+        config["num_blocks"],
+        tuple(KVCacheGroupSpec(_spec(group)) for group in config["groups"]),
+    )
+    try:
+        manager = manager_class(
+            caches,
+            config["max_model_len"],
+            config["max_in_flight_tokens"],
+            enable_caching=config["enable_caching"],
+            use_eagle=config["use_eagle"],
+            log_stats=True,
+            enable_kv_cache_events=config["kv_events"],
+            watermark=config["watermark"] if semantics.gates_admission else 0.0,
+            semantics=semantics,
+        )
+    except NotModelledCache as reason:
+        raise Illegal(f"the reference does not model {reason}") from reason
+    hasher = get_request_block_hasher(
+        caches.hash_block_size,
+        hash_function(semantics),
+        semantics=semantics,
+        seed=NONE_HASH_SEED,
+    )
+    return Kit(
+        manager,
+        lambda event, token_ids: _request(event, token_ids, hasher),
+        {status.value: status for status in RequestStatus},
+        _takes(semantics),
+    )
+
+
+def _takes(semantics: Semantics) -> frozenset[str]:
+    takes = set()
+    if semantics.gates_admission:
+        takes |= {"full_sequence_must_fit", "reserved_blocks", "has_scheduled_reqs"}
+    if semantics.defers_frees:
+        takes.add("pop_blocks_for_free")
+    if semantics.knows_prefix_tokens:
+        takes.add("block_hash_num_tokens")
+    if semantics.tells_longer_hits:
+        takes.add("shared_prefix_boundary")
+    if semantics.events_name_groups:
+        takes |= {"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
+    return frozenset(takes)
+
+
+def _spec(group: Event) -> KVCacheSpec:
+    size = group["block_size"]
+    match group["kind"]:
+        case "full":
+            return FullAttentionSpec(size)
+        case "sliding_window":
+            return SlidingWindowSpec(size, group["window"])
+        case "chunked_local":
+            return ChunkedLocalAttentionSpec(size, group["window"])
+        case "cross":
+            return CrossAttentionSpec(size)
+        case kind:
+            raise Illegal(f"the reference does not model {kind} groups")
+
+
+def _request(event: Event, token_ids: list[int], hasher: BlockHasher) -> ScheduledRequest:
+    adapter = event["lora"]
+    return ScheduledRequest(
+        event["request"],
+        token_ids,
+        [
+            MultiModalFeature(
+                item["identifier"],
+                PlaceholderRange(item["offset"], item["length"]),
+                item["identifier"],
+            )
+            for item in event["items"]
+        ],
+        None
+        if adapter is None
+        else LoRARequest(adapter["lora_name"], adapter["lora_int_id"], adapter["lora_path"]),
+        event["salt"],
+        block_hasher=hasher,
+        skip_reading_prefix_cache=event["skip_reading"],
+    )

@@ -1,0 +1,103 @@
+"""What a block pool tells those who follow it: hashes that can be hit from now on, or no more."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cacheproof.reference.block_hash import Cursor, ExtraKeys, extra_keys
+from cacheproof.reference.scheduled_request import ScheduledRequest
+from cacheproof.reference.semantics import Semantics
+
+MEDIUM_GPU = "GPU"
+
+
+@dataclass
+class BlockStored:
+    """Blocks of one request were cached, one after the other, behind `parent_block_hash`.
+
+    `token_ids` are those of the whole range, blocks without a hash of their own included;
+    `extra_keys` has one entry for each hash. The spec's kind and window are filled in by the
+    manager, which knows the groups.
+    """
+
+    block_hashes: list[bytes]
+    parent_block_hash: bytes | None
+    token_ids: list[int]
+    block_size: int
+    lora_id: int | None
+    lora_name: str | None
+    extra_keys: list[ExtraKeys] | None
+    group_idx: int
+    medium: str = MEDIUM_GPU
+    kv_cache_spec_kind: str | None = None
+    kv_cache_spec_sliding_window: int | None = None
+
+
+@dataclass
+class BlockRemoved:
+    """One block under each of these hashes can no longer be hit; others under it still can."""
+
+    block_hashes: list[bytes]
+    group_idx: int | None
+    medium: str = MEDIUM_GPU
+
+
+@dataclass
+class AllBlocksCleared:
+    """No hash can be hit."""
+
+
+KVCacheEvent = BlockStored | BlockRemoved | AllBlocksCleared
+
+
+class Stored(NamedTuple):
+    """What was cached: one hash for each block that starts at one of `block_starts`, in tokens.
+
+    The range from `start` to `end` holds these blocks and those between them that were left out.
+    `is_tail` says that the one block is the partly filled end of a prompt.
+    """
+
+    hashes: list[bytes]
+    parent: bytes | None
+    start: int
+    end: int
+    block_starts: list[int]
+    block_size: int
+    group_id: int
+    is_tail: bool = False
+
+
+def stored_event(request: ScheduledRequest, what: Stored, semantics: Semantics) -> BlockStored:
+    """The event that tells of it."""
+    adapter = request.lora_request
+    return BlockStored(
+        block_hashes=what.hashes,
+        parent_block_hash=what.parent,
+        token_ids=request.all_token_ids[what.start : what.end],
+        block_size=what.block_size,
+        lora_id=None if adapter is None else adapter.lora_int_id,
+        lora_name=None if adapter is None else adapter.lora_name,
+        extra_keys=_event_keys(request, what, semantics) or None,
+        group_idx=what.group_id,
+    )
+
+
+def _event_keys(request: ScheduledRequest, what: Stored, semantics: Semantics) -> list[ExtraKeys]:
+    """Extra keys for each block as events carry them: without the tags that say their kinds.
+
+    Items that end in one block are not looked at for the next. Before `finds_items_when_grown`, a
+    tail behind the first block looks at the last item alone.
+    """
+    features = request.mm_features
+    item = 0
+    if what.is_tail and what.start > 0 and features and not semantics.finds_items_when_grown:
+        item = len(features) - 1
+    found: list[ExtraKeys] = []
+    for start in what.block_starts:
+        end = start + what.block_size
+        keys = extra_keys(request, Cursor(start, end, item), semantics)
+        if keys is not None and semantics.tags_block_keys:
+            keys = tuple(key[1:] if key[0] == "mm" else key[1] for key in keys)
+        found.append(keys)
+        while item < len(features) and features[item].mm_position.end <= end:
+            item += 1
+    return found
