@@ -16,7 +16,12 @@ from cacheproof.differential.targets import environment, sources
 from cacheproof.differential.targets.cache import Cache, Report, Workspace
 from cacheproof.differential.targets.child import last_line, run_logged
 from cacheproof.differential.targets.environment import Libraries
-from cacheproof.differential.targets.versions import needs_older_libraries, order, parse
+from cacheproof.differential.targets.versions import (
+    needs_older_libraries,
+    order,
+    parse,
+    runs_hasher_alone,
+)
 
 CHECKOUT = "checkout"
 RECORD = "release.json"
@@ -33,6 +38,20 @@ PROVEN_MODULES = (
 )
 """Imported before a release counts as installed: that proves the libraries as well."""
 
+HASHER_MODULES = ("vllm.multimodal.hasher",)
+"""The same for a release whose packages import what the libraries here no longer have."""
+
+_HOST = Path(__file__).parent / "host"
+_IMPORT_HASHER = "; ".join(
+    (
+        "import importlib.util, sys",
+        f"spec = importlib.util.spec_from_file_location('host', {str(_HOST / '__init__.py')!r}, "
+        f"submodule_search_locations=[{str(_HOST)!r}])",
+        "sys.modules['host'] = importlib.util.module_from_spec(spec)",
+        "from host.media_hash import hasher_module",
+        "hasher_module()",
+    )
+)
 _IMPORTS = "; ".join(f"import {name}" for name in PROVEN_MODULES) + (
     "; from vllm.platforms import current_platform as platform"
     "; assert platform.is_cpu(), f'vLLM chose the platform {platform}, not the CPU'"
@@ -230,7 +249,7 @@ def _unpack(
         pinned=archive.pinned,
         files=files,
         proven_with="",
-        proven_modules=PROVEN_MODULES,
+        proven_modules=HASHER_MODULES if runs_hasher_alone(version) else PROVEN_MODULES,
     )
 
 
@@ -240,7 +259,7 @@ def _prove(
     command, env = host_command(release, cache=cache)
     log = cache.logs / f"import-{workspace.path.name}.log"
     status = run_logged(
-        [*command, "-P", "-c", _IMPORTS],
+        [*command, "-P", "-c", _IMPORT_HASHER if runs_hasher_alone(release.version) else _IMPORTS],
         log=log,
         env=env | {"TMPDIR": str(workspace.path)},
         title=f"importing vllm {release.version}",

@@ -11,6 +11,9 @@ _RANK = {"rc": -1, None: 0, "post": 1}
 FIRST_WITH_NEWER_LIBRARIES = "0.24.0"
 """This release refuses transformers 4; the one before it asks for what later ones do without."""
 
+FIRST_WITH_SCHEDULER = "0.10"
+"""Releases before it import what the libraries here no longer have; their hasher runs alone."""
+
 
 def parse(text: str) -> str:
     """The version, checked: nothing else may become part of a path or of a command.
@@ -49,3 +52,9 @@ def needs_older_libraries(version: str) -> bool:
     """Whether a release (or a checkout based on one) was written for the older libraries."""
     numbers = order(version.partition("+")[0])
     return bool(numbers[0]) and numbers < order(FIRST_WITH_NEWER_LIBRARIES)
+
+
+def runs_hasher_alone(version: str) -> bool:
+    """Whether of a release nothing but the media hasher can run here."""
+    numbers = order(version.partition("+")[0])
+    return bool(numbers[0]) and numbers < order(FIRST_WITH_SCHEDULER)

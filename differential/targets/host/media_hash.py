@@ -4,6 +4,7 @@ Each call is built and hashed twice, both objects alive, so that a digest that l
 object lies in memory shows. A value that the release cannot be given is a no-op.
 """
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -73,10 +74,16 @@ def of_release(algorithm: str) -> MediaHashSession:
     Raises:
         Illegal: the release offers no such algorithm.
     """
+    return MediaHashSession(*_parts_of_release(algorithm))
+
+
+@functools.cache
+def _parts_of_release(algorithm: str) -> tuple[HashArguments, Wrapper | None]:
     hasher = hasher_module()
-    return MediaHashSession(_hash_of_release(hasher, algorithm), _wrapper_of_release(hasher))
+    return _hash_of_release(hasher, algorithm), _wrapper_of_release(hasher)
 
 
+@functools.cache
 def hasher_module() -> Any:
     """The release's module; where its packages import what newer libraries lack, it alone."""
     if metadata.version("vllm").startswith(WITHOUT_PACKAGES):
@@ -95,10 +102,18 @@ def _hash_of_release(hasher: Any, algorithm: str) -> HashArguments:
     if first.kind is inspect.Parameter.POSITIONAL_ONLY:
         return lambda arguments: hash_kwargs(algorithm, **arguments)  # type: ignore[no-any-return]
     if hasattr(hasher, "envs"):
-        os.environ[ALGORITHM_SETTING] = algorithm
-    elif algorithm != "blake3":
+        return lambda arguments: _hash_with_setting(hash_kwargs, algorithm, arguments)
+    if algorithm != "blake3":
         raise Illegal(f"this release hashes media with blake3 alone, not {algorithm}")
     return lambda arguments: hash_kwargs(**arguments)  # type: ignore[no-any-return]
+
+
+def _hash_with_setting(
+    hash_kwargs: Callable[..., str], algorithm: str, arguments: dict[str, Any]
+) -> str:
+    """Where the algorithm is a setting of the process, it is set for each call."""
+    os.environ[ALGORITHM_SETTING] = algorithm
+    return hash_kwargs(**arguments)
 
 
 def _wrapper_of_release(hasher: Any) -> Wrapper | None:

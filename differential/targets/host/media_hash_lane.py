@@ -5,6 +5,7 @@ setting CACHEPROOF_REFERENCE=<release or "ideal"> as the reference in a release'
 has the libraries that arrays, tensors and images come from.
 """
 
+import functools
 import hashlib
 import importlib
 import inspect
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import media_hash
-from .media_values import limited
+from .media_values import Wrapper, limited
 from .protocol import Illegal, Protocol
 from .session import run_events
 
@@ -46,7 +47,7 @@ class Release:
         algorithm = trace["header"]["config"]["algorithm"]
         try:
             if self._reference:
-                session = of_reference(self._reference, algorithm)
+                session = media_hash.MediaHashSession(*of_reference(self._reference, algorithm))
             else:
                 session = media_hash.of_release(algorithm)
             return {"records": run_events(session, trace["events"])}
@@ -54,8 +55,9 @@ class Release:
             return {"records": [], "illegal": str(reason)}
 
 
-def of_reference(release: str, algorithm: str) -> media_hash.MediaHashSession:
-    """The session on the reference, under the semantics of a release or "ideal".
+@functools.cache
+def of_reference(release: str, algorithm: str) -> tuple[Any, Wrapper | None, tuple[Any, ...]]:
+    """What a session on the reference is made of; `release` may be "ideal".
 
     Raises:
         Illegal: the release offers no such algorithm.
@@ -74,7 +76,7 @@ def of_reference(release: str, algorithm: str) -> media_hash.MediaHashSession:
         raise Illegal(str(reason)) from None
     kinds = hash_module.media_kinds(semantics)
     wrapper = limited(hash_module.MediaWithBytes, kinds, semantics.hashes_decode_settings)
-    return media_hash.MediaHashSession(
+    return (
         lambda arguments: hasher.hash_kwargs(algorithm, **arguments),
         wrapper if kinds else None,
         (hash_module.Indeterminate,),
