@@ -44,7 +44,8 @@ class Plan:
         """Read the command line's words. Raises InputError for words that mean nothing."""
         lanes = tuple(lane for lane in LANES.values() if depth in (None, lane.depth))
         if not lanes:
-            raise InputError(f"--depth {depth}: expected manager or scheduler")
+            depths = ", ".join(dict.fromkeys(lane.depth for lane in LANES.values()))
+            raise InputError(f"--depth {depth}: expected one of {depths}")
         if against not in ("reference", "none"):
             raise InputError(f"--against {against}: expected reference or none")
         if seconds is not None and seeds is not None:
@@ -86,7 +87,7 @@ def judge_target(
     canaries: dict[str, bool] = {}
     with output.bar(f"canary in {target.name}", None):
         try:
-            canaries = run_canaries(target, lanes, {contract for contract, _ in campaign.broken})
+            canaries = run_canaries(target, lanes, campaign.broken.keys())
         except HarnessError as error:  # void, and what was found is still said
             campaign.harness_errors.append(f"while planting canaries: {error}")
     return Verdict(campaign, findings, canaries)
@@ -101,7 +102,7 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     """
     chosen = list(lanes)
     if isinstance(target, ReferenceTarget):
-        chosen = [lane for lane in lanes if lane.depth == "manager"]
+        chosen = [lane for lane in lanes if lane.depth != "scheduler"]
     elif isinstance(target, HostTarget) and target.plug_in_kind is not None:
         chosen = [lane for lane in lanes if lane.manager == target.plug_in_kind]
     if not chosen:
@@ -243,7 +244,7 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
             raise InputError(f"{file} is a trace without a target; give one with --target")
         target_text = what.target
     target = resolve(target_text, report=output.say)
-    if isinstance(target, ReferenceTarget) and _trace_of(what).depth != "manager":
+    if isinstance(target, ReferenceTarget) and not target.runs(_trace_of(what)):
         raise InputError(f"{file}: a scheduler-depth trace needs a real release as --target")
     try:
         runs = findings_of.replay(what, target, times, reference_for(target))

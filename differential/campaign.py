@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import Examination, examine
 from cacheproof.differential.generator import manager_trace
@@ -52,11 +53,25 @@ _SCHEDULER = (
     }
 ) | {"preempted after encode in the same step"}
 
+_ITEM_KEYS = frozenset(
+    {"equal blocks share", "item ends on a block boundary", "item in two blocks"}
+)
+_BLOCK_HASH = _ITEM_KEYS | frozenset(
+    {
+        "several items in the last block",
+        "prompt of embeddings",
+        "tokens and embeddings mixed",
+        "adapter",
+        "cache salt",
+    }
+)
+
 
 @dataclass(frozen=True)
 class Lane:
     """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
-    an identifier come back with another size."""
+    an identifier come back with another size; `silent_on` are contracts that it cannot break, and
+    says nothing of."""
 
     name: str
     depth: str
@@ -64,6 +79,7 @@ class Lane:
     make: Callable[[int], Trace]
     rare: frozenset[str]
     resized: bool = False
+    silent_on: frozenset[str] = frozenset()
 
 
 LANES = {
@@ -86,6 +102,22 @@ LANES = {
             frozenset({"decoder item released again", "decoder entry reported"}),
         ),
         Lane("scheduler", "scheduler", "encoder_cache", scheduler_trace, _SCHEDULER),
+        Lane("block keys", "block_hash", "block_hash", block_hash_trace, _BLOCK_HASH),
+        Lane(
+            "block keys of items",
+            "block_hash",
+            "block_hash",
+            lambda seed: block_hash_trace(seed, items_only=True, decodes=False),
+            _ITEM_KEYS,
+            silent_on=frozenset({"BK-3"}),
+        ),
+        Lane(
+            "block keys while decoding",
+            "block_hash",
+            "block_hash",
+            lambda seed: block_hash_trace(seed, items_only=True),
+            _ITEM_KEYS | {"several items in the last block"},
+        ),
     )
 }
 
@@ -160,7 +192,8 @@ def search(
     """
     started = time.monotonic()
     reports = [
-        LaneReport(lane, compared=against is not None and lane.depth == "manager") for lane in lanes
+        LaneReport(lane, compared=against is not None and lane.depth != "scheduler")
+        for lane in lanes
     ]
     outcome = Campaign(target.name, target.release, reports, [], Counter(), [], 0.0)
 

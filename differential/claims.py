@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from cacheproof.differential.finding import LOCKSTEP, Finding
+from cacheproof.differential.judge import Judge
 from cacheproof.differential.record import CallRecord
-from cacheproof.differential.retrace import Break
+from cacheproof.differential.retrace import Break, State
 from cacheproof.differential.trace import Add, Finish, Notices, Preempt, Walk
 from cacheproof.differential.words import literal
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
+from cacheproof.spec.records import EncoderCacheState
 
 OF_THE_STORE = frozenset({"EC-9", "ED-3", "WM-1", "WM-2", "WM-3", "WM-4"})
 """Contracts of a whole step: the test keeps the worker's store beside the manager."""
@@ -106,7 +107,9 @@ class Case:
 
     @property
     def ghost(self) -> Ghost:
-        return self.broken.judge.ghost
+        judge = self.broken.judge
+        assert isinstance(judge, Judge)
+        return judge.ghost
 
     @property
     def shared_before(self) -> EncoderCacheState:
@@ -163,7 +166,7 @@ class Case:
         ]
 
 
-def _shared(state: EncoderCacheState | DecoderCacheState) -> EncoderCacheState:
+def _shared(state: State) -> EncoderCacheState:
     assert isinstance(state, EncoderCacheState)
     return state
 

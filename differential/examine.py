@@ -4,17 +4,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from cacheproof.differential.block_hash import BlockHashJudge
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.judge import Judge, Rules, Violation
 from cacheproof.differential.lockstep import Difference, compare
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import FullState, TraceResult
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import SchedulerHeader, Trace
 from cacheproof.spec.records import EncoderCacheState
 
 LOCKSTEP = "lockstep"
+AnyJudge = Judge | BlockHashJudge
 
 
 @dataclass(frozen=True)
@@ -58,18 +61,9 @@ def examine(
     if result.illegal is not None:
         return Examination({}, None, result.illegal, 0, 0)
     _check_complete(trace, result, target)
-    judge = Judge(
-        trace,
-        rules_for(
-            trace.header.manager,
-            target.release,
-            isinstance(trace.header, SchedulerHeader) and trace.header.config.async_scheduling,
-        ),
-        reach or Reachability(),
-        target.protocol,
+    judge = judge_of(
+        trace, target.release, target.protocol, result.capacity, reach or Reachability()
     )
-    if result.capacity is not None:
-        judge.set_capacity(result.capacity)
     for number, (event, record) in enumerate(zip(trace.events, result.records, strict=False)):
         try:
             judge.judge(number, event, record)
@@ -78,19 +72,39 @@ def examine(
                 f"host of {target.name}: the record of event {number + 1} does not fit the trace "
                 f"({type(error).__name__}: {error})"
             ) from error
-        if record[3] is not None:
+        if record[3] is not None and isinstance(judge, Judge):
             _check_replay(judge, record[3], target, number)
     difference = None
-    if reference is not None and trace.depth == "manager":
+    if reference is not None and reference.runs(trace):
         difference = compare(TraceResult(reference.records(trace)), result)
     return Examination(judge.violations, difference, None, judge.calls_judged, judge.resident_sum)
+
+
+def judge_of(
+    trace: Trace,
+    release: str | None,
+    protocol: Protocol,
+    capacity: int | None,
+    reach: Reachability,
+) -> AnyJudge:
+    """What judges the records of a trace; `capacity` is what the release made of the trace's."""
+    if trace.depth == "block_hash":
+        return BlockHashJudge(trace, release, reach)
+    asynchronous = (
+        isinstance(trace.header, SchedulerHeader) and trace.header.config.async_scheduling
+    )
+    judge = Judge(trace, rules_for(trace.header.manager, release, asynchronous), reach, protocol)
+    if capacity is not None:
+        judge.set_capacity(capacity)
+    return judge
 
 
 def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
     """Every event has a record, up to the first exception; the last one carries the full state."""
     records = result.records
     ended = len(records) == len(trace.events) or (records and records[-1][2] is not None)
-    if not ended or (records and records[-1][3] is None):
+    without_state = trace.depth != "block_hash" and records and records[-1][3] is None
+    if not ended or without_state:
         raise HarnessError(
             f"host of {target.name}: {len(records)} records for {len(trace.events)} events, or "
             f"no state in the last one"

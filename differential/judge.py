@@ -17,7 +17,7 @@ from cacheproof.differential import trace as events
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Delta, Raised, StepRecord
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.trace import BlockHashConfig, Trace
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
@@ -167,6 +167,7 @@ class Judge:
         self._rules = rules
         self._reach = reach
         self._is_decoder = trace.header.manager == "encoder_decoder"
+        assert not isinstance(trace.header.config, BlockHashConfig)
         self._capacity = trace.header.config.capacity
         self._state = self._initial_state()
         self._requests: dict[str, _Request] = {}
@@ -216,6 +217,11 @@ class Judge:
     def state(self) -> EncoderCacheState | DecoderCacheState:
         """The target's state after the last call that was judged."""
         return self._state
+
+    @property
+    def stored(self) -> Mapping[str, int]:
+        """Rows in the worker's store, by identifier."""
+        return self.ghost.stored
 
     def set_capacity(self, capacity: int) -> None:
         """The release floored the capacity at its largest item; call before the first event."""

@@ -28,6 +28,14 @@ RARE_STATES = {
     "decoder entry reported": "notices follow an encoder-decoder encode",
     "reset with entries": "a reset finds resident entries",
     "preempted after encode in the same step": "a scheduled encode is dropped by a preemption",
+    "equal blocks share": "two requests have a block of equal content, and one key",
+    "several items in the last block": "items whose block fills only while decoding",
+    "item ends on a block boundary": "the next block must not name it",
+    "item in two blocks": "an item begins in one block and ends in another",
+    "prompt of embeddings": "embeddings are given for every position",
+    "tokens and embeddings mixed": "embeddings are given for some positions",
+    "adapter": "a request runs under an adapter",
+    "cache salt": "a request has a cache salt",
 }
 
 

@@ -15,11 +15,12 @@ from rich.text import Text
 from cacheproof.differential.finding import LOCKSTEP, TIMES, Finding
 from cacheproof.differential.lockstep import DELTA_FIELDS
 from cacheproof.differential.retrace import Moment
-from cacheproof.differential.trace import Add, Trace
+from cacheproof.differential.trace import Add, Prompt, Trace
 from cacheproof.differential.words import changed_fields, program, told, value
 from cacheproof.spec.records import EncoderCacheState
 
 EVENTS_SHOWN = 10
+KEY_DIGITS = 12
 _HARM_STYLE = {"efficiency": "yellow"}
 
 
@@ -73,6 +74,8 @@ def _step(finding: Finding, moments: list[Moment]) -> RenderableType:
     if finding.contract == LOCKSTEP:
         return _columns(("", "reference", finding.target), _parted(finding))
     moment = moments[finding.event]
+    if finding.trace.depth == "block_hash":
+        return _columns(("", "key as it grew", "key afresh"), _keys(moment))
     changed = changed_fields(moment.before, moment.after)
     rows = [(name, *sides) for name, sides in changed.items()]
     if moment.store_before != moment.store_after:
@@ -97,16 +100,33 @@ def _parted(finding: Finding) -> list[tuple[str, str, str]]:
 
 def _lanes(finding: Finding, moments: list[Moment]) -> RenderableType:
     rows = []
+    has_keys = finding.trace.depth == "block_hash"
     for number, moment in enumerate(moments, start=1):
         mark = ">" if number == finding.event + 1 else " "
-        rows.append((f"{mark}{number}", _scheduler(moment), _ledger(moment), _store(moment)))
-    return _columns(("", "scheduler", "ledger", "store"), rows[-EVENTS_SHOWN:])
+        sides = (
+            (", ".join(key for _, key, _ in _keys(moment)),)
+            if has_keys
+            else (_ledger(moment), _store(moment))
+        )
+        rows.append((f"{mark}{number}", _scheduler(moment), *sides))
+    titles = ("request", "keys") if has_keys else ("scheduler", "ledger", "store")
+    return _columns(("", *titles), rows[-EVENTS_SHOWN:])
+
+
+def _keys(moment: Moment) -> list[tuple[str, str, str]]:
+    """The request's blocks and the first digits of their keys."""
+    outcome = moment.record[0] or {"grown": [], "fresh": []}
+    sides = zip(outcome["grown"], outcome["fresh"], strict=True)
+    return [
+        (f"block {number}", grown[:KEY_DIGITS], fresh[:KEY_DIGITS])
+        for number, (grown, fresh) in enumerate(sides, start=1)
+    ]
 
 
 def _scheduler(moment: Moment) -> str:
     event, (outcome, calls, raised, _) = moment.event, moment.record
     words = told(event, outcome)
-    if isinstance(event, Add):
+    if isinstance(event, Add | Prompt):
         spans = [f"{i.identifier} [{i.offset}, {i.offset + i.length})" for i in event.items]
         words += f" with {', '.join(spans)}" if spans else ""
     encoded = [f"{request}#{number}" for op, request, number, *_ in calls if op == "allocate"]
@@ -119,6 +139,8 @@ def _scheduler(moment: Moment) -> str:
 
 def _ledger(moment: Moment) -> str:
     before, after = moment.before, moment.after
+    assert before is not None
+    assert after is not None
     words = [
         f"{name} {getattr(before, field)} -> {getattr(after, field)}"
         for name, field in (("free", "free_slots"), ("freeable", "freeable_slots"))

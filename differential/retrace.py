@@ -3,23 +3,24 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cacheproof.differential.examine import rules_for
-from cacheproof.differential.judge import Judge
+from cacheproof.differential.examine import AnyJudge, judge_of
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import StepRecord
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.trace import AnyEvent, Trace
 from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
 
+State = EncoderCacheState | DecoderCacheState | None
+
 
 @dataclass(frozen=True)
 class Moment:
-    """One event with the ledger and the worker's store around it."""
+    """One event with the ledger and the worker's store around it; block keys have no ledger."""
 
     event: AnyEvent
     record: StepRecord
-    before: EncoderCacheState | DecoderCacheState
-    after: EncoderCacheState | DecoderCacheState
+    before: State
+    after: State
     store_before: dict[str, int]
     store_after: dict[str, int]
 
@@ -33,8 +34,8 @@ class Break:
 
     event: int
     call: int
-    judge: Judge
-    before: EncoderCacheState | DecoderCacheState
+    judge: AnyJudge
+    before: State
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Retrace:
         for number, (event, record) in enumerate(
             zip(self.trace.events, self.records, strict=False)
         ):
-            before, store = judge.state, dict(judge.ghost.stored)
+            before, store = judge.state, dict(judge.stored)
             judge.judge(number, event, record)
-            yield Moment(event, record, before, judge.state, store, dict(judge.ghost.stored))
+            yield Moment(event, record, before, judge.state, store, dict(judge.stored))
 
     def first_break(self, contract: str) -> Break | None:
         """Where the contract breaks first; None when it holds."""
@@ -89,7 +90,7 @@ class Retrace:
                 return self.at(number, call)
         return self.at(number, count)
 
-    def _judge_up_to(self, number: int, count: int) -> Judge:
+    def _judge_up_to(self, number: int, count: int) -> AnyJudge:
         """Judge the events before `number` and of that one only its first `count` calls."""
         judge = self._judge()
         for earlier, (event, record) in enumerate(
@@ -104,13 +105,5 @@ class Retrace:
         judge.judge(number, self.trace.events[number], (outcome, calls[:count], raised, None))
         return judge
 
-    def _judge(self) -> Judge:
-        judge = Judge(
-            self.trace,
-            rules_for(self.trace.header.manager, self.release),
-            Reachability(),
-            self.protocol,
-        )
-        if self.capacity is not None:
-            judge.set_capacity(self.capacity)
-        return judge
+    def _judge(self) -> AnyJudge:
+        return judge_of(self.trace, self.release, self.protocol, self.capacity, Reachability())

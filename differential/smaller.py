@@ -14,8 +14,12 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.trace import (
     Add,
     AnyEvent,
+    Arrival,
+    BlockHashConfig,
+    Decode,
     Finish,
     Preempt,
+    Prompt,
     Schedule,
     SchedulerHeader,
     Stall,
@@ -35,21 +39,30 @@ _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "walk", "stall", "schedule", "notices", "update",
-    "finish", "abort", "preempt", "release", "reset", "reset_prefix",
+    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "prompt", "decode",
 )  # fmt: skip
 NUMBERS = ("tokens", "steps", "input", "max_tokens", "priority", "prompt")
-LOWEST = {"input": 0, "priority": 0, "offset": 0, "long_prefill_token_threshold": 0}
+LOWEST = {
+    "input": 0, "priority": 0, "offset": 0, "long_prefill_token_threshold": 0, "lookahead": 0,
+}  # fmt: skip
+_EXTRAS = {"lora": None, "salt": None, "embeds": None, "one_object": False}
 
 
 def cost(trace: Trace) -> tuple[Any, ...]:
     """What shrinking lowers, in order of weight."""
-    adds = [event for event in trace.events if isinstance(event, Add)]
+    adds = [event for event in trace.events if isinstance(event, Arrival)]
     items = [item for add in adds for item in add.items]
+    extras = [
+        name
+        for event in trace.events
+        for name, plain in _EXTRAS.items()
+        if getattr(event, name, plain) != plain
+    ]
     return (
         len(trace.events),
         len(adds),
         len(items),
-        sum(item.is_embed is not None or item.mm_hash is not None for item in items),
+        sum(item.is_embed is not None or item.mm_hash is not None for item in items) + len(extras),
         len({item.identifier for item in items}),
         sum(_numbers_of(trace)),
         tuple(_KINDS.index(kind(event)) for event in trace.events),
@@ -65,7 +78,7 @@ def shape(trace: Trace) -> str:
         word = kind(event)
         if (request := getattr(event, "request", None)) is not None:
             word += f" {requests.get(request, '?')}"
-        if isinstance(event, Add):
+        if isinstance(event, Arrival):
             word += f"[{' '.join(identifiers[item.identifier] for item in event.items)}]"
         words.append(word)
     return "; ".join(words)
@@ -76,7 +89,7 @@ def without(trace: Trace, positions: frozenset[int]) -> Trace | None:
     gone = {
         event.request
         for number, event in enumerate(trace.events)
-        if number in positions and isinstance(event, Add)
+        if number in positions and isinstance(event, Arrival)
     }
     kept = [
         event
@@ -88,6 +101,8 @@ def without(trace: Trace, positions: frozenset[int]) -> Trace | None:
 
 def dropped_and_changed(trace: Trace) -> Iterator[Trace | None]:
     """Without one event, and with another number or an end of the request in another event."""
+    if isinstance(trace.header.config, BlockHashConfig):
+        return
     paths: list[tuple[Any, ...]] = [("header", "config", "capacity")]
     for position, event in enumerate(trace.events):
         if hasattr(event, "tokens"):
@@ -207,6 +222,8 @@ def simpler_items(trace: Trace) -> Iterator[Trace | None]:
 
 def scaled(trace: Trace) -> Iterator[Trace | None]:
     """Every item at most `length` long, in a cache of `capacity`: their ratio often matters."""
+    if isinstance(trace.header.config, BlockHashConfig):
+        return
     for length in (1, 2, 3):
         for capacity in range(length, min(12, trace.header.config.capacity) + 1):
             fit = (
@@ -215,6 +232,61 @@ def scaled(trace: Trace) -> Iterator[Trace | None]:
             )
             for also in ((), (close_gaps,)):
                 yield edited(trace, *fit, *also)
+
+
+def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
+    """Prompts without an adapter, a salt or embeddings, and with fewer and plainer tokens."""
+    for position, event in enumerate(trace.events):
+        if not isinstance(event, Prompt | Decode):
+            continue
+        path = ("events", position)
+        for name, plain in _EXTRAS.items():
+            if getattr(event, name, plain) != plain:
+                yield edited(trace, put((*path, name), plain))
+        for number in reversed(range(len(event.tokens))):
+            yield edited(trace, _remove_token(position, number))
+            if event.tokens[number]:
+                yield edited(trace, put((*path, "tokens", number), 0))
+        for number, row in enumerate(_rows(event)):
+            for other in (None, "0" * 8, "0" * len(row or "")):
+                yield edited(trace, put((*path, "embeds", number), other or None))
+    prompts = [number for number, event in enumerate(trace.events) if isinstance(event, Prompt)]
+    for name, plain in _EXTRAS.items():
+        yield edited(trace, *(put(("events", position, name), plain) for position in prompts))
+    for number in range(max(len(event.tokens) for event in with_tokens(trace)), 0, -1):
+        yield edited(
+            trace,
+            *(
+                _remove_token(position, number - 1)
+                for position, event in enumerate(trace.events)
+                if isinstance(event, Prompt) and len(event.tokens) >= number
+            ),
+        )
+
+
+def with_tokens(trace: Trace) -> list[Prompt | Decode]:
+    return [event for event in trace.events if isinstance(event, Prompt | Decode)]
+
+
+def _rows(event: Prompt | Decode) -> tuple[str | None, ...]:
+    return (event.embeds or ()) if isinstance(event, Prompt) else ()
+
+
+def _remove_token(position: int, number: int) -> Edit:
+    """Without one token: items behind it move up, one that holds it becomes shorter."""
+
+    def edit(lines: Lines) -> None:
+        event = lines["events"][position]
+        event["tokens"].pop(number)
+        if event.get("embeds"):
+            event["embeds"].pop(number)
+        for item in event.get("items", ()):
+            if item["offset"] > number:
+                item["offset"] -= 1
+            elif item["offset"] + item["length"] > number:
+                item["length"] -= 1
+
+    return edit
 
 
 def closed(trace: Trace) -> Iterator[Trace | None]:
@@ -269,7 +341,7 @@ def close_gaps(lines: Lines) -> None:
         end = 0
         for item in event.get("items", ()):
             item["offset"], end = end, end + item["length"]
-        if end:
+        if end and "prompt" in event:
             event["prompt"] = min(event["prompt"], end)
 
 
@@ -297,11 +369,11 @@ def kind(event: AnyEvent) -> str:
 
 
 def request_names(trace: Trace) -> list[str]:
-    return [event.request for event in trace.events if isinstance(event, Add)]
+    return [event.request for event in trace.events if isinstance(event, Arrival)]
 
 
 def all_items(trace: Trace) -> list[Any]:
-    return [item for event in trace.events if isinstance(event, Add) for item in event.items]
+    return [item for event in trace.events if isinstance(event, Arrival) for item in event.items]
 
 
 def identifier_names(trace: Trace) -> list[str]:
@@ -313,7 +385,7 @@ def item_sites(trace: Trace) -> list[tuple[int, int]]:
     return [
         (position, number)
         for position, event in enumerate(trace.events)
-        if isinstance(event, Add)
+        if isinstance(event, Arrival)
         for number in range(len(event.items))
     ]
 
@@ -331,7 +403,11 @@ def _numbers_of(trace: Trace) -> Iterator[int]:
     config = msgspec.structs.asdict(trace.header.config)
     yield from (int(value) for value in config.values() if isinstance(value, int))
     for event in trace.events:
-        yield from (abs(getattr(event, name, 0)) for name in NUMBERS)
+        if isinstance(event, Prompt | Decode):
+            yield from (1 + token for token in event.tokens)
+            yield from (row is None or row.strip("0") != "" for row in _rows(event))
+        else:
+            yield from (abs(getattr(event, name, 0)) for name in NUMBERS)
     for item in all_items(trace):
         yield item.offset + item.length
 

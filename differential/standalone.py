@@ -18,6 +18,7 @@ from cacheproof.differential.trace import (
     Abort,
     Add,
     AnyEvent,
+    ManagerConfig,
     Notices,
     Schedule,
     SchedulerConfig,
@@ -58,6 +59,8 @@ def why_none(finding: Finding) -> str:
 
 
 def _written(finding: Finding) -> tuple[str | None, str]:
+    if finding.trace.depth == "block_hash":
+        return None, "block keys are shown by their replay"
     if finding.trace.depth == "scheduler":
         return _SchedulerTest(finding).text(), "no attribute shows it after the event"
     retrace, parting = finding.retrace, finding.parting
@@ -104,6 +107,7 @@ class _Test:
 
     def _body(self) -> Iterator[str]:
         finding, broken = self._finding, self._case.broken
+        assert isinstance(finding.configuration.config, ManagerConfig)
         keeps_store = finding.contract in OF_THE_STORE
         yield f"manager = {self._class}(cache_size={finding.configuration.config.capacity})"
         if keeps_store:

@@ -21,6 +21,8 @@ MAX_BLOCKS = 2**20
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+TokenId = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+Row = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{8})+$", max_length=1024)]
 
 
 class Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -108,10 +110,47 @@ class ResetPrefix(Event, tag="reset_prefix", frozen=True):
     """The prefix cache is reset."""
 
 
+class Adapter(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The LoRA adapter of a request."""
+
+    lora_name: Name
+    lora_int_id: Size
+    lora_path: Name
+
+
+class Prompt(Event, tag="prompt", frozen=True):
+    """A request arrives whose block keys are asked for.
+
+    `embeds` has the embedding of every prompt position as hex of float32, None where the token
+    counts. With `one_object` equal identifiers of its items are one Python object.
+    """
+
+    request: Name
+    tokens: Annotated[tuple[TokenId, ...], msgspec.Meta(min_length=1)]
+    items: tuple[Item, ...] = ()
+    lora: Adapter | None = None
+    salt: Name | None = None
+    embeds: tuple[Row | None, ...] | None = None
+    one_object: bool = False
+
+
+class Decode(Event, tag="decode", frozen=True):
+    """The request decodes tokens, one after the other."""
+
+    request: Name
+    tokens: tuple[TokenId, ...]
+
+
 ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
 SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
-AnyEvent = ManagerEvent | SchedulerEvent
-EVENTS_OF_DEPTH = {"manager": get_args(ManagerEvent), "scheduler": get_args(SchedulerEvent)}
+BlockHashEvent = Prompt | Decode
+AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent
+Arrival = Add | Prompt
+EVENTS_OF_DEPTH = {
+    "manager": get_args(ManagerEvent),
+    "scheduler": get_args(SchedulerEvent),
+    "block_hash": get_args(BlockHashEvent),
+}
 
 
 class ManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -163,7 +202,26 @@ class SchedulerHeader(
     generator: Name | None = None
 
 
-Header = ManagerHeader | SchedulerHeader
+class BlockHashConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How keys are made: tokens a block, and tokens after it that its key covers."""
+
+    block_size: Size
+    lookahead: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
+
+
+class BlockHashHeader(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="block_hash"
+):
+    """The first line of a trace for block keys."""
+
+    schema: int
+    config: BlockHashConfig
+    manager: Literal["block_hash"] = "block_hash"
+    seed: int | None = None
+    generator: Name | None = None
+
+
+Header = ManagerHeader | SchedulerHeader | BlockHashHeader
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -174,12 +232,17 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def depth(self) -> str:
-        """How deep the target is driven: `manager` or `scheduler`."""
-        return "manager" if isinstance(self.header, ManagerHeader) else "scheduler"
+        """How the target is driven: `manager`, `scheduler` or `block_hash`."""
+        return depth_of(self.header)
 
     def with_events(self, events: Iterable[AnyEvent]) -> "Trace":
         """The same configuration with other events."""
         return Trace(self.header, tuple(events))
+
+
+def depth_of(header: Header) -> str:
+    """The tag of a header."""
+    return str(type(header).__struct_config__.tag)
 
 
 class _Schema(msgspec.Struct):
@@ -255,13 +318,13 @@ def _decode(decoder: Any, line: bytes, what: str) -> Any:
 
 
 def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> None:
-    depth = "manager" if isinstance(header, ManagerHeader) else "scheduler"
+    depth = depth_of(header)
     kind = type(event).__struct_config__.tag
     if not isinstance(event, EVENTS_OF_DEPTH[depth]):
         kinds = ", ".join(one.__struct_config__.tag for one in EVENTS_OF_DEPTH[depth])
         raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
     _check_names([getattr(event, "request", None)], where)
-    if not isinstance(event, Add):
+    if not isinstance(event, Add | Prompt):
         return
     _check_names([name for item in event.items for name in (item.identifier, item.mm_hash)], where)
     if event.request in requests:
@@ -269,7 +332,11 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
             f"{where}: request {event.request!r} is added twice; expected an id of its own"
         )
     requests.add(event.request)
-    prompt = event.prompt
+    if isinstance(event, Prompt):
+        _check_embeds(event, where)
+        prompt = len(event.tokens)
+    else:
+        prompt = event.prompt
     if header.manager == "encoder_decoder":
         if len(event.items) != 1 or event.items[0].offset != 0:
             raise InputError(
@@ -284,6 +351,18 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
             f"{where}: {error}; expected items in prompt order, apart from each other and within "
             f"the prompt, and a mask as long as its item"
         ) from None
+
+
+def _check_embeds(event: Prompt, where: str) -> None:
+    rows = event.embeds
+    if rows is None:
+        return
+    widths = {len(row) for row in rows if row is not None}
+    if len(rows) != len(event.tokens) or len(widths) != 1:
+        raise InputError(
+            f"{where}: {len(rows)} embeddings of {len(widths)} widths for {len(event.tokens)} "
+            f"tokens; expected one row or null for each token, at least one row, all of one width"
+        )
 
 
 def _check_names(names: Iterable[str | None], where: str) -> None:

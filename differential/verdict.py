@@ -113,7 +113,8 @@ def _judged(campaign: Campaign) -> list[tuple[str, int, list[str]]]:
     lanes: dict[str, list[str]] = {}
     for report in campaign.lanes:
         names = [rule.id for rule in rules_for(report.lane.manager, campaign.release).all]
-        for name in [*names, *([LOCKSTEP] if report.compared else [])]:
+        judged = [name for name in names if name not in report.lane.silent_on]
+        for name in [*judged, *([LOCKSTEP] if report.compared else [])]:
             calls[name] = calls.get(name, 0) + report.calls
             if report.calls:
                 lanes.setdefault(name, []).append(report.lane.name)

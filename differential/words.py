@@ -8,9 +8,11 @@ from cacheproof.differential.trace import (
     Abort,
     Add,
     AnyEvent,
+    Decode,
     Finish,
     Notices,
     Preempt,
+    Prompt,
     Release,
     Reset,
     ResetPrefix,
@@ -28,8 +30,10 @@ _WIDTH = 92
 def told(event: AnyEvent, outcome: Any) -> str:
     """What the engine does, given what came of it."""
     match event:
-        case Add():
+        case Add() | Prompt():
             return f"{event.request} arrives"
+        case Decode():
+            return f"{event.request} decodes {_tokens(len(event.tokens))}"
         case Finish():
             return f"{event.request} ends"
         case Abort():

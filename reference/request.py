@@ -1,6 +1,6 @@
 """Requests and their multimodal features, as far as the caches look at them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -99,3 +99,78 @@ class Request:
     def get_num_encoder_embeds(self, input_id: int) -> int:
         """Embeddings of the request's item number `input_id`."""
         return self.mm_features[input_id].mm_position.get_num_embeds()
+
+
+@dataclass(frozen=True, slots=True)
+class LoRARequest:
+    """The adapter that a request runs under."""
+
+    lora_name: str
+    lora_int_id: int
+    lora_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptEmbeds:
+    """Embeddings given in place of prompt tokens: `tensor[i]` are the bytes of row i.
+
+    `given[i]` says whether row i was given; where it was not, the token id counts and the row is
+    zero.
+    """
+
+    tensor: tuple[bytes, ...]
+    given: tuple[bool, ...]
+
+    def token_ids(self, prompt_token_ids: Sequence[int], *, zeroes_mixed: bool) -> list[int]:
+        """Token ids of the prompt: 0 where an embedding was given, in a prompt that mixes tokens
+        and embeddings only if `zeroes_mixed`."""
+        if not all(self.given) and not zeroes_mixed:
+            return list(prompt_token_ids)
+        return [
+            0 if is_given else token
+            for token, is_given in zip(prompt_token_ids, self.given, strict=True)
+        ]
+
+
+class TokenRequest(Request):
+    """A request with its token ids, which grow as it decodes, and the keys of its full blocks.
+
+    `block_hasher` returns the keys that `block_hashes` does not hold yet.
+
+    Raises:
+        ValueError: as Request.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int],
+        mm_features: Sequence[MultiModalFeature] = (),
+        lora_request: LoRARequest | None = None,
+        cache_salt: str | None = None,
+        prompt_embeds: PromptEmbeds | None = None,
+        block_hasher: "Callable[[TokenRequest], list[bytes]] | None" = None,
+    ) -> None:
+        super().__init__(request_id, len(prompt_token_ids), mm_features)
+        self.all_token_ids = list(prompt_token_ids)
+        self.lora_request = lora_request
+        self.cache_salt = cache_salt
+        self.prompt_embeds = prompt_embeds
+        self.block_hashes: list[bytes] = []
+        self._block_hasher = block_hasher
+        self.update_block_hashes()
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the prompt and of the output so far."""
+        return len(self.all_token_ids)
+
+    def append_output_token_ids(self, token_ids: Sequence[int]) -> None:
+        """Tokens were decoded; keys of the blocks that they fill are added."""
+        self.all_token_ids += token_ids
+        self.update_block_hashes()
+
+    def update_block_hashes(self) -> None:
+        """Add the keys of full blocks that have none yet."""
+        if self._block_hasher is not None:
+            self.block_hashes += self._block_hasher(self)

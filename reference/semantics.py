@@ -65,6 +65,43 @@ class Semantics:
         None, "vLLM #55733", "an encoder-decoder item is credited once, not on every update"
     )
 
+    # block hashes
+    keys_adapter_names: bool = change(
+        "0.12.0", "release source", "a block key holds the adapter's name, not its number"
+    )
+    keys_prompt_embeds: bool = change(
+        "0.12.0", "release source", "a block key covers prompt embeddings"
+    )
+    digests_prompt_embeds: bool = change(
+        "0.18.1",
+        "release source",
+        "a block key holds the digest of its embeddings, not their bytes",
+    )
+    zeroes_embed_positions: bool = change(
+        "0.29.0", "release source", "a position with an embedding counts as token 0 in any prompt"
+    )
+    keys_item_offsets: bool = change(
+        "0.19.1", "vLLM PR #36708", "a block key holds where in the block an item starts"
+    )
+    passes_items_at_boundary: bool = change(
+        "0.19.1", "vLLM PR #36708", "an item that ends where a block starts is not in its key"
+    )
+    tags_block_keys: bool = change(
+        "0.31.0", "release source", "each extra key of a block says of what kind it is"
+    )
+    keys_adapter_paths: bool = change(
+        "0.31.0", "release source", "a block key holds the adapter's path beside its name"
+    )
+    finds_items_when_grown: bool = change(
+        "0.31.0", "release source", "hashing that goes on finds every item of the block"
+    )
+    keys_embed_masks: bool = change(
+        None, "no public thread", "a block key says which positions embeddings were given for"
+    )
+    keys_by_content: bool = change(
+        None, "no public thread", "equal keys hash alike, whichever objects they are made of"
+    )
+
     # media hash
     hashes_image_modes: bool = change(
         "0.11.0", "release source", "an image is its mode, pixels and palette, not its RGBA form"
@@ -103,6 +140,68 @@ class Semantics:
         None,
         "no public thread",
         "types, values and frames are hashed, nothing that stands for them",
+    )
+
+    # KV cache
+    reuses_unfindable_first: bool = change(
+        "0.27.1", "release source", "a freed block without a hash goes before all free blocks"
+    )
+    touches_before_loading: bool = change(
+        "0.27.1", "vLLM #33775", "every group holds its hit before one takes blocks for a load"
+    )
+    loads_by_token: bool = change(
+        "0.27.1", "release source", "nothing is loaded for tokens no longer read in a block that is"
+    )
+    leaves_out_unreachable: bool = change(
+        "0.27.1", "release source", "window groups cache only blocks that a hit can need"
+    )
+    caches_aligned: bool = change(
+        "0.28.0", "release source", "hybrid caches cache only up to where a hit can end"
+    )
+    caches_prompt_tail: bool = change(
+        "0.27.1", "release source", "a prompt's last, partly filled coarse block can be found"
+    )
+    spares_last_prompt_token: bool = change(
+        "0.32.0", "release source", "a cached prompt tail leaves the last token to compute"
+    )
+    events_name_groups: bool = change(
+        "0.22.1", "release source", "KV events say which group they are about"
+    )
+    keeps_window_in_flight: bool = change(
+        "0.27.1", "release source", "what a step in flight still reads is not given back"
+    )
+    counts_admitted_hits: bool = change(
+        "0.27.1", "release source", "prefix cache statistics count a hit when it is admitted"
+    )
+    tells_longer_hits: bool = change(
+        "0.27.1", "release source", "a lookup says how far a single group's hit reaches"
+    )
+    knows_prefix_tokens: bool = change(
+        "0.27.1", "release source", "a cached block knows how long a prefix its hash covers"
+    )
+    admits_whole_sequences: bool = change(
+        "0.22.1", "release source", "admission can ask that the whole sequence fits"
+    )
+    reserves_blocks: bool = change(
+        "0.27.1", "release source", "admission can keep blocks, and a watermark, free"
+    )
+    defers_frees: bool = change(
+        "0.27.1", "release source", "a request's blocks can be given back after it has ended"
+    )
+    aligns_behind_drop: bool = change(
+        "0.22.1", "release source", "a window's hit is aligned without the block to be dropped"
+    )
+    drops_once_per_prefix: bool = change(
+        "0.22.1", "vLLM #32802", "a drafter's block is dropped once for each prefix tried"
+    )
+    looks_past_limit_to_drop: bool = change(
+        "0.32.0", "release source", "the block to be dropped may hold the last prompt token"
+    )
+    joins_equal_groups: bool = change(
+        "0.29.0", "release source", "several groups may be all of one kind"
+    )
+    shares_no_prefix_reads: bool = change(
+        "0.32.0", "release source", "common prefixes are not counted: cascade attention is gone"
     )
 
     @classmethod

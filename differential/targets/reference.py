@@ -6,16 +6,27 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.record import FullState, StepRecord, TraceResult
+from cacheproof.differential.targets.host.block_hash import BlockHashSession
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.host.session import run_events
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.trace import BlockHashConfig, ManagerHeader, Trace
+from cacheproof.reference.block_hash import get_request_block_hasher, hash_function
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.request import (
+    LoRARequest,
+    MultiModalFeature,
+    PlaceholderRange,
+    PromptEmbeds,
+    TokenRequest,
+)
 from cacheproof.reference.semantics import Semantics
 
 Factory = Callable[[int, Semantics], Any]
+HASH_SEED = "0"
+"""What hosts are started with as PYTHONHASHSEED, from which vLLM derives the first parent key."""
 MANAGERS: dict[str, Factory] = {
     "encoder_cache": EncoderCacheManager,
     "encoder_decoder": EncoderDecoderCacheManager,
@@ -37,7 +48,8 @@ def protocol_of(semantics: Semantics) -> Protocol:
 
 
 class ReferenceTarget:
-    """Runs manager-depth traces on the reference, under the semantics of a release or the ideal."""
+    """Runs traces on the reference, under the semantics of a release or the ideal. It has no
+    scheduler."""
 
     def __init__(
         self,
@@ -61,8 +73,17 @@ class ReferenceTarget:
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
         return [TraceResult(self.records(trace, fault)) for trace in traces]
 
+    def runs(self, trace: Trace) -> bool:
+        """Whether the reference can run traces of this depth."""
+        return trace.depth != "scheduler"
+
     def records(self, trace: Trace, fault: str | None = None) -> list[StepRecord]:
         """The step records of one trace."""
+        events = [msgspec.to_builtins(event) for event in trace.events]
+        if isinstance(trace.header.config, BlockHashConfig):
+            config = trace.header.config
+            return run_events(_block_hash_session(config, self.semantics, fault), events)
+        assert isinstance(trace.header, ManagerHeader)
         header = msgspec.to_builtins(trace.header)
         manager = self._managers[trace.header.manager](trace.header.config.capacity, self.semantics)
         if fault is not None:
@@ -70,7 +91,7 @@ class ReferenceTarget:
         session = ManagerSession(
             header, manager, self._protocol, shows_sizes=self.semantics.remembers_sizes
         )
-        records = run_events(session, [msgspec.to_builtins(event) for event in trace.events])
+        records = run_events(session, events)
         return [
             record if record[3] is None else (*record[:3], msgspec.convert(record[3], FullState))
             for record in records
@@ -81,3 +102,45 @@ class ReferenceTarget:
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def _block_hash_session(
+    config: BlockHashConfig, semantics: Semantics, fault: str | None
+) -> BlockHashSession:
+    hasher = get_request_block_hasher(
+        config.block_size,
+        hash_function(semantics),
+        config.lookahead,
+        semantics=semantics,
+        seed=HASH_SEED,
+    )
+
+    def make(event: dict[str, Any], block_hasher: Any) -> TokenRequest:
+        features = [
+            MultiModalFeature(
+                item["identifier"], PlaceholderRange(item["offset"], item["length"]), ""
+            )
+            for item in event["items"]
+        ]
+        embeds, tokens = _prompt_embeds(event["embeds"]), event["tokens"]
+        if embeds is not None:
+            tokens = embeds.token_ids(tokens, zeroes_mixed=semantics.zeroes_embed_positions)
+        return TokenRequest(
+            event["request"],
+            tokens,
+            features,
+            event["lora"] and LoRARequest(**event["lora"]),
+            event["salt"],
+            embeds,
+            block_hasher,
+        )
+
+    return BlockHashSession(make, hasher, fault)
+
+
+def _prompt_embeds(rows: list[str | None] | None) -> PromptEmbeds | None:
+    if rows is None:
+        return None
+    width = max(len(row) for row in rows if row is not None) // 2
+    tensor = tuple(bytes(width) if row is None else bytes.fromhex(row) for row in rows)
+    return PromptEmbeds(tensor, tuple(row is not None for row in rows))

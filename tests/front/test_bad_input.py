@@ -51,7 +51,7 @@ def trace(tmp_path: Path) -> Path:
         ((*FUZZ, "--seconds", "inf"), "'--seconds'"),
         ((*FUZZ, "--seconds", "soon"), "'--seconds'"),
         ((*FUZZ, "--seconds", "1", "--seeds", "0:1"), "exclude each other"),
-        ((*FUZZ, "--depth", "deep"), "expected manager or scheduler"),
+        ((*FUZZ, "--depth", "deep"), "expected one of manager, scheduler"),
         ((*FUZZ, "--depth", "scheduler"), "has nothing to run at that depth"),
         ((*FUZZ, "--against", "vllm@0.33.0"), "expected reference or none"),
         ((*FUZZ, "--json", "/no/such/folder/file"), "expected a file in a folder that exists"),

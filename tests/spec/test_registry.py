@@ -1,20 +1,22 @@
 """The register is complete, and refuses what would make its table lie."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+import cacheproof.spec.block_hash
 import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
 from cacheproof.spec import registry
-from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, by_id, contract, contracts
+from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Kind, by_id, contract, contracts
 
 ENCODER_CACHE = [f"EC-{number}" for number in (1, 2, 3, 4, 5, 6, "6a", 7, "8a", "8b", 9)] + [
     f"EC-{number}" for number in (10, 11, 12, 13, 14)
 ]
 ENCODER_DECODER = [f"ED-{number}" for number in (1, 2, 3, 4, 5, 6)]
 MIRROR = [f"WM-{number}" for number in (1, 2, 3, 4)]
+BLOCK_HASH = [f"BK-{number}" for number in (1, 2, 3, 4)]
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def test_every_contract_says_what_an_auditor_asks() -> None:
         assert rule.title[0].isupper(), rule.id
         assert not rule.title.endswith("."), rule.id
         assert rule.source, rule.id
-        assert rule.kind in ("state", "transition", "trace", "mirror", "progress"), rule.id
+        assert rule.kind in get_args(Kind), rule.id
         assert rule.harm in ("safety", "liveness", "efficiency"), rule.id
         assert rule.calls <= ANY_CALL | WHOLE_EVENT, rule.id
 
@@ -50,6 +52,10 @@ def test_every_contract_says_what_an_auditor_asks() -> None:
 def test_titles_are_told_apart_within_a_component() -> None:
     titles = [(rule.component, rule.title) for rule in contracts()]
     assert len(set(titles)) == len(titles)
+
+
+def test_the_table_names_every_contract_of_block_keys() -> None:
+    assert [rule.id for rule in contracts("block_hash")] == BLOCK_HASH
 
 
 def test_contracts_are_chosen_by_manager_and_release() -> None:

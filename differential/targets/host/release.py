@@ -6,7 +6,6 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
+from .block_hash_release import block_hash_session
+from .faults import FAULTS
 from .manager_depth import ManagerSession
 from .protocol import HostError, Illegal, Protocol
 from .scheduler_depth import SchedulerSession, modelled_functions
@@ -54,22 +55,26 @@ class Release:
     def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         """One result per trace of the batch."""
         plug_in = request.get("manager")
-        prepare = _fault(request.get("fault"))
-        return [self._run_trace(trace, plug_in, prepare) for trace in request["traces"]]
+        fault = request.get("fault")
+        return [self._run_trace(trace, plug_in, fault) for trace in request["traces"]]
 
     def _run_trace(
-        self, trace: dict[str, Any], plug_in: str | None, prepare: Callable[[Any], None]
+        self, trace: dict[str, Any], plug_in: str | None, fault: str | None
     ) -> dict[str, Any]:
         header = trace["header"]
 
         def make_manager(capacity: int) -> Any:
             manager = _manager_class(header["manager"], plug_in)(cache_size=capacity)
-            prepare(manager)
+            _plant(fault, manager)
             return manager
 
         try:
+            session: Any
+            if header["depth"] == "block_hash":
+                records = run_events(block_hash_session(header, fault), trace["events"])
+                return {"records": records}
             if header["depth"] == "scheduler":
-                session: Any = SchedulerSession(trace, make_manager)
+                session = SchedulerSession(trace, make_manager)
             else:
                 session = ManagerSession(
                     header, make_manager(header["config"]["capacity"]), self.protocol
@@ -111,13 +116,10 @@ def _kind(plug_in: str) -> tuple[str | None, str | None]:
     return "encoder_decoder" if CLASSES["encoder_decoder"] in names else "encoder_cache", None
 
 
-def _fault(name: str | None) -> Callable[[Any], None]:
-    """A planted fault by name; no name plants nothing."""
-    if name is None:
-        return lambda manager: None
-    from .faults import FAULTS
-
-    return FAULTS[name]
+def _plant(fault: str | None, manager: Any) -> None:
+    """Plant a fault by name; no name plants nothing."""
+    if fault is not None:
+        FAULTS[fault](manager)
 
 
 def _digest(function: Any) -> str:

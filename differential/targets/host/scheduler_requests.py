@@ -86,7 +86,7 @@ class RequestMaker:
             arrival_time=self._arrivals[event["request"]],
             priority=event["priority"],
             block_hasher=self._block_hasher,
-            **_carried(event["items"], placeholders),
+            **carried(event["items"]),
         )
 
 
@@ -180,8 +180,9 @@ def _media() -> Any:
     return call_known(MultiModalKwargsItem.dummy, modality="image", nbytes=1)
 
 
-def _carried(items: list[Event], placeholders: list[Any]) -> dict[str, Any]:
+def carried(items: list[Event]) -> dict[str, Any]:
     """How a request carries its items: lists side by side up to 0.10.1.1, features since."""
+    placeholders = [_placeholder(item) for item in items]
     if MultiModalFeatureSpec is None:
         return {
             "multi_modal_kwargs": [_media() for _ in items],

@@ -1,0 +1,204 @@
+"""Requests built to be nearly equal: each differs from an earlier one in one thing, or in nothing.
+
+All placeholder tokens are the same, prompts are short against the block, and the few names there
+are serve as identifier, adapter and salt alike, so that keys which forget something collide.
+"""
+
+import random
+from dataclasses import dataclass, replace
+
+from cacheproof.differential.trace import (
+    SCHEMA,
+    Adapter,
+    BlockHashConfig,
+    BlockHashHeader,
+    Decode,
+    Item,
+    Prompt,
+    Trace,
+)
+
+GENERATOR = "block_hash/1"
+PLACEHOLDER = 3
+EMBEDDED = 9
+"""The token id that stands where an embedding was given; no text has it."""
+_NAMES = ("name-a", "name-b", "name-c")
+_PATHS = ("path-a", "path-b")
+_TOKENS = (0, 3, 5, 6)
+_ROWS = ("0000000000000000", "0000803f00000000", "000000000000803f")
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A prompt and what it will decode."""
+
+    tokens: tuple[int, ...]
+    items: tuple[Item, ...]
+    lora: Adapter | None
+    salt: str | None
+    embeds: tuple[str | None, ...] | None
+    one_object: bool
+    decoded: tuple[int, ...]
+
+
+def block_hash_trace(seed: int, *, items_only: bool = False, decodes: bool = True) -> Trace:
+    """The trace of a seed. `items_only` leaves out adapters, salts, embeddings and shared objects,
+    without `decodes` every block is full when its request arrives."""
+    draw = random.Random(seed)
+    size = draw.choice((1, 2, 3, 4, 4, 8))
+    config = BlockHashConfig(size, draw.choice((0, 0, 0, 0, 1, 2)))
+    drafts = [_fresh(draw, size)]
+    for _ in range(draw.randint(3, 10)):
+        drafts.append(_changed(draw, draw.choice(drafts)))
+    if items_only:
+        drafts = [
+            replace(draft, lora=None, salt=None, embeds=None, one_object=False) for draft in drafts
+        ]
+    if not decodes:
+        drafts = [replace(draft, decoded=()) for draft in drafts]
+    events: list[Prompt | Decode] = []
+    for number, draft in enumerate(drafts):
+        name = f"r{number}"
+        events.append(
+            Prompt(
+                name,
+                _with_placeholders(draft),
+                draft.items,
+                draft.lora,
+                draft.salt,
+                draft.embeds,
+                draft.one_object,
+            )
+        )
+        if draft.decoded:
+            cut = draw.randint(0, len(draft.decoded))
+            parts = (draft.decoded[:cut], draft.decoded[cut:])
+            events += [Decode(name, part) for part in parts if part]
+    header = BlockHashHeader(SCHEMA, config, seed=seed, generator=GENERATOR)
+    return Trace(header, tuple(events))
+
+
+def _with_placeholders(draft: _Draft) -> tuple[int, ...]:
+    if draft.embeds is None:
+        return draft.tokens
+    return tuple(
+        token if row is None else EMBEDDED
+        for token, row in zip(draft.tokens, draft.embeds, strict=True)
+    )
+
+
+def _fresh(draw: random.Random, size: int) -> _Draft:
+    length = draw.randint(size, 5 * size + 2)
+    items = _items(draw, length) if draw.random() < 0.7 else ()
+    tokens = [draw.choice(_TOKENS) for _ in range(length)]
+    for item in items:
+        tokens[item.offset : item.offset + item.length] = [PLACEHOLDER] * item.length
+    return _Draft(
+        tokens=tuple(tokens),
+        items=items,
+        lora=_adapter(draw) if draw.random() < 0.3 else None,
+        salt=draw.choice(_NAMES) if draw.random() < 0.3 else None,
+        embeds=_embeds(draw, length) if not items and draw.random() < 0.3 else None,
+        one_object=draw.random() < 0.05,
+        decoded=tuple(draw.choice(_TOKENS) for _ in range(draw.randint(0, 2 * size))),
+    )
+
+
+def _items(draw: random.Random, length: int) -> tuple[Item, ...]:
+    items: list[Item] = []
+    position = draw.randint(0, 2)
+    while position < length and len(items) < 4:
+        span = min(draw.choice((1, 1, 2, 3, 5)), length - position)
+        items.append(Item(draw.choice(_NAMES), position, span))
+        position += span + draw.choice((0, 1, 1, 2, 4))
+    return tuple(items)
+
+
+def _adapter(draw: random.Random) -> Adapter:
+    name, path = draw.choice(_NAMES), draw.choice(_PATHS)
+    number = 1 + _NAMES.index(name) * len(_PATHS) + _PATHS.index(path)
+    return Adapter(name, number, path)
+
+
+def _embeds(draw: random.Random, length: int) -> tuple[str | None, ...]:
+    rows: list[str | None] = [draw.choice(_ROWS) for _ in range(length)]
+    if draw.random() < 0.5:
+        for position in range(1, length):
+            if draw.random() < 0.4:
+                rows[position] = None
+    return tuple(rows)
+
+
+def _changed(draw: random.Random, draft: _Draft) -> _Draft:
+    """The draft with one thing changed, or with none."""
+    match draw.randrange(10):
+        case 0:
+            return draft
+        case 1:
+            return replace(draft, salt=draw.choice((None, *_NAMES)))
+        case 2:
+            return replace(draft, lora=draw.choice((None, _adapter(draw))))
+        case 3 if draft.items:
+            return replace(draft, items=_renamed(draw, draft.items))
+        case 4 | 5 if draft.items:
+            return replace(draft, items=_shifted(draw, draft))
+        case 3 | 4 | 5 | 6 if draft.embeds is not None:
+            return _row_changed(draw, draft)
+        case 7:
+            cut = draw.randint(1, len(draft.tokens))
+            return _cut(draft, cut)
+        case 8:
+            return replace(draft, one_object=draw.random() < 0.05, decoded=draft.decoded[:-1])
+        case _:
+            return replace(draft, lora=None, salt=draft.lora.lora_name if draft.lora else None)
+
+
+def _renamed(draw: random.Random, items: tuple[Item, ...]) -> tuple[Item, ...]:
+    number = draw.randrange(len(items))
+    item = items[number]
+    changed = Item(draw.choice(_NAMES), item.offset, item.length)
+    return (*items[:number], changed, *items[number + 1 :])
+
+
+def _shifted(draw: random.Random, draft: _Draft) -> tuple[Item, ...]:
+    """One item begins or ends a token elsewhere, on placeholder tokens that stay."""
+    number = draw.randrange(len(draft.items))
+    item = draft.items[number]
+    before = draft.items[number - 1] if number else None
+    after = draft.items[number + 1] if number + 1 < len(draft.items) else None
+    lowest = before.offset + before.length if before else 0
+    highest = after.offset if after else len(draft.tokens)
+    start = draw.randint(max(lowest, item.offset - 1), min(highest - 1, item.offset + 1))
+    end = draw.randint(start + 1, min(highest, start + item.length + 1))
+    changed = Item(item.identifier, start, end - start)
+    return (*draft.items[:number], changed, *draft.items[number + 1 :])
+
+
+def _row_changed(draw: random.Random, draft: _Draft) -> _Draft:
+    """Another row, or none, at one position; often what a zero row may be mistaken for."""
+    assert draft.embeds is not None
+    position = draw.randrange(len(draft.embeds))
+    is_zero = draw.random() < 0.6
+    row = draw.choice((None, _ROWS[0])) if is_zero else draw.choice((None, *_ROWS))
+    rows = (*draft.embeds[:position], row, *draft.embeds[position + 1 :])
+    token = 0 if is_zero else draft.tokens[position]
+    tokens = (*draft.tokens[:position], token, *draft.tokens[position + 1 :])
+    if all(row is None for row in rows):
+        return draft
+    return replace(draft, embeds=rows, tokens=tokens)
+
+
+def _cut(draft: _Draft, cut: int) -> _Draft:
+    """The last prompt tokens are decoded instead, as far as no item reaches into them."""
+    cut = max([cut, *(item.offset + item.length for item in draft.items)])
+    rows = draft.embeds[:cut] if draft.embeds is not None else None
+    if draft.embeds is not None and any(row is not None for row in draft.embeds[cut:]):
+        return draft
+    if rows is not None and all(row is None for row in rows):
+        return draft
+    return replace(
+        draft,
+        tokens=draft.tokens[:cut],
+        embeds=rows,
+        decoded=draft.tokens[cut:] + draft.decoded,
+    )

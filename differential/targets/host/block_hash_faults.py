@@ -1,0 +1,91 @@
+"""Faults to plant in the block hashing of any release, by name: canaries that a search must find.
+
+A fault wraps the session's hasher, `hash(request) -> keys that the request does not have yet`, in
+another; the release itself stays as it is.
+"""
+
+import hashlib
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+Hasher = Callable[[Any], list[Any]]
+
+
+def forgets_items(hasher: Hasher) -> Hasher:
+    """Keys do not name the media items."""
+
+    def hash_without(request: Any) -> list[Any]:
+        return hasher(_With(request, mm_features=[], mm_positions=[], mm_hashes=[]))
+
+    return hash_without
+
+
+def forgets_the_prefix(hasher: Hasher) -> Hasher:
+    """A key behind the first block names the block's own tokens alone."""
+
+    def hash_alone(request: Any) -> list[Any]:
+        known = len(request.block_hashes)
+        keys = hasher(request)
+        if not keys:
+            return keys
+        size = len(request.all_token_ids) // (known + len(keys))
+        return [
+            key if number == 0 else _digest(request.all_token_ids[number * size :][:size])
+            for number, key in enumerate(keys, start=known)
+        ]
+
+    return hash_alone
+
+
+def hashes_growth_otherwise(hasher: Hasher) -> Hasher:
+    """Keys that are added to a request's others are not those that it would have afresh."""
+
+    def hash_grown(request: Any) -> list[Any]:
+        keys = hasher(request)
+        return [_digest(key) for key in keys] if request.block_hashes else keys
+
+    return hash_grown
+
+
+def never_repeats(hasher: Hasher) -> Hasher:
+    """No key is ever given twice."""
+    given = 0
+
+    def hash_once(request: Any) -> list[Any]:
+        nonlocal given
+        given += 1
+        return [_digest((key, given)) for key in hasher(request)]
+
+    return hash_once
+
+
+def nothing(hasher: Hasher) -> Hasher:
+    """No fault: the canary that must be reported missed."""
+    return hasher
+
+
+class _With(SimpleNamespace):
+    """A request with some attributes replaced."""
+
+    def __init__(self, request: Any, **replaced: Any) -> None:
+        super().__init__(_request=request, **replaced)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.sha256(repr(value).encode()).digest()
+
+
+BLOCK_HASH_FAULTS = {
+    fault.__name__: fault
+    for fault in (
+        nothing,
+        forgets_items,
+        forgets_the_prefix,
+        hashes_growth_otherwise,
+        never_repeats,
+    )
+}

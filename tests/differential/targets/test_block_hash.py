@@ -1,0 +1,58 @@
+"""Block keys of real releases: equal to the reference's, byte for byte, and judged."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cacheproof.differential.campaign import LANES, Campaign, search
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+
+LANES_OF_KEYS = [lane for lane in LANES.values() if lane.depth == "block_hash"]
+SEEDS = range(200)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "0.28.0",
+        "0.33.0",
+        *(
+            pytest.param(version, marks=pytest.mark.slow)
+            for version in ("0.10.2", "0.12.0", "0.18.1", "0.22.1", "0.30.0", "0.31.0")
+        ),
+    ],
+)
+def campaign(request: pytest.FixtureRequest) -> Iterator[Campaign]:
+    target = resolve(f"vllm@{request.param}", report=print)
+    assert isinstance(target, HostTarget)
+    try:
+        yield search(target, LANES_OF_KEYS, against=reference_for(target), seeds=SEEDS)
+    finally:
+        target.close()
+
+
+def broken(campaign: Campaign, lane: str) -> set[str]:
+    return {contract for contract, name in campaign.broken if name == lane}
+
+
+def test_every_digest_is_that_of_the_reference(campaign: Campaign) -> None:
+    assert not campaign.harness_errors
+    assert all(report.compared and report.calls > 5_000 for report in campaign.lanes)
+    assert "lockstep" not in {contract for contract, _ in campaign.broken}
+
+
+def test_a_moved_item_has_another_key_where_that_is_mended(campaign: Campaign) -> None:
+    is_mended = campaign.release not in ("0.10.2", "0.12.0", "0.18.1")
+    assert broken(campaign, "block keys of items") == (set() if is_mended else {"BK-1", "BK-2"})
+
+
+def test_growing_names_every_item_where_that_is_mended(campaign: Campaign) -> None:
+    is_mended = campaign.release in ("0.31.0", "0.33.0")
+    found = broken(campaign, "block keys while decoding")
+    assert ("BK-3" in found) is not is_mended
+
+
+def test_a_zero_embedding_passes_for_token_0_in_the_newest(campaign: Campaign) -> None:
+    if campaign.release in ("0.31.0", "0.33.0"):
+        assert {"BK-1", "BK-2"} <= broken(campaign, "block keys")

@@ -1,0 +1,127 @@
+"""Block keys of the reference: an injective encoding, and equal keys for equal content alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproof.reference.block_hash import (
+    canonical,
+    get_request_block_hasher,
+    hash_function,
+    sha256_canonical,
+)
+from cacheproof.reference.request import (
+    LoRARequest,
+    MultiModalFeature,
+    PlaceholderRange,
+    PromptEmbeds,
+    TokenRequest,
+)
+from cacheproof.reference.semantics import Semantics
+
+IDEAL = Semantics.ideal()
+LEAVES = st.none() | st.integers() | st.text(max_size=4) | st.binary(max_size=4)
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=8)
+
+
+def request(
+    tokens: Sequence[int],
+    items: Sequence[tuple[str, int, int]] = (),
+    semantics: Semantics = IDEAL,
+    lookahead: int = 0,
+    **more: Any,
+) -> TokenRequest:
+    hasher = get_request_block_hasher(
+        2, hash_function(semantics), lookahead, semantics=semantics, seed="0"
+    )
+    features = [
+        MultiModalFeature(name, PlaceholderRange(offset, length), name)
+        for name, offset, length in items
+    ]
+    return TokenRequest("r", tokens, features, block_hasher=hasher, **more)
+
+
+@given(VALUES, VALUES)
+def test_unequal_values_are_encoded_apart(one: Any, other: Any) -> None:
+    assert (canonical(one) == canonical(other)) is (one == other)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, [1], {"a": 1}])
+def test_what_has_no_canonical_encoding_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="a block key holds no"):
+        canonical(value)
+
+
+def test_only_full_blocks_have_keys_and_each_names_its_prefix() -> None:
+    one, other = request([1, 2, 3, 4, 5]), request([9, 2, 3, 4, 5])
+    assert len(one.block_hashes) == 2
+    assert not set(one.block_hashes) & set(other.block_hashes)
+    assert one.block_hashes == request([1, 2, 3, 4]).block_hashes
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"items": [("y", 1, 2)]},
+        {"items": [("x", 2, 1)]},
+        {"items": []},
+        {"cache_salt": "x"},
+        {"lora_request": LoRARequest("x", 1, "p")},
+        {"lora_request": LoRARequest("x", 1, "q")},
+        {"prompt_embeds": PromptEmbeds((b"\0" * 4,) * 4, (True, False, False, False))},
+        {"prompt_embeds": PromptEmbeds((b"\0" * 4,) * 4, (False, True, False, False))},
+    ],
+    ids=str,
+)
+def test_whatever_determines_the_kv_is_in_the_key(changed: dict[str, Any]) -> None:
+    plain = {"tokens": [0, 3, 3, 0], "items": [("x", 1, 2)]}
+    keys = request(**plain).block_hashes
+    others = request(**{**plain, **changed}).block_hashes
+    assert keys[1] != others[1]
+    assert others == request(**{**plain, **changed}).block_hashes
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.data())
+def test_growing_gives_the_keys_of_hashing_afresh(tokens: list[int], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(1, len(tokens)))
+    starts = sorted(data.draw(st.sets(st.integers(0, cut - 1), max_size=3)))
+    items = [("x", start, 1) for start in starts]
+    lookahead = data.draw(st.integers(0, 2))
+    grown = request(tokens[:cut], items, lookahead=lookahead)
+    for token in tokens[cut:]:
+        grown.append_output_token_ids([token])
+    assert grown.block_hashes == request(tokens, items, lookahead=lookahead).block_hashes
+
+
+def test_before_it_was_mended_growing_forgot_all_items_but_the_last() -> None:
+    """Red twin of the property above: two requests with other images have one key."""
+    old = Semantics.of_vllm("0.30.0")
+    keys = []
+    for image in ("x", "y"):
+        grown = request([1, 1, 3, 3], [(image, 2, 1), ("z", 3, 1)], old)
+        tail = request([1, 1, 3], [(image, 2, 1)], old)
+        tail.mm_features = grown.mm_features
+        tail.append_output_token_ids([3])
+        keys.append((grown.block_hashes[1], tail.block_hashes[1]))
+    (fresh_x, grown_x), (fresh_y, grown_y) = keys
+    assert fresh_x != fresh_y
+    assert grown_x == grown_y
+
+
+def test_look_ahead_tokens_are_in_the_key_and_awaited() -> None:
+    assert len(request([1, 2], lookahead=1).block_hashes) == 0
+    one, other = request([1, 2, 3], lookahead=1), request([1, 2, 4], lookahead=1)
+    assert one.block_hashes != other.block_hashes
+
+
+def test_the_hash_of_the_ideal_does_not_depend_on_shared_objects() -> None:
+    name = "".join(["ima", "ge"])
+    twin = name.encode().decode()
+    assert name is not twin
+    shared, apart = ((name, name), (name, twin))
+    assert sha256_canonical(shared) == sha256_canonical(apart)
+    pickled = hash_function(Semantics.of_vllm("0.33.0"))
+    assert pickled(shared) != pickled(apart)
