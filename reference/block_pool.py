@@ -253,7 +253,10 @@ class BlockPool:
             block.ref_cnt -= 1
             if block.ref_cnt == 0:
                 released.append(block)
-        if self.semantics.reuses_unfindable_first:
+        first = self.semantics.stacks_without_caching
+        if self.enable_caching:
+            first = self.semantics.reuses_unfindable_first
+        if first:
             self.free_block_queue.prepend_n([block for block in released if not block.keys])
             released = [block for block in released if block.keys]
         self.free_block_queue.append_n(released)

@@ -342,8 +342,10 @@ def get_kv_cache_coordinator(
 def _refuse(specs: Sequence[KVCacheSpec], use_eagle: bool, semantics: Semantics) -> None:
     if any(isinstance(spec, CrossAttentionSpec) for spec in specs):
         raise NotModelledCache("prefix caching beside cross-attention")
-    if len(specs) > 1 and use_eagle and not semantics.drops_once_per_prefix:
-        raise NotModelledCache("a drafter over several groups, in a release that drops too often")
+    if len(specs) > 1 and use_eagle and not semantics.caches_block_to_drop:
+        raise NotModelledCache(
+            "a drafter over several groups, in a release that drops twice or caches too little"
+        )
     if any(isinstance(spec, ChunkedLocalAttentionSpec) for spec in specs):
         if use_eagle:
             raise NotModelledCache("a drafter beside chunked local attention")

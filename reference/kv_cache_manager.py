@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cacheproof.reference.block_pool import KVCacheBlock
 from cacheproof.reference.kv_cache_coordinator import get_kv_cache_coordinator
-from cacheproof.reference.kv_cache_specs import KVCacheConfig
+from cacheproof.reference.kv_cache_specs import KVCacheConfig, NotModelledCache
 from cacheproof.reference.kv_events import BlockStored, KVCacheEvent
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.semantics import Semantics
@@ -95,6 +95,8 @@ class KVCacheManager:
         self.log_stats = log_stats
         self.prefix_cache_stats = PrefixCacheStats()
         self.semantics = semantics or Semantics.ideal()
+        if not self.semantics.tells_external_tokens:
+            raise NotModelledCache("allocation before 0.14.0")
         self.coordinator = get_kv_cache_coordinator(
             kv_cache_config,
             max_model_len,

@@ -146,6 +146,12 @@ class Semantics:
     reuses_unfindable_first: bool = change(
         "0.27.1", "release source", "a freed block without a hash goes before all free blocks"
     )
+    stacks_without_caching: bool = change(
+        "0.28.0", "release source", "so does every freed block when nothing is cached"
+    )
+    tells_external_tokens: bool = change(
+        "0.14.0", "release source", "allocation is told which tokens are loaded from elsewhere"
+    )
     touches_before_loading: bool = change(
         "0.27.1", "vLLM #33775", "every group holds its hit before one takes blocks for a load"
     )
@@ -153,16 +159,22 @@ class Semantics:
         "0.27.1", "release source", "nothing is loaded for tokens no longer read in a block that is"
     )
     leaves_out_unreachable: bool = change(
-        "0.27.1", "release source", "window groups cache only blocks that a hit can need"
+        "0.22.1", "release source", "window groups cache only blocks that a hit can need"
+    )
+    leaves_out_in_lone_windows: bool = change(
+        "0.27.1", "release source", "so do window groups that no coarser group stands beside"
     )
     caches_aligned: bool = change(
-        "0.28.0", "release source", "hybrid caches cache only up to where a hit can end"
+        "0.22.1", "release source", "hybrid caches cache only up to where a hit can end"
     )
     caches_prompt_tail: bool = change(
         "0.27.1", "release source", "a prompt's last, partly filled coarse block can be found"
     )
     spares_last_prompt_token: bool = change(
         "0.32.0", "release source", "a cached prompt tail leaves the last token to compute"
+    )
+    events_carry_extra_keys: bool = change(
+        "0.18.1", "release source", "KV events carry the extra keys of each block"
     )
     events_name_groups: bool = change(
         "0.22.1", "release source", "KV events say which group they are about"
@@ -191,8 +203,8 @@ class Semantics:
     aligns_behind_drop: bool = change(
         "0.22.1", "release source", "a window's hit is aligned without the block to be dropped"
     )
-    drops_once_per_prefix: bool = change(
-        "0.22.1", "vLLM #32802", "a drafter's block is dropped once for each prefix tried"
+    caches_block_to_drop: bool = change(
+        "0.27.1", "vLLM #32802", "hybrid caches cache the block that a drafter then drops"
     )
     looks_past_limit_to_drop: bool = change(
         "0.32.0", "release source", "the block to be dropped may hold the last prompt token"

@@ -290,6 +290,8 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         segment = self.scheduler_block_size // self.block_size
         if need >= segment:
             return None
+        if segment == 1 and not self.semantics.leaves_out_in_lone_windows:
+            return None
         shift = 1 if self.use_eagle else 0
         return [
             number >= shift and (number - shift) % segment >= segment - need

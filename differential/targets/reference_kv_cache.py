@@ -40,7 +40,7 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
             use_eagle=config["use_eagle"],
             log_stats=True,
             enable_kv_cache_events=config["kv_events"],
-            watermark=config["watermark"] if semantics.gates_admission else 0.0,
+            watermark=config["watermark"] if semantics.reserves_blocks else 0.0,
             semantics=semantics,
         )
     except NotModelledCache as reason:
@@ -60,15 +60,19 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
 
 
 def _takes(semantics: Semantics) -> frozenset[str]:
-    takes = set()
-    if semantics.gates_admission:
-        takes |= {"full_sequence_must_fit", "reserved_blocks", "has_scheduled_reqs"}
+    takes = {"lora_name"}
+    if semantics.admits_whole_sequences:
+        takes.add("full_sequence_must_fit")
+    if semantics.reserves_blocks:
+        takes |= {"reserved_blocks", "has_scheduled_reqs"}
     if semantics.defers_frees:
         takes.add("pop_blocks_for_free")
     if semantics.knows_prefix_tokens:
         takes.add("block_hash_num_tokens")
     if semantics.tells_longer_hits:
         takes.add("shared_prefix_boundary")
+    if semantics.events_carry_extra_keys:
+        takes.add("extra_keys")
     if semantics.events_name_groups:
         takes |= {"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
     return frozenset(takes)

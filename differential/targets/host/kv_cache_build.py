@@ -17,7 +17,7 @@ from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.request import Request, RequestStatus
 
 from .kv_cache import Kit
-from .kv_cache_recorder import GROUP_FIELDS
+from .kv_cache_recorder import FURTHER_STORED_FIELDS
 from .protocol import Event, HostError, Illegal
 
 try:
@@ -91,7 +91,7 @@ def build(config: Event) -> Kit:
 def _takes(manager: Any) -> frozenset[str]:
     """Which of the optional things this release has."""
     takes = set(inspect.signature(manager.allocate_slots).parameters).intersection(_OPTIONAL)
-    takes |= GROUP_FIELDS.intersection(BlockStored.__struct_fields__)
+    takes |= FURTHER_STORED_FIELDS.intersection(BlockStored.__struct_fields__)
     if hasattr(manager, "pop_blocks_for_free"):
         takes.add("pop_blocks_for_free")
     if hasattr(manager.block_pool.null_block, "block_hash_num_tokens"):

@@ -10,15 +10,16 @@ from typing import Any
 Call = tuple[str, str | None, Any, Any]
 State = dict[str, Any]
 
-STORED_FIELDS = (
-    "token_ids",
-    "block_size",
-    "lora_id",
-    "lora_name",
-    "medium",
-    "extra_keys",
+STORED_FIELDS = ("block_size", "lora_id", "medium")
+FURTHER_STORED_FIELDS = frozenset(
+    {
+        "extra_keys",
+        "group_idx",
+        "kv_cache_spec_kind",
+        "kv_cache_spec_sliding_window",
+        "lora_name",
+    }
 )
-GROUP_FIELDS = frozenset({"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"})
 _LOW_64_BITS = (1 << 64) - 1
 _HASH_BYTES = 32
 
@@ -90,8 +91,8 @@ class KVCacheRecorder:
         kind = type(event).__name__
         if kind == "BlockStored":
             fields = {name: getattr(event, name) for name in STORED_FIELDS}
-            fields.update({name: getattr(event, name) for name in GROUP_FIELDS & self._takes})
-            fields["extra_keys"] = plain(event.extra_keys)
+            further = FURTHER_STORED_FIELDS & self._takes
+            fields.update({name: plain(getattr(event, name)) for name in further})
             fields["token_ids"] = list(event.token_ids)
             parent = event.parent_block_hash
             return [
