@@ -50,7 +50,7 @@ def _config(rng: random.Random) -> Event:
     groups = _groups(rng, enable_caching)
     use_eagle = rng.random() < 0.15 and all(group["kind"] != "chunked_local" for group in groups)
     return {
-        "num_blocks": rng.choice((4, 6, 8, 10, 12, 16, 24, 40)) * max(1, len(groups) - 1),
+        "num_blocks": rng.choice((4, 6, 8, 12, 16, 24, 40, 64)) * max(1, len(groups) - 1),
         "groups": groups,
         "max_model_len": rng.choice((24, 48, 96)),
         "max_in_flight_tokens": rng.choice((4, 16, 96)),
@@ -172,20 +172,25 @@ class _Writer:
 
     def _schedule(self, name: str | None = None) -> None:
         rng = self._rng
+        name = name or self._pick()
         size = rng.choice(self._sizes)
+        external = rng.randint(0, 6) * size if self._loads and rng.random() < 0.5 else 0
+        delay = rng.random() < 0.5
         self._add(
             "schedule",
-            request=name or self._pick(),
+            request=name,
             tokens=rng.choice((WHOLE, WHOLE, 1, size, 2 * size + 1, rng.randint(1, 12))),
             drafts=rng.randint(0, 4) if self._uses_drafts else 0,
             lookahead=rng.randint(0, 4) if self._uses_drafts else 0,
-            external=rng.randint(0, 6) * size if self._loads and rng.random() < 0.5 else 0,
-            delay=rng.random() < 0.5,
+            external=external,
+            delay=delay,
             encoder=rng.randint(1, 3 * size) if self._cross else 0,
             must_fit=rng.random() < 0.2,
             reserved=rng.randint(1, 3) if rng.random() < 0.1 else 0,
             others=rng.random() < 0.7,
         )
+        if external and delay and rng.random() < 0.5:
+            self._loaded(name)
 
     def _output(self) -> None:
         """Mostly the text goes on as it goes on for others, so that what is decoded is shared."""
@@ -196,9 +201,9 @@ class _Writer:
         if rng.random() < 0.7:
             self._schedule(name)
 
-    def _loaded(self) -> None:
+    def _loaded(self, name: str | None = None) -> None:
         valid = WHOLE if self._rng.random() < 0.6 else self._rng.randint(0, 12)
-        self._add("loaded", request=self._pick(), valid=valid)
+        self._add("loaded", request=name or self._pick(), valid=valid)
 
     def _preempt(self) -> None:
         name = self._pick()

@@ -36,6 +36,23 @@ RARE_STATES = {
     "tokens and embeddings mixed": "embeddings are given for some positions",
     "adapter": "a request runs under an adapter",
     "cache salt": "a request has a cache salt",
+    "pool empty": "no KV block is free",
+    "allocation refused": "a request gets no slots",
+    "hit of a free block": "a lookup finds blocks that nobody holds",
+    "hit of a held block": "a lookup finds blocks that another request holds",
+    "hit after preemption": "a preempted request finds blocks that it had computed",
+    "one hash on two blocks": "two blocks hold the same prefix",
+    "cached block handed out": "a free block loses its hash to new content",
+    "blocks behind a window given back": "a running request's table gets null blocks",
+    "groups disagree on a hit": "one group alone would have hit more",
+    "drafts rejected": "computed tokens are taken back",
+    "load under way": "blocks are allocated whose content arrives later",
+    "load failed": "some of the content did not arrive",
+    "free put off": "a request ended whose blocks are still read",
+    "hash of a held block removed": "a block is evicted by its id while requests hold it",
+    "reset refused": "the prefix cache is to be reset while blocks are held",
+    "reset with cached blocks": "a reset finds hashes to forget",
+    "prompt tail cached": "a block is found by a part of its content",
 }
 
 

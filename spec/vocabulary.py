@@ -4,7 +4,7 @@ Maps are read-only mappings from identifier to a number of embeddings; a queue i
 iteration order is the order of eviction.
 """
 
-from collections.abc import Hashable, Mapping, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -37,4 +37,9 @@ def last_dropped(before: Mapping[str, int], after: Mapping[str, int]) -> int:
     return list(before.values())[gone - 1] if gone > 0 else 0
 
 
-WORDS = frozenset({"total", "total_unheld", "within", "drops_prefix", "last_dropped"})
+def distinct(queue: Sequence[Key]) -> bool:
+    """True when no entry of the queue occurs twice."""
+    return len(set(queue)) == len(queue)
+
+
+WORDS = frozenset({"total", "total_unheld", "within", "drops_prefix", "last_dropped", "distinct"})

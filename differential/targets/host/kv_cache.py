@@ -48,7 +48,7 @@ def token_ids(runs: list[list[int]]) -> list[int]:
 
 
 class KVCacheSession:
-    """One trace's manager and requests. `apply` takes an event and returns its outcome."""
+    """One trace's manager and requests."""
 
     def __init__(self, config: Event, kit: Kit) -> None:
         self.recorder = KVCacheRecorder(kit.manager, kit.takes)
@@ -77,10 +77,15 @@ class KVCacheSession:
             "take_stats": self._take_stats,
         }
 
-    def apply(self, event: Event) -> Any:
-        return self._handlers[event["event"]](event)
+    def apply(self, event: Event) -> Event | None:
+        """What the event did: its answer, the calls it took, what they changed. None: nothing."""
+        answer = self._handlers[event["event"]](event)
+        calls, changed = self.recorder.drain()
+        if answer is None and not calls and not changed:
+            return None
+        return {"answer": answer, "calls": calls, "changed": changed}
 
-    def _arrive(self, event: Event) -> int | None:
+    def _arrive(self, event: Event) -> list[int] | None:
         name = event["request"]
         ids = token_ids(event["prompt"])
         if name in self._lives or not 0 < len(ids) < self._max_model_len:
@@ -89,8 +94,7 @@ class KVCacheSession:
             return None
         request = self._make_request(event, ids)
         self._lives[name] = _Life(request)
-        self.recorder.show(request.block_hashes)
-        return len(request.block_hashes)
+        return self.recorder.show(request.block_hashes)
 
     def _schedule(self, event: Event) -> Any:
         life = self._lives.get(event["request"])
@@ -149,9 +153,9 @@ class KVCacheSession:
         request.num_computed_tokens = start
         if loads:
             self._enter(life, "loading")
-        else:
-            self._enter(life, "running")
-            self._dispatch(life, count)
+            return "loads"
+        self._enter(life, "running")
+        self._dispatch(life, count)
         return True
 
     def _look_up(self, life: _Life) -> tuple[Any, int]:
@@ -223,10 +227,10 @@ class KVCacheSession:
         if first is None:
             first = request.all_token_ids[-1] + 1
         request.append_output_token_ids([first + step for step in range(accepted + 1)])
-        self.recorder.show(request.block_hashes[known:])
+        hashes = self.recorder.show(request.block_hashes[known:])
         if self._asynchronous:
             self._manager.cache_blocks(request, request.num_computed_tokens - life.outstanding)
-        return request.num_tokens
+        return [request.num_tokens, hashes, drafts]
 
     def _preempt(self, event: Event) -> Any:
         life = self._lives.get(event["request"])

@@ -7,7 +7,7 @@ digests are is compared elsewhere.
 
 from typing import Any
 
-Call = tuple[str, str | None, Any, Any]
+Call = list[Any]
 State = dict[str, Any]
 
 STORED_FIELDS = ("block_size", "lora_id", "medium")
@@ -25,10 +25,9 @@ _HASH_BYTES = 32
 
 
 class KVCacheRecorder:
-    """Logs the calls on a manager; `take` gives them with the change of the state behind them.
+    """Logs the calls on a manager; `drain` gives them with the change of the state behind them.
 
-    A call is (operation, request or None, arguments, answer). The change is the last entry,
-    ("state", None, None, delta), left out when nothing changed. A state maps
+    A call is [operation, request or None, arguments, answer]. A state maps
 
     free: blocks that can be had; queue: free block ids, next to go first;
     refs: block id -> references, null block excepted;
@@ -45,31 +44,38 @@ class KVCacheRecorder:
         self._takes = takes
         self._numbers: dict[bytes, int] = {}
         self._shortened: dict[int, int] = {}
-        self._last: State = self.full_state()
+        self._last: State = self.read()
 
-    def show(self, block_hashes: list[bytes]) -> None:
-        """Number the hashes of a request that have none yet."""
+    def show(self, block_hashes: list[bytes]) -> list[int]:
+        """The numbers of a request's hashes; new ones for those that have none yet."""
         for block_hash in block_hashes:
             if block_hash not in self._numbers:
                 number = len(self._numbers)
                 self._numbers[block_hash] = number
                 self._shortened[int.from_bytes(block_hash, "big") & _LOW_64_BITS] = number
+        return [self._numbers[block_hash] for block_hash in block_hashes]
 
     def log(self, operation: str, request: str | None, arguments: Any, answer: Any) -> None:
         """Add a call, its answer already plain data."""
-        self.calls.append((operation, request, arguments, answer))
+        self.calls.append([operation, request, arguments, answer])
 
-    def take(self) -> list[Call]:
-        """The calls since the last take, and what they changed."""
+    def drain(self) -> tuple[list[Call], State]:
+        """The calls since the last time, and what they changed: new values, in maps None for the
+        keys that are gone."""
         calls, self.calls = self.calls, []
-        now = self.full_state()
+        now = self.read()
         delta = _delta(self._last, now)
         self._last = now
-        if delta:
-            calls.append(("state", None, None, delta))
-        return calls
+        return calls, delta
 
-    def full_state(self) -> State:
+    def take(self) -> list[Call]:
+        """Nothing: the calls of an event travel in its outcome."""
+        return []
+
+    def full_state(self) -> None:
+        """Nothing: every change travels in an outcome."""
+
+    def read(self) -> State:
         """The whole state, as plain data."""
         pool = self._pool
         used = [block for block in pool.blocks if not block.is_null]
@@ -164,7 +170,6 @@ def plain(value: Any) -> Any:
 
 
 def _delta(last: State, now: State) -> State:
-    """What differs: changed values, and in maps None for the keys that are gone."""
     delta: State = {}
     for name, value in now.items():
         before = last[name]

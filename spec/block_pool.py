@@ -1,0 +1,131 @@
+"""The block pool of the KV cache: who holds a block, what finds it, and when it may go.
+
+`s` is a pool's state, `w` a pool's event: what it was told to release, or what it told others.
+A block's life: free and unknown, held, cached (a hash finds it), free and still found, handed out
+for other content.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cacheproof.spec.registry import contract
+from cacheproof.spec.vocabulary import distinct
+
+COMPONENT = "block_pool"
+MANAGERS = ("kv_cache",)
+
+
+class PoolState(NamedTuple):
+    """A pool between two events. Blocks are ids; the null block is none of them.
+
+    num_blocks: all blocks, the null block included; num_free: as the pool counts.
+    queue: the free queue, next to go first.
+    refs: block -> references as the pool counts.
+    held: block -> how often it stands in the tables of requests and in frees put off.
+    hashes: block -> the keys that it has; found: key -> the blocks under it.
+    """
+
+    num_blocks: int
+    num_free: int
+    queue: tuple[int, ...]
+    refs: Mapping[int, int]
+    held: Mapping[int, int]
+    hashes: Mapping[int, tuple[str, ...]]
+    found: Mapping[str, tuple[int, ...]]
+
+
+class PoolEvents(NamedTuple):
+    """KV events taken: what their replay says can be found, and what can be, in blocks per hash."""
+
+    replayed: Mapping[str, int]
+    found: Mapping[str, int]
+
+
+class PoolRelease(NamedTuple):
+    """Blocks given back, and nothing else: the queue around it, and what is due to it.
+
+    `first` and `last` are the blocks nobody holds any more, as they are to stand in the queue: a
+    request's last block goes first, and what cannot be found before what can be.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+
+
+@contract(
+    "BP-1",
+    "A block is in the free queue, once, exactly when nobody references it",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM BlockPool.touch, free_blocks, get_new_blocks",
+    applies_to=MANAGERS,
+)
+def queue_is_unreferenced(s: PoolState) -> bool:
+    return (
+        len(s.queue) == s.num_free
+        and distinct(s.queue)
+        and all(b in s.refs for b in s.queue)
+        and all((b in s.queue) == (s.refs[b] == 0) for b in s.refs)
+    )
+
+
+@contract(
+    "BP-2",
+    "A hash finds exactly the blocks that have it",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM BlockPool.cache_full_blocks and eviction",
+    applies_to=MANAGERS,
+)
+def hashes_and_blocks_agree(s: PoolState) -> bool:
+    return all(
+        len(s.found[k]) > 0 and all(b in s.hashes and k in s.hashes[b] for b in s.found[k])
+        for k in s.found
+    ) and all(all(k in s.found and b in s.found[k] for k in s.hashes[b]) for b in s.hashes)
+
+
+@contract(
+    "BP-3",
+    "Free blocks, held blocks and the null block are all blocks; references are those who hold",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="conservation; block tables of all groups, frees put off included",
+    applies_to=MANAGERS,
+)
+def blocks_conserved(s: PoolState) -> bool:
+    return (
+        s.num_free + len(s.held) + 1 == s.num_blocks
+        and all(b in s.refs and s.refs[b] == s.held[b] for b in s.held)
+        and all(b in s.held or s.refs[b] == 0 for b in s.refs)
+    )
+
+
+@contract(
+    "BP-4",
+    "Whoever replays the KV events knows which hashes find a block, and how many",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM KVCacheManager.take_events: routers and external caches follow them",
+    applies_to=MANAGERS,
+)
+def events_tell_the_pool(w: PoolEvents) -> bool:
+    return w.replayed == w.found
+
+
+@contract(
+    "BP-5",
+    "Blocks given back are queued the last of a request first, unfindable ones before all others",
+    kind="trace",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM BlockPool.free_blocks and SingleTypeKVCacheManager.free",
+    applies_to=MANAGERS,
+)
+def released_in_order(w: PoolRelease) -> bool:
+    return w.after == w.first + w.before + w.last
