@@ -46,7 +46,10 @@ class Builder:
 
     def build(self, value: Description) -> Any:
         """The object that a description stands for. Raises Unbuildable where there is none."""
-        return self._makers[value["is"]](value)
+        try:
+            return self._makers[value["is"]](value)
+        except ModuleNotFoundError as missing:
+            raise Unbuildable(f"{value['is']} without the library {missing.name}") from None
 
     def _media(self, value: Description) -> Any:
         if self._wrapper is None:

@@ -1,0 +1,111 @@
+"""The media hashers of real releases, through host processes; provisions what is missing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.media_hash import call
+from cacheproof.differential.media_hash_generator import Pair, integer, text
+from cacheproof.differential.media_hash_search import Search, lane, reference_lane, trace_of
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.process import HostTarget
+
+NEWEST = "0.33.0"
+OTHERS = ("0.10.2", "0.11.0", "0.13.0", "0.14.1", "0.15.1", "0.18.1", "0.28.0", "0.30.0", "0.32.0")
+SEEDS = range(2000)
+FORMS = ("image_forms", "palettes", "reshaped_array", "retyped_array")
+
+
+@contextmanager
+def host(version: str) -> Iterator[HostTarget]:
+    target = lane(
+        f"vllm@{version}", version, *releases.host_command(releases.install(version, report=print))
+    )
+    try:
+        yield target
+    finally:
+        target.close()
+
+
+@contextmanager
+def reference(semantics: str, environment_of: str = NEWEST) -> Iterator[HostTarget]:
+    release = releases.install(environment_of, report=print)
+    target = reference_lane(semantics, *releases.host_command(release))
+    try:
+        yield target
+    finally:
+        target.close()
+
+
+def lockstep(version: str, semantics: str, algorithm: str, seeds: range) -> Search:
+    with host(version) as real, reference(semantics, version) as ours:
+        search = Search(real, ours, algorithm)
+        search.run(seeds)
+        return search
+
+
+@pytest.mark.parametrize("algorithm", ["blake3", "sha256", "sha512"])
+def test_the_newest_release_has_the_digests_of_the_reference(algorithm: str) -> None:
+    search = lockstep(NEWEST, NEWEST, algorithm, SEEDS)
+    assert search.parted == []
+    assert search.hashed == 2 * len(SEEDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", OTHERS)
+def test_a_release_has_the_digests_of_the_reference(version: str) -> None:
+    search = lockstep(version, version, "blake3", SEEDS)
+    assert search.parted == []
+    assert search.hashed > len(SEEDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("version", "before"),
+    [("0.11.0", "0.10.2"), ("0.16.0", "0.15.1"), ("0.27.0", "0.18.1"), ("0.31.0", "0.30.0")],
+)
+def test_the_semantics_of_the_release_before_a_change_part(version: str, before: str) -> None:
+    assert lockstep(before, version, "blake3", SEEDS).parted != []
+
+
+def test_sound_semantics_part_from_the_newest_release_where_it_collides() -> None:
+    parted = lockstep(NEWEST, "ideal", "blake3", range(200)).parted
+    assert len(parted) > 100
+
+
+def test_the_ideal_reference_keeps_every_contract_beside_torch() -> None:
+    with reference("ideal") as ours:
+        search = Search(ours)
+        search.run(SEEDS)
+    assert search.counts == {}
+    assert not search.stray
+    assert search.reached["array_or_tensor"] > 20
+
+
+def test_two_processes_agree() -> None:
+    with host(NEWEST) as one, host(NEWEST) as other:
+        search = Search(one, other)
+        search.run(range(200))
+    assert search.parted == []
+
+
+def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix() -> None:
+    found = {}
+    for version in ("0.8.5", "0.9.0.1"):
+        with host(version) as target:
+            search = Search(target)
+            search.run(range(5000))
+        found[version] = {way for id, way in search.counts if id == "MH-3a"}
+        assert min(search.reached[way] for way in FORMS) >= 100
+    assert found["0.8.5"] >= set(FORMS)
+    assert found["0.9.0.1"] == set()
+
+
+def test_an_algorithm_that_a_release_lacks_makes_the_trace_illegal() -> None:
+    one = Pair("", call(a=integer(1)), call(a=text("a")))
+    trace: Any = trace_of(one, "sha256")
+    with host("0.9.0.1") as target:
+        (result,) = target.run([trace])
+    assert result.illegal == "this release hashes media with blake3 alone, not sha256"
