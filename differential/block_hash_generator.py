@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass, replace
 
 from cacheproof.differential.trace import (
+    EMBEDDED,
     SCHEMA,
     Adapter,
     BlockHashConfig,
@@ -20,8 +21,6 @@ from cacheproof.differential.trace import (
 
 GENERATOR = "block_hash/1"
 PLACEHOLDER = 3
-EMBEDDED = 9
-"""The token id that stands where an embedding was given; no text has it."""
 _NAMES = ("name-a", "name-b", "name-c")
 _PATHS = ("path-a", "path-b")
 _TOKENS = (0, 3, 5, 6)
@@ -47,13 +46,12 @@ def block_hash_trace(seed: int, *, items_only: bool = False, decodes: bool = Tru
     draw = random.Random(seed)
     size = draw.choice((1, 2, 3, 4, 4, 8))
     config = BlockHashConfig(size, draw.choice((0, 0, 0, 0, 1, 2)))
-    drafts = [_fresh(draw, size)]
-    for _ in range(draw.randint(3, 10)):
-        drafts.append(_changed(draw, draw.choice(drafts)))
+    first = _fresh(draw, size)
     if items_only:
-        drafts = [
-            replace(draft, lora=None, salt=None, embeds=None, one_object=False) for draft in drafts
-        ]
+        first = replace(first, lora=None, salt=None, embeds=None, one_object=False)
+    drafts = [first]
+    for _ in range(draw.randint(3, 10)):
+        drafts.append(_changed(draw, draw.choice(drafts), items_only=items_only))
     if not decodes:
         drafts = [replace(draft, decoded=()) for draft in drafts]
     events: list[Prompt | Decode] = []
@@ -105,10 +103,12 @@ def _fresh(draw: random.Random, size: int) -> _Draft:
 
 
 def _items(draw: random.Random, length: int) -> tuple[Item, ...]:
+    """Items spread over the prompt, or crowded at its end, in a block that decoding fills."""
     items: list[Item] = []
-    position = draw.randint(0, 2)
+    at_end = draw.random() < 0.3
+    position = max(0, length - draw.randint(2, 4)) if at_end else draw.randint(0, 2)
     while position < length and len(items) < 4:
-        span = min(draw.choice((1, 1, 2, 3, 5)), length - position)
+        span = 1 if at_end else min(draw.choice((1, 1, 2, 3, 5)), length - position)
         items.append(Item(draw.choice(_NAMES), position, span))
         position += span + draw.choice((0, 1, 1, 2, 4))
     return tuple(items)
@@ -129,38 +129,48 @@ def _embeds(draw: random.Random, length: int) -> tuple[str | None, ...]:
     return tuple(rows)
 
 
-def _changed(draw: random.Random, draft: _Draft) -> _Draft:
+def _changed(draw: random.Random, draft: _Draft, *, items_only: bool) -> _Draft:
     """The draft with one thing changed, or with none."""
-    match draw.randrange(10):
-        case 0:
-            return draft
-        case 1:
-            return replace(draft, salt=draw.choice((None, *_NAMES)))
-        case 2:
-            return replace(draft, lora=draw.choice((None, _adapter(draw))))
-        case 3 if draft.items:
-            return replace(draft, items=_renamed(draw, draft.items))
-        case 4 | 5 if draft.items:
-            return replace(draft, items=_shifted(draw, draft))
-        case 3 | 4 | 5 | 6 if draft.embeds is not None:
-            return _row_changed(draw, draft)
-        case 7:
-            cut = draw.randint(1, len(draft.tokens))
-            return _cut(draft, cut)
-        case 8:
-            return replace(draft, one_object=draw.random() < 0.05, decoded=draft.decoded[:-1])
-        case _:
-            return replace(draft, lora=None, salt=draft.lora.lora_name if draft.lora else None)
+    changes = [_same, _cut]
+    if draft.items:
+        changes += [_renamed, _renamed, _shifted]
+    if draft.embeds is not None:
+        changes += [_row_changed, _row_changed]
+    if not items_only:
+        changes += [_salted, _adapted, _salted_as_adapted, _shared]
+    return draw.choice(changes)(draw, draft)
 
 
-def _renamed(draw: random.Random, items: tuple[Item, ...]) -> tuple[Item, ...]:
-    number = draw.randrange(len(items))
-    item = items[number]
+def _same(draw: random.Random, draft: _Draft) -> _Draft:
+    return draft
+
+
+def _salted(draw: random.Random, draft: _Draft) -> _Draft:
+    return replace(draft, salt=draw.choice((None, *_NAMES)))
+
+
+def _adapted(draw: random.Random, draft: _Draft) -> _Draft:
+    return replace(draft, lora=draw.choice((None, _adapter(draw))))
+
+
+def _salted_as_adapted(draw: random.Random, draft: _Draft) -> _Draft:
+    """The adapter's name as salt."""
+    return replace(draft, lora=None, salt=draft.lora.lora_name if draft.lora else None)
+
+
+def _shared(draw: random.Random, draft: _Draft) -> _Draft:
+    """Equal identifiers are one object, or not."""
+    return replace(draft, one_object=draw.random() < 0.3)
+
+
+def _renamed(draw: random.Random, draft: _Draft) -> _Draft:
+    number = draw.randrange(len(draft.items))
+    item = draft.items[number]
     changed = Item(draw.choice(_NAMES), item.offset, item.length)
-    return (*items[:number], changed, *items[number + 1 :])
+    return replace(draft, items=(*draft.items[:number], changed, *draft.items[number + 1 :]))
 
 
-def _shifted(draw: random.Random, draft: _Draft) -> tuple[Item, ...]:
+def _shifted(draw: random.Random, draft: _Draft) -> _Draft:
     """One item begins or ends a token elsewhere, on placeholder tokens that stay."""
     number = draw.randrange(len(draft.items))
     item = draft.items[number]
@@ -171,7 +181,7 @@ def _shifted(draw: random.Random, draft: _Draft) -> tuple[Item, ...]:
     start = draw.randint(max(lowest, item.offset - 1), min(highest - 1, item.offset + 1))
     end = draw.randint(start + 1, min(highest, start + item.length + 1))
     changed = Item(item.identifier, start, end - start)
-    return (*draft.items[:number], changed, *draft.items[number + 1 :])
+    return replace(draft, items=(*draft.items[:number], changed, *draft.items[number + 1 :]))
 
 
 def _row_changed(draw: random.Random, draft: _Draft) -> _Draft:
@@ -188,8 +198,9 @@ def _row_changed(draw: random.Random, draft: _Draft) -> _Draft:
     return replace(draft, embeds=rows, tokens=tokens)
 
 
-def _cut(draft: _Draft, cut: int) -> _Draft:
+def _cut(draw: random.Random, draft: _Draft) -> _Draft:
     """The last prompt tokens are decoded instead, as far as no item reaches into them."""
+    cut = draw.randint(1, len(draft.tokens))
     cut = max([cut, *(item.offset + item.length for item in draft.items)])
     rows = draft.embeds[:cut] if draft.embeds is not None else None
     if draft.embeds is not None and any(row is not None for row in draft.embeds[cut:]):

@@ -12,6 +12,7 @@ import msgspec
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.trace import (
+    EMBEDDED,
     Add,
     AnyEvent,
     Arrival,
@@ -245,11 +246,15 @@ def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
                 yield edited(trace, put((*path, name), plain))
         for number in reversed(range(len(event.tokens))):
             yield edited(trace, _remove_token(position, number))
-            if event.tokens[number]:
+            if event.tokens[number] not in (0, EMBEDDED):
                 yield edited(trace, put((*path, "tokens", number), 0))
         for number, row in enumerate(_rows(event)):
-            for other in (None, "0" * 8, "0" * len(row or "")):
-                yield edited(trace, put((*path, "embeds", number), other or None))
+            zero = "0" * len(row or "")
+            if row is not None:
+                yield edited(trace, put((*path, "embeds", number), zero))
+            yield edited(
+                trace, put((*path, "embeds", number), None), put((*path, "tokens", number), 0)
+            )
     prompts = [number for number, event in enumerate(trace.events) if isinstance(event, Prompt)]
     for name, plain in _EXTRAS.items():
         yield edited(trace, *(put(("events", position, name), plain) for position in prompts))

@@ -17,6 +17,8 @@ LARGEST = 2**31 - 1
 MAX_LINE = 8 * 2**20
 MAX_EVENTS = 1_000_000
 MAX_BLOCKS = 2**20
+EMBEDDED = 9
+"""The token id that stands where an embedding was given; no text has it."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
@@ -363,6 +365,12 @@ def _check_embeds(event: Prompt, where: str) -> None:
             f"{where}: {len(rows)} embeddings of {len(widths)} widths for {len(event.tokens)} "
             f"tokens; expected one row or null for each token, at least one row, all of one width"
         )
+    for token, row in zip(event.tokens, rows, strict=True):
+        if (token == EMBEDDED) != (row is not None):
+            raise InputError(
+                f"{where}: token {token} and embedding {row}; expected token {EMBEDDED} exactly "
+                f"where an embedding is given"
+            )
 
 
 def _check_names(names: Iterable[str | None], where: str) -> None:
