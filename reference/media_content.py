@@ -122,10 +122,10 @@ def _array(array: Any) -> Node:
 
 def _elements(array: Any) -> bytes | memoryview:
     """In C order, without a copy where they lie so."""
-    if not array.flags.c_contiguous or array.nbytes == 0:
-        elements: bytes = array.tobytes()
-        return elements
-    view: memoryview = array.reshape(-1).view("u1").data
+    if array.nbytes == 0:
+        return b""
+    in_order = array if array.flags.c_contiguous else array.copy(order="C")
+    view: memoryview = in_order.reshape(-1).view("u1").data
     return view
 
 

@@ -1,7 +1,10 @@
 """The media hashers of real releases, through host processes; provisions what is missing."""
 
+import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,3 +112,25 @@ def test_an_algorithm_that_a_release_lacks_makes_the_trace_illegal() -> None:
     with host("0.9.0.1") as target:
         (result,) = target.run([trace])
     assert result.illegal == "this release hashes media with blake3 alone, not sha256"
+
+
+PAGES = sorted((Path(__file__).parents[3] / "docs" / "findings").glob("media-hash-*.md"))
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_says_of_the_newest_release_is_so(page: Path) -> None:
+    command, environment = releases.host_command(releases.install(NEWEST, report=print))
+    blocks = BLOCK.findall(page.read_text())
+    assert blocks
+    program = "\n".join(f"exec({block!r}, {{}})" for block in blocks)
+    done = subprocess.run(
+        [*command, "-P", "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_page_that_says_otherwise_fails() -> None:
+    """The asserts of the pages are evaluated: none runs with them switched off."""
+    command, environment = releases.host_command(releases.install(NEWEST, report=print))
+    assert subprocess.run([*command, "-P", "-c", "assert 0"], env=environment).returncode == 1
