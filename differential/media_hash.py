@@ -22,12 +22,12 @@ A fetched video is a tuple of media (frames with the file's bytes) and a mapping
 """
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cacheproof.differential.judge import Violation
-from cacheproof.spec.media_hash import HashedPair
+from cacheproof.differential.record import StepRecord
+from cacheproof.spec.media_hash import COMPONENT, HashedPair
 from cacheproof.spec.registry import contracts
 
 Description = dict[str, Any]
@@ -149,27 +149,30 @@ def pair_of(
     )
 
 
-@dataclass
 class MediaHashJudge:
-    """Judges each digest of a trace beside those before it; keeps the first violation of each
-    contract. `release` narrows the contracts to those that it promises."""
+    """Judges one trace: each digest beside those before it. `violations` holds the first violation
+    of each contract; `calls_judged` counts digests. `release` narrows the contracts to those that
+    it promises."""
 
-    release: str | None = None
-    violations: dict[str, Violation] = field(default_factory=dict)
-    calls_judged: int = 0
-    resident_sum: int = 0
+    state = None
+    stored: Mapping[str, int] = {}
+    resident_sum = 0
 
-    def __post_init__(self) -> None:
-        self._rules = list(contracts("media_hash", self.release))
+    def __init__(self, release: str | None = None) -> None:
+        self.violations: dict[str, Violation] = {}
+        self.calls_judged = 0
+        self._rules = list(contracts(COMPONENT, release))
         self._seen: list[tuple[int, Description, str]] = []
 
-    def judge(self, number: int, event: dict[str, Any], record: Iterable[Any]) -> None:
-        """Judge the outcome of one `hash` event; exceptions and no-ops have no digest to judge."""
-        outcome = next(iter(record))
+    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+        """Judge the outcome of one `hash` event, whose `value` is the described call.
+
+        Exceptions and no-ops have no digest to judge.
+        """
+        outcome, value = record[0], event.value
         if outcome is None or "raises" in outcome:
             return
         self.calls_judged += 1
-        value = event["value"]
         if "unstable" in outcome:
             self._judge(number, number, pair_of(value, value, "one digest", "another"))
             return

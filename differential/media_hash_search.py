@@ -7,6 +7,7 @@ and remembered, so that calls of different pairs are held against each other too
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from cacheproof.differential.lockstep import compare
@@ -63,6 +64,7 @@ class Search:
     target: HostTarget
     reference: HostTarget | None = None
     algorithm: str = "blake3"
+    fault: str | None = None
     found: dict[tuple[str, str], int] = field(default_factory=dict)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
@@ -81,7 +83,7 @@ class Search:
             traces: Any = [trace_of(one, self.algorithm) for one in pairs]
             if self.reference is not None:
                 self.reference.submit(traces)
-            results = self.target.run(traces)
+            results = self.target.run(traces, self.fault)
             for seed, one, result in zip(numbers, pairs, results, strict=True):
                 self._take(seed, one, result)
             if self.reference is not None:
@@ -95,7 +97,7 @@ class Search:
         judge = MediaHashJudge(self.target.release)
         values = (one.first, one.second)
         for number, (value, record) in enumerate(zip(values, result.records, strict=True)):
-            judge.judge(number, {"value": value}, record)
+            judge.judge(number, SimpleNamespace(value=value), record)
             outcome = record[0]
             if outcome is not None and "digest" in outcome:
                 self._remember(seed, one.way, value, outcome["digest"])

@@ -1,6 +1,7 @@
 """Described values mean what their objects hold; the judge and the search find what is planted."""
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from cacheproof.differential.media_hash_generator import (
 from cacheproof.differential.media_hash_search import Search, trace_of
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.host.media_hash import MediaHashSession
+from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.host.media_values import Builder, Unbuildable, limited
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.reference import media_content
@@ -52,7 +54,8 @@ class InProcess:
         return [
             TraceResult(
                 run_events(  # type: ignore[arg-type]
-                    MediaHashSession(self._hash, WRAPPER, (Indeterminate,)), trace["events"]
+                    MediaHashSession(self._hash, WRAPPER, (Indeterminate,), fault=fault),
+                    trace["events"],
                 )
             )
             for trace in traces
@@ -64,8 +67,8 @@ def reference(semantics: Semantics) -> InProcess:
     return InProcess(lambda arguments: hasher.hash_kwargs("sha256", **arguments))
 
 
-def search(target: InProcess, seeds: range = SEEDS) -> Search:
-    found = Search(target)  # type: ignore[arg-type]
+def search(target: InProcess, seeds: range = SEEDS, fault: str | None = None) -> Search:
+    found = Search(target, fault=fault)  # type: ignore[arg-type]
     found.run(seeds)
     return found
 
@@ -154,7 +157,7 @@ def test_another_order_is_told_from_another_spelling() -> None:
 def judged(*outcomes: tuple[Description, dict[str, Any] | None]) -> dict[str, str]:
     judge = MediaHashJudge()
     for number, (value, outcome) in enumerate(outcomes):
-        judge.judge(number, {"value": value}, (outcome, [], None, None))
+        judge.judge(number, SimpleNamespace(value=value), (outcome, [], None, None))
     return {id: violation.sentence for id, violation in judge.violations.items()}
 
 
@@ -221,5 +224,30 @@ def test_a_trace_can_be_judged_event_by_event() -> None:
     for number, (event, record) in enumerate(
         zip(trace_of(pair(seed))["events"], result.records, strict=True)
     ):
-        judge.judge(number, event, record)
+        judge.judge(number, SimpleNamespace(**event), record)
     assert by_id("MH-3") in {violation.contract for violation in judge.violations.values()}
+
+
+@pytest.mark.parametrize(
+    ("fault", "contracts"),
+    [
+        ("forgets_forms", {"MH-3", "MH-3a"}),
+        ("forgets_frames", {"MH-3"}),
+        ("forgets_kinds_of_containers", {"MH-3"}),
+        ("leans_on_order", {"MH-2"}),
+        ("never_repeats", {"MH-4"}),
+    ],
+)
+def test_a_planted_fault_breaks_its_contract(fault: str, contracts: set[str]) -> None:
+    found = search(reference(Semantics.ideal()), fault=fault)
+    assert contracts <= {id for id, _ in found.counts}
+
+
+def test_every_fault_is_planted_here() -> None:
+    assert set(MEDIA_HASH_FAULTS) == {
+        "forgets_forms",
+        "forgets_frames",
+        "forgets_kinds_of_containers",
+        "leans_on_order",
+        "never_repeats",
+    }

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
+from .media_hash_faults import MEDIA_HASH_FAULTS, HashArguments
 from .media_values import Builder, Unbuildable, Wrapper, limited
 from .protocol import Event, Illegal
 
-HashArguments = Callable[[dict[str, Any]], str]
 ALGORITHM_SETTING = "VLLM_MM_HASHER_ALGORITHM"
 WITHOUT_PACKAGES = ("0.8.", "0.9.")
 MEDIA_KINDS = {"image": "Image.Image", "array": "np.ndarray", "tensor": "torch.Tensor"}
@@ -39,7 +39,8 @@ class MediaHashSession:
     """One trace's hasher. `apply` takes an event and returns its outcome, None for a no-op.
 
     The outcome is {"digest": hexadecimal}, {"raises": type} or {"unstable": true}: two builds of
-    the call have two digests. `indeterminate` is what a reference raises in the last case.
+    the call have two digests. `indeterminate` is what a reference raises in the last case; `fault`
+    names one of `media_hash_faults`.
     """
 
     def __init__(
@@ -47,9 +48,11 @@ class MediaHashSession:
         hash_arguments: HashArguments,
         wrapper: Wrapper | None,
         indeterminate: tuple[type[Exception], ...] = (),
+        *,
+        fault: str | None = None,
     ) -> None:
         self.recorder = NoState()
-        self._hash = hash_arguments
+        self._hash = hash_arguments if fault is None else MEDIA_HASH_FAULTS[fault](hash_arguments)
         self._builder = Builder(wrapper)
         self._indeterminate = indeterminate
 
@@ -68,13 +71,13 @@ class MediaHashSession:
         return {"digest": digests.pop()} if len(digests) == 1 else {"unstable": True}
 
 
-def of_release(algorithm: str) -> MediaHashSession:
-    """The session on this interpreter's vLLM.
+def of_release(algorithm: str, fault: str | None = None) -> MediaHashSession:
+    """The session on this interpreter's vLLM, with a fault of `media_hash_faults` or none.
 
     Raises:
         Illegal: the release offers no such algorithm.
     """
-    return MediaHashSession(*_parts_of_release(algorithm))
+    return MediaHashSession(*_parts_of_release(algorithm), fault=fault)
 
 
 @functools.cache

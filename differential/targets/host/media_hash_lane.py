@@ -41,15 +41,17 @@ class Release:
 
     def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         """One result per trace of the batch."""
-        return [self._run_trace(trace) for trace in request["traces"]]
+        fault = request.get("fault")
+        return [self._run_trace(trace, fault) for trace in request["traces"]]
 
-    def _run_trace(self, trace: dict[str, Any]) -> dict[str, Any]:
+    def _run_trace(self, trace: dict[str, Any], fault: str | None) -> dict[str, Any]:
         algorithm = trace["header"]["config"]["algorithm"]
         try:
             if self._reference:
-                session = media_hash.MediaHashSession(*of_reference(self._reference, algorithm))
+                parts = of_reference(self._reference, algorithm)
+                session = media_hash.MediaHashSession(*parts, fault=fault)
             else:
-                session = media_hash.of_release(algorithm)
+                session = media_hash.of_release(algorithm, fault)
             return {"records": run_events(session, trace["events"])}
         except Illegal as reason:
             return {"records": [], "illegal": str(reason)}
