@@ -20,7 +20,7 @@ from cacheproof.differential.targets.cache import MIB, Cache
 from cacheproof.differential.targets.checkouts import UNKNOWN, for_path, version_of
 from cacheproof.differential.targets.environment import Libraries
 from cacheproof.differential.targets.sources import SDIST, THIRD_PARTY_WHEEL, Archive
-from cacheproof.differential.targets.versions import needs_older_libraries
+from cacheproof.differential.targets.versions import needs_older_libraries, runs_hasher_alone
 
 VERSION = "9.8.7"
 LIBRARIES = Libraries(Path(sys.executable), ())
@@ -149,6 +149,30 @@ class TestInstalling:
         with pytest.raises(SetupError, match=r"does not import here: .*nowhere_to_be_found.*log:"):
             releases.install(VERSION, report=said.append, cache=cache)
         assert not (cache.releases / VERSION).exists()
+
+    @pytest.mark.parametrize(("version", "is_installed"), [("0.8.9", True), ("0.10.0", False)])
+    def test_of_an_old_release_the_hasher_alone_must_import(
+        self, version: str, is_installed: bool, cache: Cache, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        broken = "raise ImportError('needs older libraries')"
+        names = ("vllm/__init__.py", "vllm/multimodal/__init__.py")
+        files = {f"vllm-{version}/{name}": broken for name in names}
+        files[f"vllm-{version}/vllm/multimodal/hasher.py"] = ""
+        serve(monkeypatch.setattr, write_sdist(tmp_path / "old.tar.gz", package(version) | files))
+        if is_installed:
+            assert releases.install(version, report=print, cache=cache).version == version
+        else:
+            with pytest.raises(SetupError, match=r"not import here: .*needs older libraries"):
+                releases.install(version, report=print, cache=cache)
+
+    def test_an_old_release_whose_hasher_does_not_import_is_not_installed(
+        self, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        files = {"vllm-0.8.9/vllm/multimodal/hasher.py": "import nowhere_to_be_found"}
+        serve(monkeypatch.setattr, write_sdist(tmp_path / "old.tar.gz", package("0.8.9") | files))
+        with pytest.raises(SetupError, match=r"does not import here: .*nowhere_to_be_found"):
+            releases.install("0.8.9", report=print, cache=cache)
 
     @pytest.mark.parametrize("text", ["", "../x", "1", "1.2/..", "0.33.0\n", "v0.33.0", "0.33.0;x"])
     def test_nothing_but_a_version_number_reaches_the_disk(self, text: str, cache: Cache) -> None:
@@ -502,3 +526,12 @@ class TestVersions:
         self, version: str, older: bool
     ) -> None:
         assert needs_older_libraries(version) is older
+
+    @pytest.mark.parametrize(
+        ("version", "alone"),
+        [("0.8.5", True), ("0.9.2", True), ("0.10.0", False), ("0.33.0", False), (UNKNOWN, False)],
+    )
+    def test_releases_before_the_models_of_today_run_the_hasher_alone(
+        self, version: str, alone: bool
+    ) -> None:
+        assert runs_hasher_alone(version) is alone
