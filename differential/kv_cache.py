@@ -10,7 +10,7 @@ from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import StepRecord
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import PoolEvents, PoolRelease, PoolState
-from cacheproof.spec.kv_cache import Grant, Lookup, Outcome
+from cacheproof.spec.kv_cache import Grant, Lookup, Outcome, Tables
 from cacheproof.spec.registry import Contract, contracts
 
 Event = Mapping[str, Any]
@@ -102,6 +102,8 @@ class KVCacheJudge:
                 self._grant(self._requests[name], answer, place)
         if outcome["changed"]:
             self._check("s", self.state, place)
+            if "tables" in outcome["changed"]:
+                self._check("s", self._places(), place)
         if due is not None:
             self._check("w", PoolRelease(before, self._queue, *due), place)
         if event["event"] == "take_events" and self._config["kv_events"]:
@@ -110,6 +112,16 @@ class KVCacheJudge:
             self._check("w", PoolEvents(+self._replayed, found), place)
         if self._free == 0:
             self._meet("pool empty")
+
+    def _places(self) -> Tables:
+        places: dict[int, frozenset[tuple[int, int]]] = {}
+        for tables in self._tables.values():
+            for group, table in enumerate(tables):
+                for position, block in enumerate(table):
+                    if block:
+                        known = places.get(block, frozenset())
+                        places[block] = known | {(group, position)}
+        return Tables(places)
 
     def _check(self, letter: str, subject: Any, place: tuple[int, str, str]) -> None:
         self.calls_judged += 1

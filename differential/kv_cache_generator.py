@@ -174,7 +174,9 @@ class _Writer:
         rng = self._rng
         name = name or self._pick()
         size = rng.choice(self._sizes)
-        external = rng.randint(0, 6) * size if self._loads and rng.random() < 0.5 else 0
+        external = 0
+        if self._loads and rng.random() < 0.6:
+            external = rng.choice((1, 1, 2, 3, 6)) * size
         delay = rng.random() < 0.5
         self._add(
             "schedule",

@@ -1,6 +1,6 @@
 """The KV cache manager: what it may answer a scheduler.
 
-`c` is one answer, with what the request and the pool say of it.
+`c` is one answer, with what the request and the pool say of it; `s` are all block tables.
 """
 
 from collections.abc import Mapping
@@ -38,6 +38,15 @@ class Grant(NamedTuple):
     refs: Mapping[int, int]
     hashes: Mapping[int, tuple[str, ...]]
     own: frozenset[str]
+
+
+class Tables(NamedTuple):
+    """Where blocks stand: block -> every (group, position in the table) at which a request has it.
+
+    Null blocks are left out.
+    """
+
+    places: Mapping[int, frozenset[tuple[int, int]]]
 
 
 class Outcome(NamedTuple):
@@ -92,3 +101,15 @@ def new_blocks_are_private(c: Grant) -> bool:
 )
 def kv_never_raises(c: Outcome) -> bool:
     return c.raised == ""
+
+
+@contract(
+    "KV-4",
+    "Requests that share a block have it at the same place of the same group",
+    kind="state",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM #33775: a group took for a load what another group had hit",
+)
+def shared_blocks_agree(s: Tables) -> bool:
+    return all(len(s.places[b]) == 1 for b in s.places)

@@ -210,7 +210,10 @@ class KVCacheSession:
         return valid
 
     def _output(self, event: Event) -> Any:
-        """The oldest step in flight ends: new tokens, of its drafts the accepted ones."""
+        """The oldest step in flight ends: new tokens, of its drafts the accepted ones.
+
+        The request ends with it when it is as long as the model takes.
+        """
         life = self._lives.get(event["request"])
         if life is None or not life.in_flight:
             return None
@@ -226,9 +229,13 @@ class KVCacheSession:
         first = event["first"]
         if first is None:
             first = request.all_token_ids[-1] + 1
-        request.append_output_token_ids([first + step for step in range(accepted + 1)])
+        count = min(accepted + 1, self._max_model_len - request.num_tokens)
+        request.append_output_token_ids([first + step for step in range(count)])
         hashes = self.recorder.show(request.block_hashes[known:])
-        if self._asynchronous:
+        if request.num_tokens == self._max_model_len:
+            del self._lives[event["request"]]
+            self._manager.free(request)
+        elif self._asynchronous:
             self._manager.cache_blocks(request, request.num_computed_tokens - life.outstanding)
         return [request.num_tokens, hashes, drafts]
 

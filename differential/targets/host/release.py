@@ -14,8 +14,11 @@ from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
+from . import kv_cache_build
 from .block_hash_release import block_hash_session
 from .faults import FAULTS
+from .kv_cache import KVCacheSession
+from .kv_cache_faults import KV_CACHE_FAULTS
 from .manager_depth import ManagerSession
 from .protocol import HostError, Illegal, Protocol
 from .scheduler_depth import SchedulerSession, modelled_functions
@@ -73,6 +76,8 @@ class Release:
             if header["depth"] == "block_hash":
                 records = run_events(block_hash_session(header, fault), trace["events"])
                 return {"records": records}
+            if header["depth"] == "kv_cache":
+                return {"records": run_events(_kv_cache(header["config"], fault), trace["events"])}
             if header["depth"] == "scheduler":
                 session = SchedulerSession(trace, make_manager)
             else:
@@ -83,6 +88,13 @@ class Release:
         except Illegal as reason:
             return {"records": [], "illegal": str(reason)}
         return {"records": records, "capacity": session.recorder.manager.cache_size}
+
+
+def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
+    kit = kv_cache_build.build(config)
+    if fault is not None:
+        KV_CACHE_FAULTS[fault](kit.manager)
+    return KVCacheSession(config, kit)
 
 
 def _manager_class(kind: str, plug_in: str | None) -> Any:
