@@ -5,7 +5,6 @@ and remembered, so that calls of different pairs are held against each other too
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -14,28 +13,10 @@ from cacheproof.differential.lockstep import compare
 from cacheproof.differential.media_hash import Description, MediaHashJudge, content
 from cacheproof.differential.media_hash_generator import GENERATOR, Pair, pair
 from cacheproof.differential.record import TraceResult
-from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.media_hash import MediaHashTarget
 
 BATCH = 200
 REMEMBERED = 2_000_000
-LANE = "host.media_hash_lane"
-
-
-def lane(
-    name: str, release: str | None, command: Sequence[str], environment: Mapping[str, str]
-) -> HostTarget:
-    """A host process that hashes described calls and does nothing else."""
-    target = HostTarget(name, release, command, environment)
-    target._command.append(LANE)
-    return target
-
-
-def reference_lane(
-    semantics: str, command: Sequence[str], environment: Mapping[str, str]
-) -> HostTarget:
-    """The same with the reference in the place of a release: `semantics` is a release or ideal."""
-    settings = {**environment, "CACHEPROOF_REFERENCE": semantics}
-    return lane(f"reference as {semantics}", None, command, settings)
 
 
 def trace_of(one: Pair, algorithm: str = "blake3") -> dict[str, Any]:
@@ -61,8 +42,8 @@ class Search:
     of which both calls were hashed.
     """
 
-    target: HostTarget
-    reference: HostTarget | None = None
+    target: MediaHashTarget
+    reference: MediaHashTarget | None = None
     algorithm: str = "blake3"
     fault: str | None = None
     found: dict[tuple[str, str], int] = field(default_factory=dict)

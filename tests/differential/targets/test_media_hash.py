@@ -11,21 +11,18 @@ import pytest
 
 from cacheproof.differential.media_hash import call
 from cacheproof.differential.media_hash_generator import Pair, integer, text
-from cacheproof.differential.media_hash_search import Search, lane, reference_lane, trace_of
+from cacheproof.differential.media_hash_search import Search, trace_of
 from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.media_hash import NEWEST, MediaHashTarget
 
-NEWEST = "0.33.0"
 OTHERS = ("0.10.2", "0.11.0", "0.13.0", "0.14.1", "0.15.1", "0.18.1", "0.28.0", "0.30.0", "0.32.0")
 SEEDS = range(2000)
 FORMS = ("image_forms", "palettes", "reshaped_array", "retyped_array")
 
 
 @contextmanager
-def host(version: str) -> Iterator[HostTarget]:
-    target = lane(
-        f"vllm@{version}", version, *releases.host_command(releases.install(version, report=print))
-    )
+def host(release: str) -> Iterator[MediaHashTarget]:
+    target = MediaHashTarget(release)
     try:
         yield target
     finally:
@@ -33,9 +30,8 @@ def host(version: str) -> Iterator[HostTarget]:
 
 
 @contextmanager
-def reference(semantics: str, environment_of: str = NEWEST) -> Iterator[HostTarget]:
-    release = releases.install(environment_of, report=print)
-    target = reference_lane(semantics, *releases.host_command(release))
+def reference(semantics: str, environment_of: str = NEWEST) -> Iterator[MediaHashTarget]:
+    target = MediaHashTarget(environment_of, semantics=semantics)
     try:
         yield target
     finally:
