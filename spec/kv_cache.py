@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cacheproof.spec.registry import WHOLE_EVENT, contract
+from cacheproof.spec.registry import contract
 
 COMPONENT = "kv_cache"
 
@@ -58,12 +58,10 @@ class Outcome(NamedTuple):
 @contract(
     "KV-1",
     "A hit consists of blocks that hold the request's own prefix, and leaves a token to compute",
-    kind="transition",
+    kind="answer",
     harm="safety",
     component=COMPONENT,
     source="vLLM KVCacheManager.get_computed_blocks",
-    calls={"get_computed_blocks"},
-    also_unchanged=True,
 )
 def hit_is_own_prefix(c: Lookup) -> bool:
     return (
@@ -76,12 +74,10 @@ def hit_is_own_prefix(c: Lookup) -> bool:
 @contract(
     "KV-2",
     "Blocks handed out for new content are the request's alone, and found by its prefix only",
-    kind="transition",
+    kind="answer",
     harm="safety",
     component=COMPONENT,
     source="vLLM KVCacheManager.allocate_slots",
-    calls={"allocate_slots"},
-    also_unchanged=True,
 )
 def new_blocks_are_private(c: Grant) -> bool:
     return (c.granted or len(c.new) == 0) and all(
@@ -92,12 +88,10 @@ def new_blocks_are_private(c: Grant) -> bool:
 @contract(
     "KV-3",
     "No call that a correct scheduler makes is answered by an exception",
-    kind="transition",
+    kind="answer",
     harm="safety",
     component=COMPONENT,
     source="an engine whose scheduler raises stops serving",
-    calls=WHOLE_EVENT,
-    also_unchanged=True,
 )
 def kv_never_raises(c: Outcome) -> bool:
     return c.raised == ""

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from cacheproof.spec import subset
 from cacheproof.spec.versions import Versions
 
-Kind = Literal["state", "transition", "trace", "mirror", "progress", "pair", "keys"]
+Kind = Literal["state", "transition", "trace", "mirror", "progress", "pair", "keys", "answer"]
 Harm = Literal["safety", "liveness", "efficiency"]
 Predicate = TypeVar("Predicate", bound=Callable[..., bool])
 

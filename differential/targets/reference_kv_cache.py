@@ -1,10 +1,12 @@
 """The reference KV cache manager as what a `KVCacheSession` drives."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from cacheproof.differential.targets.host.kv_cache import Kit
+from cacheproof.differential.targets.host.kv_cache import Kit, KVCacheSession
+from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Event, Illegal
+from cacheproof.differential.targets.host.session import run_events
 from cacheproof.reference.block_hash import BlockHasher, get_request_block_hasher, hash_function
 from cacheproof.reference.kv_cache_manager import KVCacheManager
 from cacheproof.reference.kv_cache_specs import (
@@ -57,6 +59,16 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         {status.value: status for status in RequestStatus},
         _takes(semantics),
     )
+
+
+def run(
+    config: Event, events: Iterable[Event], semantics: Semantics, fault: str | None = None
+) -> list[Any]:
+    """The step records of one trace. Raises Illegal as `build` does."""
+    kit = build(config, semantics)
+    if fault is not None:
+        KV_CACHE_FAULTS[fault](kit.manager)
+    return run_events(KVCacheSession(config, kit), events)
 
 
 def _takes(semantics: Semantics) -> frozenset[str]:

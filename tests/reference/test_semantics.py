@@ -33,8 +33,40 @@ OF_THE_MEDIA_HASH = {
     "hashes_video_tensors",
     "frames_media_chunks",
     "hashes_media_content",
+    "identifies_adapters",
+    "separates_user_ids",
+    "measures_adapter_names",
 }
-"""Shown in test_media_hash."""
+"""Shown in test_media_hash and test_media_identifier."""
+
+
+OF_THE_KV_CACHE = {
+    "reuses_unfindable_first",
+    "stacks_without_caching",
+    "tells_external_tokens",
+    "touches_before_loading",
+    "loads_by_token",
+    "leaves_out_unreachable",
+    "leaves_out_in_lone_windows",
+    "caches_aligned",
+    "caches_prompt_tail",
+    "spares_last_prompt_token",
+    "events_carry_extra_keys",
+    "events_name_groups",
+    "keeps_window_in_flight",
+    "counts_admitted_hits",
+    "tells_longer_hits",
+    "knows_prefix_tokens",
+    "admits_whole_sequences",
+    "reserves_blocks",
+    "defers_frees",
+    "aligns_behind_drop",
+    "caches_block_to_drop",
+    "looks_past_limit_to_drop",
+    "joins_equal_groups",
+    "shares_no_prefix_reads",
+}
+"""Shown in test_kv_cache_semantics."""
 
 
 def request(name: str, *sizes: tuple[str, int]) -> Request:
@@ -122,7 +154,7 @@ def test_a_flag_alone_changes_a_decision(flag: str) -> None:
 
 
 def test_every_flag_of_a_manager_has_its_decision() -> None:
-    elsewhere = OF_THE_SCHEDULER | OF_THE_MEDIA_HASH
+    elsewhere = OF_THE_SCHEDULER | OF_THE_MEDIA_HASH | OF_THE_KV_CACHE
     assert {flag.name for flag in fields(Semantics)} == set(DECISIONS) | elsewhere
 
 

@@ -1,4 +1,4 @@
-"""Faults to plant in the KV cache manager of any release, by name: canaries that a search must find.
+"""Faults to plant in the KV cache manager of any release, by name: what a search must find.
 
 A fault patches one manager, or its pool, by replacing bound methods. It touches nothing but what
 every release has, so the same fault is planted in the reference.

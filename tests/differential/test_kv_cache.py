@@ -1,0 +1,126 @@
+"""The generator, the judge and the planted faults of the KV cache, on the reference."""
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from cacheproof.differential.kv_cache import KVCacheJudge, judge_records
+from cacheproof.differential.kv_cache_generator import generate
+from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
+from cacheproof.differential.targets.host.protocol import Illegal
+from cacheproof.differential.targets.reference_kv_cache import run
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.registry import contracts
+
+SEEDS = range(40)
+IDEAL = Semantics.ideal()
+KILLS = {
+    "keeps_hits_queued": "BP-1",
+    "loses_a_hash": "BP-2",
+    "leaks_a_block": "BP-3",
+    "keeps_silent_about_evictions": "BP-4",
+    "frees_the_first_block_first": "BP-5",
+    "hits_every_token": "KV-1",
+    "hits_backwards": "KV-1",
+    "hands_out_a_shared_block": "KV-2",
+    "refuses_to_be_reset": "KV-3",
+}
+RARE = {
+    "pool empty",
+    "allocation refused",
+    "hit of a free block",
+    "hit of a held block",
+    "hit after preemption",
+    "one hash on two blocks",
+    "cached block handed out",
+    "blocks behind a window given back",
+    "groups disagree on a hit",
+    "drafts rejected",
+    "load under way",
+    "load failed",
+    "free put off",
+    "hash of a held block removed",
+    "reset refused",
+    "reset with cached blocks",
+    "prompt tail cached",
+}
+
+
+def broken(seeds: Iterable[int], semantics: Semantics, fault: str | None = None) -> Counter[str]:
+    """In how many of these traces the reference breaks each contract."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        config, events = generate(seed)
+        try:
+            records = run(config, events, semantics, fault)
+        except Illegal:
+            continue
+        found.update(list(judge_records(config, events, records, semantics).violations))
+    return found
+
+
+def test_a_seed_gives_one_trace() -> None:
+    assert generate(3) == generate(3)
+    assert generate(3) != generate(4)
+
+
+@pytest.mark.parametrize("release", ["0.14.0", "0.18.1", "0.22.1", "0.28.0", "0.33.0"])
+def test_the_reference_keeps_every_contract_as_a_release_does(release: str) -> None:
+    assert not broken(SEEDS, Semantics.of_vllm(release))
+
+
+def test_the_ideal_keeps_every_contract_and_meets_every_rare_state() -> None:
+    reach = Reachability()
+    for seed in range(120):
+        config, events = generate(seed)
+        judge = judge_records(config, events, run(config, events, IDEAL), IDEAL, reach=reach)
+        assert not judge.violations
+        assert judge.calls_judged > len(events)
+    assert reach.never(frozenset(RARE)) == []
+
+
+def test_any_part_of_a_trace_is_legal() -> None:
+    for seed in SEEDS:
+        config, events = generate(seed)
+        rng = random.Random(seed)
+        part = [event for event in events if rng.random() < 0.6]
+        records = run(config, part, IDEAL)
+        assert [record[2] for record in records] == [None] * len(part)
+        assert not judge_records(config, part, records, IDEAL).violations
+
+
+@pytest.mark.parametrize(("fault", "contract"), KILLS.items())
+def test_a_planted_fault_is_killed_by_its_contract(fault: str, contract: str) -> None:
+    assert broken(range(15), IDEAL, fault)[contract] > 0
+
+
+def test_a_fault_that_is_none_breaks_nothing() -> None:
+    assert not broken(range(15), IDEAL, "nothing")
+
+
+def test_a_load_that_takes_another_groups_hit_is_found() -> None:
+    """vLLM #33775, which releases before 0.27 have."""
+    assert broken([882], Semantics.of_vllm("0.22.1")) == Counter({"KV-4": 1})
+    assert not broken([882], IDEAL)
+
+
+def test_every_fault_and_every_contract_is_in_the_table() -> None:
+    assert set(KILLS) | {"nothing"} == set(KV_CACHE_FAULTS)
+    assert {rule.id for rule in contracts("kv_cache")} == {*KILLS.values(), "KV-4"}
+
+
+def test_a_violation_names_place_and_request() -> None:
+    config, events = generate(0)
+    records = run(config, events, IDEAL, "hands_out_a_shared_block")
+    violation = judge_records(config, events, records, IDEAL).violations["KV-2"]
+    assert violation.sentence.startswith(f"KV-2 at event {violation.event + 1} (schedule) on r")
+
+
+def test_an_exception_is_judged_and_ends_the_trace() -> None:
+    config, events = generate(0)
+    judge = KVCacheJudge(config, IDEAL, None, Reachability())
+    judge.judge(0, events[0], (None, [], ("KeyError", "r1"), None))
+    assert "KV-3" in judge.violations

@@ -1,0 +1,53 @@
+"""Each flag of the KV cache alone changes what a manager does."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.kv_cache_generator import generate
+from cacheproof.differential.targets.host.protocol import Illegal
+from cacheproof.differential.targets.reference_kv_cache import run
+from cacheproof.reference.semantics import Semantics
+
+SEED_THAT_SHOWS = {
+    "reuses_unfindable_first": 0,
+    "stacks_without_caching": 1,
+    "tells_external_tokens": 0,
+    "touches_before_loading": 301,
+    "loads_by_token": 35,
+    "leaves_out_unreachable": 5,
+    "leaves_out_in_lone_windows": 5,
+    "caches_aligned": 0,
+    "caches_prompt_tail": 3,
+    "spares_last_prompt_token": 0,
+    "events_carry_extra_keys": 0,
+    "events_name_groups": 0,
+    "keeps_window_in_flight": 3,
+    "counts_admitted_hits": 0,
+    "tells_longer_hits": 0,
+    "knows_prefix_tokens": 0,
+    "admits_whole_sequences": 0,
+    "reserves_blocks": 0,
+    "defers_frees": 0,
+    "aligns_behind_drop": 6,
+    "caches_block_to_drop": 6,
+    "looks_past_limit_to_drop": 7,
+    "joins_equal_groups": 16,
+    "shares_no_prefix_reads": 0,
+}
+
+
+def records(seed: int, semantics: Semantics) -> Any:
+    config, events = generate(seed)
+    try:
+        return run(config, events, semantics)
+    except Illegal as refusal:
+        return str(refusal)
+
+
+@pytest.mark.parametrize("flag", SEED_THAT_SHOWS)
+def test_each_flag_changes_a_decision(flag: str) -> None:
+    seed = SEED_THAT_SHOWS[flag]
+    ideal = Semantics.ideal()
+    assert records(seed, replace(ideal, **{flag: False})) != records(seed, ideal)
