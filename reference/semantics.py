@@ -136,6 +136,15 @@ class Semantics:
     frames_media_chunks: bool = change(
         "0.31.0", "release source", "each chunk has its length in front, each container its kind"
     )
+    identifies_adapters: bool = change(
+        "0.14.0", "release source", "an identifier names the adapter that reaches the encoder"
+    )
+    separates_user_ids: bool = change(
+        None, "no public thread", "no id of a user's is the identifier of a content"
+    )
+    measures_adapter_names: bool = change(
+        None, "no public thread", "an adapter's name does not run into the identifier's rest"
+    )
     hashes_media_content: bool = change(
         None,
         "no public thread",

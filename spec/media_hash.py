@@ -38,6 +38,19 @@ class DecodedStream(NamedTuple):
     decoded: object
 
 
+class NamedPair(NamedTuple):
+    """Two items as requests name them, and the identifiers under which caches keep them.
+
+    same_item: both are named by equal content, or both by one id of the user's
+    same_adapter: the encoder runs with the same adapter for both, or with none
+    """
+
+    same_item: bool
+    same_adapter: bool
+    first_identifier: str
+    second_identifier: str
+
+
 @contract(
     "MH-1",
     "What is fed to the digest can be decoded again, so no two contents have one stream",
@@ -97,3 +110,16 @@ def different_form_apart(p: HashedPair) -> bool:
 )
 def equal_values_together(p: HashedPair) -> bool:
     return not p.same_spelling or p.first_digest == p.second_digest
+
+
+@contract(
+    "MH-5",
+    "Items named otherwise, or encoded with another adapter, have other identifiers",
+    kind="pair",
+    harm="safety",
+    component=COMPONENT,
+    source="the encoder cache and the KV blocks hold an item under its identifier alone",
+    applies_to=("media_identifier",),
+)
+def identifiers_apart(p: NamedPair) -> bool:
+    return (p.same_item and p.same_adapter) or p.first_identifier != p.second_identifier
