@@ -11,9 +11,33 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cacheproof.differential.media_hash import Description, call
+from cacheproof.differential.media_hash_pairs import (
+    Two,
+    file_or_frames,
+    frames_of_video,
+    image_forms,
+    image_ids,
+    image_modes,
+    palettes,
+    settings_of_image,
+    transparencies,
+)
+from cacheproof.differential.media_hash_values import (
+    array,
+    boolean,
+    double,
+    image,
+    integer,
+    mapping,
+    none,
+    raw,
+    sequence,
+    some_bytes,
+    tensor,
+    text,
+)
 
 GENERATOR = "media-hash-1"
-Two = tuple[Description, Description]
 Maker = Callable[[random.Random], Two]
 
 
@@ -37,74 +61,6 @@ def pair(seed: int) -> Pair:
     return Pair(way, _as_call(first), _as_call(second))
 
 
-def none() -> Description:
-    return {"is": "none"}
-
-
-def boolean(value: bool) -> Description:
-    return {"is": "bool", "value": value}
-
-
-def integer(value: int) -> Description:
-    return {"is": "int", "value": str(value)}
-
-
-def double(packed: bytes) -> Description:
-    """The float whose bytes are `packed`, little end first."""
-    return {"is": "float", "bits": packed[::-1].hex()}
-
-
-def text(value: str) -> Description:
-    return {"is": "str", "text": value}
-
-
-def raw(value: bytes) -> Description:
-    return {"is": "bytes", "hex": value.hex()}
-
-
-def sequence(*items: Description, kind: str = "list") -> Description:
-    return {"is": kind, "items": list(items)}
-
-
-def mapping(*entries: tuple[Description | str, Description]) -> Description:
-    named = [[text(key) if isinstance(key, str) else key, value] for key, value in entries]
-    return {"is": "map", "entries": named}
-
-
-def array(
-    data: bytes, dtype: object = "|u1", shape: tuple[int, ...] | None = None, layout: str = "C"
-) -> Description:
-    sizes = [len(data)] if shape is None else list(shape)
-    return {"is": "array", "dtype": dtype, "shape": sizes, "layout": layout, "hex": data.hex()}
-
-
-def tensor(data: bytes, dtype: str, shape: tuple[int, ...], layout: str = "C") -> Description:
-    return {**array(data, dtype, shape, layout), "is": "tensor"}
-
-
-def image(
-    mode: str,
-    size: tuple[int, int],
-    data: bytes,
-    palette: bytes | None = None,
-    transparency: object = None,
-    image_id: dict[str, str] | None = None,
-) -> Description:
-    return {
-        "is": "image",
-        "mode": mode,
-        "size": list(size),
-        "hex": data.hex(),
-        "palette": None if palette is None else {"mode": "RGB", "hex": palette.hex()},
-        "transparency": transparency,
-        "image_id": image_id,
-    }
-
-
-def media(shown: Description, original: bytes, io_config: Description | None = None) -> Description:
-    return {"is": "media", "media": shown, "original": original.hex(), "io_config": io_config}
-
-
 def _as_call(value: Description) -> Description:
     return value if value["is"] == "call" else call(image=value)
 
@@ -112,11 +68,6 @@ def _as_call(value: Description) -> Description:
 def _processor_argument(value: Description) -> Description:
     shown = image("RGB", (1, 1), b"\1\2\3")
     return call(image=shown, mm_processor_kwargs=mapping(("x", value)), model_id=text("model"))
-
-
-def _data(rng: random.Random, size: int) -> bytes:
-    """Bytes of which many are small, zero or text."""
-    return bytes(rng.choice((0, 1, 97, rng.randrange(256))) for _ in range(size))
 
 
 def _word(rng: random.Random, size: int | None = None) -> str:
@@ -130,12 +81,12 @@ def _value(rng: random.Random, depth: int = 2) -> Description:
         none,
         lambda: boolean(rng.random() < 0.5),
         lambda: integer(rng.randrange(-3, 300)),
-        lambda: double(_data(rng, 8)),
+        lambda: double(some_bytes(rng, 8)),
         lambda: text(_word(rng)),
-        lambda: raw(_data(rng, rng.randrange(4))),
-        lambda: array(_data(rng, 4)),
-        lambda: tensor(_data(rng, 4), "bfloat16", (2,)),
-        lambda: image("L", (2, 1), _data(rng, 2)),
+        lambda: raw(some_bytes(rng, rng.randrange(4))),
+        lambda: array(some_bytes(rng, 4)),
+        lambda: tensor(some_bytes(rng, 4), "bfloat16", (2,)),
+        lambda: image("L", (2, 1), some_bytes(rng, 2)),
     ]
     if depth and rng.random() < 0.3:
         items = [_value(rng, depth - 1) for _ in range(rng.randrange(3))]
@@ -231,7 +182,7 @@ def _types_of_key(rng: random.Random) -> Two:
 
 
 def _reshaped_array(rng: random.Random) -> Two:
-    data = _data(rng, 24)
+    data = some_bytes(rng, 24)
     one, two = rng.sample([(6,), (2, 3), (3, 2), (1, 6), (6, 1), (2, 3, 1)], 2)
     return array(data, "<f4", one), array(data, "<f4", two)
 
@@ -270,7 +221,7 @@ def _array_scalars(rng: random.Random) -> Two:
 
 
 def _array_or_tensor(rng: random.Random) -> Two:
-    data = _data(rng, 8)
+    data = some_bytes(rng, 8)
     values = [
         array(data, "<f4", (2,)),
         tensor(data, "float32", (2,)),
@@ -284,7 +235,7 @@ def _array_or_tensor(rng: random.Random) -> Two:
 
 
 def _layouts(rng: random.Random) -> Two:
-    data, layouts = _data(rng, 24), rng.sample(("C", "F", "strided"), 2)
+    data, layouts = some_bytes(rng, 24), rng.sample(("C", "F", "strided"), 2)
     if rng.random() < 0.5:
         one, two = (tensor(data, rng.choice(("float32",)), (2, 3), each) for each in layouts)
     else:
@@ -331,107 +282,6 @@ def _framed(chunk: bytes) -> bytes:
     return struct.pack("<Q", len(chunk)) + chunk
 
 
-def _image_forms(rng: random.Random) -> Two:
-    data = _data(rng, 12)
-    sizes = rng.sample([(4, 1), (2, 2), (1, 4)], 2)
-    one, two = (image("RGB", size, data) for size in sizes)
-    if rng.random() < 0.5:
-        one, two = (image("L", (12 // h, h), data) for h in rng.sample((1, 2, 3), 2))
-    return one, two
-
-
-def _image_modes(rng: random.Random) -> Two:
-    alike = rng.choice((
-        (("L", (12, 1)), ("P", (12, 1)), ("RGB", (4, 1)), ("RGBA", (3, 1)), ("LA", (6, 1))),
-        (("RGB", (4, 1)), ("YCbCr", (4, 1)), ("HSV", (4, 1)), ("LAB", (4, 1))),
-        (("RGBA", (3, 1)), ("RGBX", (3, 1)), ("CMYK", (3, 1)), ("I", (3, 1)), ("F", (3, 1))),
-        (("LA", (6, 1)), ("PA", (6, 1)), ("I;16", (6, 1)), ("I;16B", (6, 1))),
-        (("L", (12, 1)), ("P", (12, 1))),
-    ))  # fmt: skip
-    data = bytes(rng.randrange(4) for _ in range(12))
-    one, two = (
-        image(mode, size, data, bytes(12) if mode in ("P", "PA") else None)
-        for mode, size in rng.sample(alike, 2)
-    )
-    return one, two
-
-
-def _palettes(rng: random.Random) -> Two:
-    palette = _data(rng, 12)
-    other = bytes((palette[0] ^ 1,)) + palette[1:]
-    data = bytes((0, 1, 2, 3))
-    return image("P", (2, 2), data, palette), image("P", (2, 2), data, other)
-
-
-def _transparencies(rng: random.Random) -> Two:
-    mode, colours = rng.choice((("P", _data(rng, 12)), ("L", None)))
-    data = bytes((0, 1, 2, 3))
-    one, two = rng.sample((None, 0, 1, 2), 2)
-    return (
-        image(mode, (2, 2), data, colours, one),
-        image(mode, (2, 2), data, colours, two),
-    )
-
-
-def _image_ids(rng: random.Random) -> Two:
-    identity = bytes(rng.randrange(1, 128) for _ in range(16))
-    shown = {"uuid": identity.hex()}
-    values = [
-        image("L", (1, 1), b"\1", image_id=shown),
-        image("L", (1, 1), b"\2", image_id=shown),
-        image("L", (1, 1), b"\1", image_id={"text": "a"}),
-        image("L", (1, 1), b"\1"),
-        raw(identity),
-        text(identity.decode()),
-        media(image("L", (1, 1), b"\3", image_id=shown), b"file"),
-    ]
-    first, second = rng.sample(values, 2)
-    return first, second
-
-
-def _settings_of_image(rng: random.Random) -> Two:
-    original = _data(rng, 6)
-    white = mapping(("image_mode", text("RGB")), ("background", sequence(integer(255))))
-    black = mapping(("image_mode", text("RGB")), ("background", sequence(integer(0))))
-    values = [
-        media(image("RGB", (1, 1), b"\1\2\3"), original, white),
-        media(image("RGB", (1, 1), b"\1\2\4"), original, black),
-        media(image("RGB", (1, 1), b"\1\2\5"), original),
-        media(image("L", (1, 1), b"\1"), original),
-        raw(original),
-    ]
-    first, second = rng.sample(values, 2)
-    return first, second
-
-
-def _frames_of_video(rng: random.Random) -> Two:
-    """The same file, decoded to other frames, beside metadata that may be alike."""
-    original = _data(rng, rng.choice((3, 60)))
-    one, two = _data(rng, 12), _data(rng, 12)
-    in_array = rng.random() < 0.5
-    metadata = mapping(("fps", integer(1)), ("frames_indices", sequence(integer(0), integer(1))))
-    videos = [
-        array(data, "|u1", (2, 2, 1, 3)) if in_array else tensor(data, "uint8", (2, 2, 1, 3))
-        for data in (one, two)
-    ]
-    wrapped = [media(video, original) for video in videos]
-    if rng.random() < 0.5:
-        wrapped = [sequence(video, metadata, kind="tuple") for video in wrapped]
-    return call(video=wrapped[0]), call(video=wrapped[1])
-
-
-def _file_or_frames(rng: random.Random) -> Two:
-    original = _data(rng, 3)
-    values = [
-        call(video=media(array(bytes(12), "|u1", (2, 2, 1, 3)), original)),
-        call(video=media(image("RGB", (1, 1), b"\1\2\3"), original)),
-        call(video=mapping(("video", raw(original)))),
-        call(video=array(bytes(12), "|u1", (2, 2, 1, 3))),
-    ]
-    first, second = rng.sample(values, 2)
-    return first, second
-
-
 def _equal(rng: random.Random) -> Two:
     value = _value(rng)
     return value, value
@@ -450,8 +300,8 @@ MAKERS: dict[str, Maker] = {
             _moved_boundary, _swallowed_argument, _path_as_key, _list_as_mapping, _nothing,
             _types_of_key, _reshaped_array, _retyped_array, _fields_of_array, _array_scalars,
             _array_or_tensor, _layouts, _orders, _list_or_tuple, _framed_as_argument,
-            _image_forms, _image_modes, _palettes, _transparencies, _image_ids,
-            _settings_of_image, _frames_of_video, _file_or_frames, _equal, _any_two,
+            image_forms, image_modes, palettes, transparencies, image_ids, settings_of_image,
+            frames_of_video, file_or_frames, _equal, _any_two,
         )
     )
 }  # fmt: skip

@@ -14,19 +14,18 @@ from cacheproof.differential.media_hash import (
     pair_of,
     spelling,
 )
-from cacheproof.differential.media_hash_generator import (
-    MAKERS,
+from cacheproof.differential.media_hash_generator import MAKERS, pair
+from cacheproof.differential.media_hash_search import Search, trace_of
+from cacheproof.differential.media_hash_values import (
     array,
     boolean,
     image,
     integer,
     mapping,
     media,
-    pair,
     sequence,
     text,
 )
-from cacheproof.differential.media_hash_search import Search, trace_of
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.host.media_hash import MediaHashSession
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS

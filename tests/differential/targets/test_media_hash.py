@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.media_hash import call
-from cacheproof.differential.media_hash_generator import Pair, integer, text
+from cacheproof.differential.media_hash_generator import Pair
 from cacheproof.differential.media_hash_search import Search, trace_of
+from cacheproof.differential.media_hash_values import integer, text
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.media_hash import NEWEST, MediaHashTarget
 
