@@ -1,48 +1,53 @@
-"""One million operations of the reference in lockstep with a release: no difference is left.
+"""A million checked operations in lockstep with a release: no difference is left.
 
-Takes the manager-depth lanes in turn, from seed 0 on, until every release has had its number.
+Takes the lanes of one depth in turn, from seed 0 on, until every target has had its number. At
+block-hash depth an operation is a pair of blocks of requests that are built to be nearly equal.
 """
 
 import argparse
 import itertools
 import platform
 
-from cacheproof.differential.campaign import LANES, search
+from cacheproof.differential.campaign import LANES, Lane, search
 from cacheproof.differential.examine import LOCKSTEP
 from cacheproof.differential.targets.host.session import calm_collector
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 
 OPERATIONS = 1_000_000
-RELEASES = ("0.18.1", "0.28.0", "0.33.0")
+DEPTHS = sorted({lane.depth for lane in LANES.values()} - {"scheduler"})
+TARGETS = ("vllm@0.18.1", "vllm@0.28.0", "vllm@0.33.0")
 SEEDS_AT_A_TIME = 500
-MANAGER_LANES = [lane for lane in LANES.values() if lane.depth == "manager"]
 
 
-def compare(version: str, operations: int) -> int:
-    """Print what became of one release; returns the number of traces that differ."""
-    target = resolve(f"vllm@{version}", report=print)
+def compare(name: str, lanes: list[Lane], operations: int) -> int:
+    """Print what became of one target; returns the number of traces that differ."""
+    target = resolve(name, report=print)
     reference = reference_for(target)
-    assert reference is not None, f"the reference does not model vLLM {version}"
+    if reference is None and not isinstance(target, ReferenceTarget):
+        raise SystemExit(f"the reference does not model {name}")
     calls = differences = traces = seeds = 0
+    broken: set[str] = set()
     seconds = 0.0
     for first in itertools.count(0, SEEDS_AT_A_TIME):
         if calls >= operations:
             break
         seeds = first + SEEDS_AT_A_TIME
-        campaign = search(target, MANAGER_LANES, against=reference, seeds=range(first, seeds))
+        campaign = search(target, lanes, against=reference, seeds=range(first, seeds))
         if campaign.harness_errors:
             raise SystemExit(f"VOID: {campaign.harness_errors[0]}")
         calls += campaign.calls
         seconds += campaign.seconds
         traces += sum(report.traces for report in campaign.lanes)
-        differences += sum(campaign.broken[LOCKSTEP, lane.name] for lane in MANAGER_LANES)
+        differences += sum(campaign.broken[LOCKSTEP, lane.name] for lane in lanes)
+        broken |= {contract for contract, _ in campaign.broken} - {LOCKSTEP}
         for found in campaign.breaks:
             if found.contract == LOCKSTEP:
                 print(f"{found.lane.name}, seed {found.trace.header.seed}: {found.sentence}")
     target.close()
     print(
-        f"| {version} | {calls:,} | 0 to {seeds - 1:,} | {traces:,} | {differences} | "
-        f"{seconds:.0f} |",
+        f"| {name} | {calls:,} | 0 to {seeds - 1:,} | {traces:,} | {differences} | "
+        f"{', '.join(sorted(broken)) or 'none'} | {seconds:.0f} |",
         flush=True,
     )
     return differences
@@ -50,15 +55,16 @@ def compare(version: str, operations: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--release", action="append", help=f"default: {', '.join(RELEASES)}")
+    parser.add_argument("--depth", choices=DEPTHS, default="manager")
+    parser.add_argument("--target", action="append", help=f"default: {', '.join(TARGETS)}")
     parser.add_argument("--operations", type=int, default=OPERATIONS)
     options = parser.parse_args()
     calm_collector()
-    lanes = ", ".join(lane.name for lane in MANAGER_LANES)
-    print(f"Python {platform.python_version()}; lanes: {lanes}")
-    print("| release | operations | seeds of each lane | traces | differences | seconds |")
-    print("|---|---|---|---|---|---|")
-    if sum([compare(version, options.operations) for version in options.release or RELEASES]):
+    lanes = [lane for lane in LANES.values() if lane.depth == options.depth]
+    print(f"Python {platform.python_version()}; lanes: {', '.join(lane.name for lane in lanes)}")
+    print("| target | operations | seeds of each lane | traces | differences | broken | seconds |")
+    print("|---|---|---|---|---|---|---|")
+    if sum([compare(name, lanes, options.operations) for name in options.target or TARGETS]):
         raise SystemExit(1)
 
 

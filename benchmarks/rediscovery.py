@@ -164,6 +164,36 @@ FAULTS = (
         note="Up to 0.11.0 the victim's encode stays in the step's output, so the state that "
         "triggers the fault does not arise; 0.12.0 takes it out and leaves the entry in the cache.",
     ),
+    Fault(
+        "moved-item",
+        "vLLM PR #36708",
+        "A block key names an item and not where in the block it stands",
+        LANES["block keys of items"],
+        ("BK-1", "BK-2"),
+        "item moved in an equal block",
+        "0.10.1.1",
+        "0.27.1",
+    ),
+    Fault(
+        "grown-block",
+        "no public thread; vLLM 0.31.0 mends it",
+        "A block that fills while decoding names only the last item of the request",
+        LANES["block keys while decoding"],
+        ("BK-3", "BK-1", "BK-2"),
+        "several items in the last block",
+        "0.10.2",
+    ),
+    Fault(
+        "zero-embedding",
+        "no public thread",
+        "A zero embedding and token 0 make one key, in prompts that mix tokens and embeddings",
+        LANES["block keys"],
+        ("BK-1", "BK-2"),
+        "tokens and embeddings mixed",
+        "0.31.0",
+        note="Before 0.31.0 the same contracts break in this lane for other reasons: see "
+        "[block keys](findings/block-keys.md).",
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 the one that first had its content.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cacheproof.differential.judge import Violation
@@ -13,7 +13,6 @@ from cacheproof.spec.block_hash import COMPONENT, BlockContent, BlockPair, Reque
 from cacheproof.spec.registry import Contract, contracts
 
 Prefix = tuple[BlockContent, ...]
-Source = Callable[[], Any]
 
 
 class Content:
@@ -75,6 +74,7 @@ class BlockHashJudge:
         self._requests: dict[str, Content] = {}
         self._by_key: dict[str, tuple[str, Prefix]] = {}
         self._by_prefix: dict[Prefix, str] = {}
+        self._offsets: dict[Any, set[tuple[int, ...]]] = {}
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`.
@@ -101,6 +101,8 @@ class BlockHashJudge:
                 self._pair(key, prefix, number, event)
 
     def _pair(self, key: str, prefix: Prefix, number: int, event: Any) -> None:
+        if prefix not in self._by_prefix:
+            self._note_new(prefix)
         first_key = self._by_prefix.setdefault(prefix, key)
         _, first_prefix = self._by_key.setdefault(key, (event.request, prefix))
         pairs = []
@@ -128,6 +130,15 @@ class BlockHashJudge:
                     "",
                     rule.explain(**values),
                 )
+
+    def _note_new(self, prefix: Prefix) -> None:
+        """A block of new content: has it been met with its items at other places?"""
+        block = prefix[-1]
+        without_offsets = block._replace(items=tuple((name, 0) for name, _ in block.items))
+        seen = self._offsets.setdefault((prefix[:-1], without_offsets), set())
+        if block.items and seen:
+            self._reach.meet("item moved in an equal block")
+        seen.add(tuple(offset for _, offset in block.items))
 
     def _note_prompt(self, prompt: Prompt) -> None:
         meet, size = self._reach.meet, self._config.block_size

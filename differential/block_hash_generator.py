@@ -115,9 +115,11 @@ def _items(draw: random.Random, length: int) -> tuple[Item, ...]:
 
 
 def _adapter(draw: random.Random) -> Adapter:
-    name, path = draw.choice(_NAMES), draw.choice(_PATHS)
-    number = 1 + _NAMES.index(name) * len(_PATHS) + _PATHS.index(path)
-    return Adapter(name, number, path)
+    return _numbered(draw.choice(_NAMES), draw.choice(_PATHS))
+
+
+def _numbered(name: str, path: str) -> Adapter:
+    return Adapter(name, 1 + _NAMES.index(name) * len(_PATHS) + _PATHS.index(path), path)
 
 
 def _embeds(draw: random.Random, length: int) -> tuple[str | None, ...]:
@@ -131,11 +133,11 @@ def _embeds(draw: random.Random, length: int) -> tuple[str | None, ...]:
 
 def _changed(draw: random.Random, draft: _Draft, *, items_only: bool) -> _Draft:
     """The draft with one thing changed, or with none."""
-    changes = [_same, _cut]
+    changes = [_same, _cut, _reworded]
     if draft.items:
         changes += [_renamed, _renamed, _shifted]
     if draft.embeds is not None:
-        changes += [_row_changed, _row_changed]
+        changes += [_row_changed, _row_mistaken, _row_mistaken]
     if not items_only:
         changes += [_salted, _adapted, _salted_as_adapted, _shared]
     return draw.choice(changes)(draw, draft)
@@ -145,12 +147,23 @@ def _same(draw: random.Random, draft: _Draft) -> _Draft:
     return draft
 
 
+def _reworded(draw: random.Random, draft: _Draft) -> _Draft:
+    """Another token, where no item stands."""
+    held = {p for item in draft.items for p in range(item.offset, item.offset + item.length)}
+    position = draw.choice([p for p in range(len(draft.tokens)) if p not in held] or [0])
+    token = PLACEHOLDER if position in held else draw.choice(_TOKENS)
+    tokens = (*draft.tokens[:position], token, *draft.tokens[position + 1 :])
+    return replace(draft, tokens=tokens)
+
+
 def _salted(draw: random.Random, draft: _Draft) -> _Draft:
     return replace(draft, salt=draw.choice((None, *_NAMES)))
 
 
 def _adapted(draw: random.Random, draft: _Draft) -> _Draft:
-    return replace(draft, lora=draw.choice((None, _adapter(draw))))
+    if draft.lora is None or draw.random() < 0.5:
+        return replace(draft, lora=draw.choice((None, _adapter(draw))))
+    return replace(draft, lora=_numbered(draft.lora.lora_name, draw.choice(_PATHS)))
 
 
 def _salted_as_adapted(draw: random.Random, draft: _Draft) -> _Draft:
@@ -159,8 +172,8 @@ def _salted_as_adapted(draw: random.Random, draft: _Draft) -> _Draft:
 
 
 def _shared(draw: random.Random, draft: _Draft) -> _Draft:
-    """Equal identifiers are one object, or not."""
-    return replace(draft, one_object=draw.random() < 0.3)
+    """Equal identifiers are one object, or no longer."""
+    return replace(draft, one_object=not draft.one_object)
 
 
 def _renamed(draw: random.Random, draft: _Draft) -> _Draft:
@@ -185,17 +198,26 @@ def _shifted(draw: random.Random, draft: _Draft) -> _Draft:
 
 
 def _row_changed(draw: random.Random, draft: _Draft) -> _Draft:
-    """Another row, or none, at one position; often what a zero row may be mistaken for."""
+    """Another row, or none, at one position."""
     assert draft.embeds is not None
     position = draw.randrange(len(draft.embeds))
-    is_zero = draw.random() < 0.6
-    row = draw.choice((None, _ROWS[0])) if is_zero else draw.choice((None, *_ROWS))
+    return _with_row(draft, position, draw.choice((None, *_ROWS)), draft.tokens[position])
+
+
+def _row_mistaken(draw: random.Random, draft: _Draft) -> _Draft:
+    """Token 0 where a zero row was given, or the other way round."""
+    assert draft.embeds is not None
+    zeros = [number for number, row in enumerate(draft.embeds) if row in (None, _ROWS[0])]
+    position = draw.choice(zeros or [0])
+    row = _ROWS[0] if draft.embeds[position] is None and not draft.tokens[position] else None
+    return _with_row(draft, position, row, 0)
+
+
+def _with_row(draft: _Draft, position: int, row: str | None, token: int) -> _Draft:
+    assert draft.embeds is not None
     rows = (*draft.embeds[:position], row, *draft.embeds[position + 1 :])
-    token = 0 if is_zero else draft.tokens[position]
     tokens = (*draft.tokens[:position], token, *draft.tokens[position + 1 :])
-    if all(row is None for row in rows):
-        return draft
-    return replace(draft, embeds=rows, tokens=tokens)
+    return draft if set(rows) == {None} else replace(draft, embeds=rows, tokens=tokens)
 
 
 def _cut(draw: random.Random, draft: _Draft) -> _Draft:

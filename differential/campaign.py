@@ -54,7 +54,12 @@ _SCHEDULER = (
 ) | {"preempted after encode in the same step"}
 
 _ITEM_KEYS = frozenset(
-    {"equal blocks share", "item ends on a block boundary", "item in two blocks"}
+    {
+        "equal blocks share",
+        "item ends on a block boundary",
+        "item in two blocks",
+        "item moved in an equal block",
+    }
 )
 _BLOCK_HASH = _ITEM_KEYS | frozenset(
     {

@@ -1,4 +1,4 @@
-"""The gallery: faulty variants of the reference managers, and which contract kills each.
+"""The gallery: faulty variants of the reference, and which contract kills each.
 
 A check that nothing can fail says nothing. A seeded search drives every variant as a correct
 scheduler would, and its records are judged by the contracts. Beside it runs the green twin: the
@@ -6,12 +6,14 @@ unmodified reference over the same seeds and the same call protocol, which nothi
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.targets.host import block_hash_faults
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import MANAGERS, Factory, ReferenceTarget
 from cacheproof.differential.variants import (
@@ -27,18 +29,22 @@ from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import Contract, contracts
 
 SEEDS = range(60)
+BLOCK_HASH = "block_hash"
 KEPT_BECAUSE = {
     "EC-14": "it says at the call what EC-7 notices at a later eviction, and under asynchronous "
     "scheduling too, where EC-7 is not judged",
     "ED-1": "the headline of the public report, which ED-5 implies",
     "ED-2": "it names the call at fault, where ED-5 names the sum",
+    "BK-1": "it names what the key of a block forgot, where BK-2 says that two prefixes differ",
+    "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One faulty manager.
+    """One faulty manager, or block hasher.
 
+    `factory` makes the manager; a hasher is faulty by its `semantics`, or by a fault planted in it.
     `resized` lets identifiers come back with another size, and drives the manager as a scheduler
     does that lets them pass.
     """
@@ -46,8 +52,10 @@ class Variant:
     name: str
     sentence: str
     manager: str
-    factory: Factory
+    factory: Factory | None
     resized: bool = False
+    semantics: Semantics = field(default_factory=Semantics.ideal)
+    fault: str | None = None
 
 
 def _faulty(fault: type[EncoderCacheManager], *, resized: bool = False) -> Variant:
@@ -71,6 +79,19 @@ def _without(
         return MANAGERS[manager](capacity, replace(semantics, **{flag: False}))
 
     return Variant(name, sentence, manager, make, resized)
+
+
+def _hasher_without(name: str, sentence: str, *flags: str) -> Variant:
+    """The reference's block hasher without upstream fixes."""
+    semantics = replace(Semantics.ideal(), **dict.fromkeys(flags, False))
+    return Variant(name, sentence, BLOCK_HASH, None, semantics=semantics)
+
+
+def _hasher_with(fault: Callable[..., Any]) -> Variant:
+    """The reference's block hasher with a fault planted in it."""
+    assert fault.__doc__ is not None
+    name = fault.__name__.replace("_", "-")
+    return Variant(name, fault.__doc__, BLOCK_HASH, None, fault=fault.__name__)
 
 
 VARIANTS: tuple[Variant, ...] = (
@@ -147,6 +168,53 @@ VARIANTS: tuple[Variant, ...] = (
     _faulty(encoder_decoder_cache.DecoderNeverCredits),
     _faulty(encoder_decoder_cache.DecoderRefusesExactFit),
     _faulty(encoder_decoder_cache.DecoderIgnoresComputeBudget),
+    _hasher_without(
+        "item-without-offset",
+        "A block key does not say where in the block an item stands (as before PR #36708).",
+        "keys_item_offsets",
+        "tags_block_keys",
+    ),
+    _hasher_without(
+        "untagged-keys",
+        "A block key does not say which of its names is a salt (as before vLLM 0.31.0).",
+        "tags_block_keys",
+        "keys_adapter_paths",
+    ),
+    _hasher_without(
+        "adapter-by-name",
+        "A block key holds the adapter's name and not its path (as before vLLM 0.31.0).",
+        "keys_adapter_paths",
+    ),
+    _hasher_without(
+        "only-the-last-item",
+        "A block that fills while decoding names the last item alone (as before vLLM 0.31.0).",
+        "finds_items_when_grown",
+    ),
+    _hasher_without(
+        "item-behind-its-end",
+        "A block that begins where the last item ended names it while decoding (as before 0.19.1).",
+        "finds_items_when_grown",
+        "passes_items_at_boundary",
+    ),
+    _hasher_without(
+        "embeds-without-mask",
+        "A block key does not say which positions are embeddings (as vLLM 0.33.0).",
+        "keys_embed_masks",
+    ),
+    _hasher_without(
+        "embeds-forgotten",
+        "A block key does not cover prompt embeddings (as vLLM 0.11.0).",
+        "keys_prompt_embeds",
+    ),
+    _hasher_without(
+        "pickled-keys",
+        "Keys are hashes of pickles, which tell shared objects from equal ones (as vLLM 0.33.0).",
+        "keys_by_content",
+    ),
+    _hasher_with(block_hash_faults.forgets_items),
+    _hasher_with(block_hash_faults.forgets_the_prefix),
+    _hasher_with(block_hash_faults.hashes_growth_otherwise),
+    _hasher_with(block_hash_faults.never_repeats),
 )
 
 
@@ -217,7 +285,8 @@ class KillMatrix:
         lines = [
             "# The kill matrix",
             "",
-            "Each variant is the reference manager with one fault. A seeded search runs it under "
+            "Each variant is a manager or the block hasher of the reference with one fault. A "
+            "seeded search runs it under "
             f"the driver of a correct scheduler, {len(self.seeds)} traces each; a mark says that "
             "the contract was broken. The unmodified reference, over the same seeds, breaks "
             f"{'none' if not self.false_alarms else ', '.join(sorted(self.false_alarms))}. "
@@ -257,8 +326,10 @@ def _row(first: str, rest: Sequence[str]) -> str:
 
 def kill_matrix(seeds: Sequence[int] = SEEDS) -> KillMatrix:
     """Run every variant, and the reference beside it, over the traces of the seeds."""
-    settings = {(variant.manager, variant.resized): variant for variant in VARIANTS}
-    twins = [replace(variant, factory=MANAGERS[variant.manager]) for variant in settings.values()]
+    twins = {
+        Variant("", "", variant.manager, MANAGERS.get(variant.manager), variant.resized)
+        for variant in VARIANTS
+    }
     return KillMatrix(
         seeds=tuple(seeds),
         kills={variant: killers(variant, seeds) for variant in VARIANTS},
@@ -269,18 +340,24 @@ def kill_matrix(seeds: Sequence[int] = SEEDS) -> KillMatrix:
 
 def killers(variant: Variant, seeds: Sequence[int] = SEEDS) -> frozenset[str]:
     """Ids of the contracts that a variant breaks over the traces of the seeds."""
-    target = ReferenceTarget(
-        protocol=Protocol(refuses_resized=not variant.resized),
-        managers={variant.manager: variant.factory},
-    )
     broken: set[str] = set()
+    if variant.factory is None:
+        target = ReferenceTarget(variant.semantics)
+    else:
+        protocol = Protocol(refuses_resized=not variant.resized)
+        target = ReferenceTarget(protocol=protocol, managers={variant.manager: variant.factory})
     for seed in seeds:
-        trace = manager_trace(seed, variant.manager, resized=variant.resized)
-        broken.update(examine(trace, target.run([trace])[0], target).violations)
+        if variant.factory is None:
+            trace = block_hash_trace(seed)
+        else:
+            trace = manager_trace(seed, variant.manager, resized=variant.resized)
+        result = target.run([trace], variant.fault)[0]
+        broken.update(examine(trace, result, target).violations)
     return frozenset(broken)
 
 
 def _all_contracts() -> tuple[Contract, ...]:
-    """The contracts of both managers, in order of definition."""
-    judging = {rule.id for manager in MANAGERS for rule in rules_for(manager, release=None).all}
+    """The contracts of the managers and of block keys, in the order of the register."""
+    judged = (*MANAGERS, BLOCK_HASH)
+    judging = {rule.id for manager in judged for rule in rules_for(manager, release=None).all}
     return tuple(rule for rule in contracts() if rule.id in judging)

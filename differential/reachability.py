@@ -32,6 +32,7 @@ RARE_STATES = {
     "several items in the last block": "items whose block fills only while decoding",
     "item ends on a block boundary": "the next block must not name it",
     "item in two blocks": "an item begins in one block and ends in another",
+    "item moved in an equal block": "blocks differ in nothing but where an item stands",
     "prompt of embeddings": "embeddings are given for every position",
     "tokens and embeddings mixed": "embeddings are given for some positions",
     "adapter": "a request runs under an adapter",

@@ -135,7 +135,7 @@ def _block_hash_session(
             block_hasher,
         )
 
-    return BlockHashSession(make, hasher, fault)
+    return BlockHashSession(make, hasher, config.block_size, fault)
 
 
 def _prompt_embeds(rows: list[str | None] | None) -> PromptEmbeds | None:

@@ -29,11 +29,12 @@ class BlockHashSession:
         self,
         make: Callable[[Event, Any], Any],
         hasher: Callable[[Any], Any],
+        block_size: int,
         fault: str | None = None,
     ) -> None:
         self.recorder = NoCalls()
         self._make = make
-        self._hasher = hasher if fault is None else BLOCK_HASH_FAULTS[fault](hasher)
+        self._hasher = hasher if fault is None else BLOCK_HASH_FAULTS[fault](hasher, block_size)
         self._prompts: dict[str, Event] = {}
         self._requests: dict[str, Any] = {}
         self._decoded: dict[str, list[int]] = {}

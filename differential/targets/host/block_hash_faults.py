@@ -1,7 +1,7 @@
 """Faults to plant in the block hashing of any release, by name: canaries that a search must find.
 
 A fault wraps the session's hasher, `hash(request) -> keys that the request does not have yet`, in
-another; the release itself stays as it is.
+another; the release itself stays as it is. Blocks are of `block_size` tokens.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any
 Hasher = Callable[[Any], list[Any]]
 
 
-def forgets_items(hasher: Hasher) -> Hasher:
+def forgets_items(hasher: Hasher, block_size: int) -> Hasher:
     """Keys do not name the media items."""
 
     def hash_without(request: Any) -> list[Any]:
@@ -21,24 +21,22 @@ def forgets_items(hasher: Hasher) -> Hasher:
     return hash_without
 
 
-def forgets_the_prefix(hasher: Hasher) -> Hasher:
-    """A key behind the first block names the block's own tokens alone."""
+def forgets_the_prefix(hasher: Hasher, block_size: int) -> Hasher:
+    """A key does not name the tokens before the block."""
 
     def hash_alone(request: Any) -> list[Any]:
-        known = len(request.block_hashes)
-        keys = hasher(request)
-        if not keys:
-            return keys
-        size = len(request.all_token_ids) // (known + len(keys))
-        return [
-            key if number == 0 else _digest(request.all_token_ids[number * size :][:size])
-            for number, key in enumerate(keys, start=known)
-        ]
+        known, keys = len(request.block_hashes), hasher(request)
+        for number in range(known, known + len(keys)):
+            start = number * block_size
+            tokens = [0] * start + list(request.all_token_ids)[start:]
+            alone = _With(request, block_hashes=[], all_token_ids=tokens)
+            keys[number - known] = hasher(alone)[number]
+        return keys
 
     return hash_alone
 
 
-def hashes_growth_otherwise(hasher: Hasher) -> Hasher:
+def hashes_growth_otherwise(hasher: Hasher, block_size: int) -> Hasher:
     """Keys that are added to a request's others are not those that it would have afresh."""
 
     def hash_grown(request: Any) -> list[Any]:
@@ -48,7 +46,7 @@ def hashes_growth_otherwise(hasher: Hasher) -> Hasher:
     return hash_grown
 
 
-def never_repeats(hasher: Hasher) -> Hasher:
+def never_repeats(hasher: Hasher, block_size: int) -> Hasher:
     """No key is ever given twice."""
     given = 0
 
@@ -60,7 +58,7 @@ def never_repeats(hasher: Hasher) -> Hasher:
     return hash_once
 
 
-def nothing(hasher: Hasher) -> Hasher:
+def nothing(hasher: Hasher, block_size: int) -> Hasher:
     """No fault: the canary that must be reported missed."""
     return hasher
 
