@@ -9,7 +9,7 @@ from cacheproof.differential.judge import Violation
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import StepRecord
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.block_pool import PoolEvents, PoolRelease, PoolState
+from cacheproof.spec.block_pool import PoolEvents, PoolRelease, PoolState, StoredBlocks
 from cacheproof.spec.kv_cache import Grant, Lookup, Outcome, Tables
 from cacheproof.spec.registry import Contract, contracts
 
@@ -107,6 +107,10 @@ class KVCacheJudge:
         if due is not None:
             self._check("w", PoolRelease(before, self._queue, *due), place)
         if event["event"] == "take_events" and self._config["kv_events"]:
+            for stored in (told for told in outcome["answer"] if told[0] == "stored"):
+                covered = len(stored[1]) * stored[3]["block_size"]
+                blocks = StoredBlocks(len(stored[3]["token_ids"]), covered)
+                self._check("w", blocks, place)
             self._replay(outcome["answer"])
             found = self._per_hash({key: len(blocks) for key, blocks in self._found.items()})
             self._check("w", PoolEvents(+self._replayed, found), place)

@@ -311,7 +311,8 @@ class BlockPool:
         block.keys.clear()
 
     def _tell_stored(self, request: ScheduledRequest, what: Stored) -> None:
-        if self.enable_kv_cache_events:
+        tells = bool(what.hashes) or not self.semantics.tells_tokens_of_hashes
+        if self.enable_kv_cache_events and tells:
             self.kv_event_queue.append(stored_event(request, what, self.semantics))
 
 

@@ -14,9 +14,9 @@ MEDIUM_GPU = "GPU"
 class BlockStored:
     """Blocks of one request were cached, one after the other, behind `parent_block_hash`.
 
-    `token_ids` are those of the whole range, blocks without a hash of their own included;
-    `extra_keys` has one entry for each hash. The spec's kind and window are filled in by the
-    manager, which knows the groups.
+    `token_ids` are those of the blocks; before `tells_tokens_of_hashes`, those of the whole range,
+    blocks between them that were left out included. `extra_keys` has one entry for each hash. The
+    spec's kind and window are filled in by the manager, which knows the groups.
     """
 
     block_hashes: list[bytes]
@@ -69,10 +69,14 @@ class Stored(NamedTuple):
 def stored_event(request: ScheduledRequest, what: Stored, semantics: Semantics) -> BlockStored:
     """The event that tells of it."""
     adapter = request.lora_request
+    tokens = request.all_token_ids[what.start : what.end]
+    if semantics.tells_tokens_of_hashes:
+        ranges = [range(start, start + what.block_size) for start in what.block_starts]
+        tokens = [request.all_token_ids[position] for block in ranges for position in block]
     return BlockStored(
         block_hashes=what.hashes,
         parent_block_hash=what.parent,
-        token_ids=request.all_token_ids[what.start : what.end],
+        token_ids=tokens,
         block_size=what.block_size,
         lora_id=None if adapter is None else adapter.lora_int_id,
         lora_name=None if adapter is None else adapter.lora_name,

@@ -221,6 +221,9 @@ class Semantics:
     joins_equal_groups: bool = change(
         "0.29.0", "release source", "several groups may be all of one kind"
     )
+    tells_tokens_of_hashes: bool = change(
+        None, "no public thread", "a KV event carries the tokens of its hashes and no others"
+    )
     shares_no_prefix_reads: bool = change(
         "0.32.0", "release source", "common prefixes are not counted: cascade attention is gone"
     )

@@ -41,6 +41,13 @@ class PoolEvents(NamedTuple):
     found: Mapping[str, int]
 
 
+class StoredBlocks(NamedTuple):
+    """A KV event that tells of cached blocks: its token ids, and a block of tokens per hash."""
+
+    num_tokens: int
+    num_tokens_of_hashes: int
+
+
 class PoolRelease(NamedTuple):
     """Blocks given back, and nothing else: the queue around it, and what is due to it.
 
@@ -129,3 +136,16 @@ def events_tell_the_pool(w: PoolEvents) -> bool:
 )
 def released_in_order(w: PoolRelease) -> bool:
     return w.after == w.first + w.before + w.last
+
+
+@contract(
+    "BP-6",
+    "A KV event that tells of cached blocks carries the tokens of its hashes and no others",
+    kind="trace",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM BlockStored: a follower cuts the tokens into blocks, one for each hash",
+    applies_to=MANAGERS,
+)
+def events_carry_own_tokens(w: StoredBlocks) -> bool:
+    return w.num_tokens == w.num_tokens_of_hashes

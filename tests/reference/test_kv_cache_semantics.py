@@ -34,6 +34,7 @@ SEED_THAT_SHOWS = {
     "caches_block_to_drop": 6,
     "looks_past_limit_to_drop": 7,
     "joins_equal_groups": 16,
+    "tells_tokens_of_hashes": 5,
     "shares_no_prefix_reads": 0,
 }
 

@@ -64,6 +64,7 @@ OF_THE_KV_CACHE = {
     "caches_block_to_drop",
     "looks_past_limit_to_drop",
     "joins_equal_groups",
+    "tells_tokens_of_hashes",
     "shares_no_prefix_reads",
 }
 """Shown in test_kv_cache_semantics."""

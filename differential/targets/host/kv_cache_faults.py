@@ -61,6 +61,20 @@ def keeps_silent_about_evictions(manager: Any) -> None:
     manager.take_events = take
 
 
+def tells_a_token_too_many(manager: Any) -> None:
+    """A KV event carries a token beside those of its hashes."""
+    take_events = manager.take_events
+
+    def take() -> list[Any]:
+        events: list[Any] = take_events()
+        for event in events:
+            if type(event).__name__ == "BlockStored":
+                event.token_ids = [*event.token_ids, 0]
+        return events
+
+    manager.take_events = take
+
+
 def hits_every_token(manager: Any) -> None:
     """A lookup that finds something claims that no token is left to compute."""
     get_computed_blocks = manager.get_computed_blocks
@@ -116,6 +130,7 @@ KV_CACHE_FAULTS: dict[str, Fault] = {
         frees_the_first_block_first,
         loses_a_hash,
         keeps_silent_about_evictions,
+        tells_a_token_too_many,
         hits_every_token,
         hits_backwards,
         hands_out_a_shared_block,
