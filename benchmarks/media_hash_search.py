@@ -8,6 +8,7 @@ From 0.10.2 on the reference with the release's semantics runs beside it, digest
 import argparse
 import time
 
+from cacheproof.differential.errors import InputError
 from cacheproof.differential.media_hash_search import BATCH, Search
 from cacheproof.differential.targets.media_hash import NEWEST, MediaHashTarget
 from cacheproof.reference.semantics import NotModelled, Semantics
@@ -30,12 +31,16 @@ def main() -> None:
     search = Search(MediaHashTarget(chosen.release), reference, chosen.algorithm)
     started, seed = time.monotonic(), chosen.first_seed
     while time.monotonic() - started < chosen.seconds:
-        search.run(range(seed, seed + STEP))
+        try:
+            search.run(range(seed, seed + STEP))
+        except InputError as error:
+            raise SystemExit(f"error: {error}") from None
         seed += STEP
     seconds = time.monotonic() - started
-    print(f"vllm {chosen.release}, {chosen.algorithm}, seeds {chosen.first_seed} to {seed - 1}: "
-          f"{search.hashed:,} digests in {seconds:.0f} s, {len(search.parted)} unlike the "
-          f"reference's\n")  # fmt: skip
+    beside = f"{len(search.parted)} unlike the reference's" if reference else "no reference beside"
+    seeds = f"seeds {chosen.first_seed} to {seed - 1}"
+    print(f"vllm {chosen.release}, {chosen.algorithm}, {seeds}: {search.hashed:,} digests in "
+          f"{seconds:.0f} s, {beside}\n")  # fmt: skip
     print("| way of the pair | pairs hashed | contracts broken (pairs) | first seed |")
     print("|---|---|---|---|")
     for way, reached in sorted(search.reached.items()):

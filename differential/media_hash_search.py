@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from cacheproof.differential.errors import InputError
 from cacheproof.differential.lockstep import compare
 from cacheproof.differential.media_hash import Description, MediaHashJudge, content
 from cacheproof.differential.media_hash_generator import GENERATOR, Pair, pair
@@ -57,7 +58,12 @@ class Search:
         self._seen: dict[str, tuple[int, str, int]] = {}
 
     def run(self, seeds: range) -> None:
-        """Search the pairs of these seeds, in order. Raises HarnessError when a host breaks."""
+        """Search the pairs of these seeds, in order.
+
+        Raises:
+            HarnessError: a host breaks.
+            InputError: the target cannot hash with this algorithm.
+        """
         for start in range(seeds.start, seeds.stop, BATCH):
             numbers = range(start, min(start + BATCH, seeds.stop))
             pairs = [pair(seed) for seed in numbers]
@@ -75,6 +81,10 @@ class Search:
                         self.parted.append((seed, difference.sentence))
 
     def _take(self, seed: int, one: Pair, result: TraceResult) -> None:
+        if result.illegal is not None:
+            raise InputError(
+                f"target {self.target.name}: {result.illegal}; expected an algorithm that it offers"
+            )
         judge = MediaHashJudge(self.target.release)
         values = (one.first, one.second)
         for number, (value, record) in enumerate(zip(values, result.records, strict=True)):

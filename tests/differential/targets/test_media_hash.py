@@ -5,14 +5,11 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cacheproof.differential.media_hash import call
-from cacheproof.differential.media_hash_generator import Pair
-from cacheproof.differential.media_hash_search import Search, trace_of
-from cacheproof.differential.media_hash_values import integer, text
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.media_hash_search import Search
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.media_hash import NEWEST, MediaHashTarget
 
@@ -105,12 +102,10 @@ def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix() ->
     assert found["0.9.0.1"] == set()
 
 
-def test_an_algorithm_that_a_release_lacks_makes_the_trace_illegal() -> None:
-    one = Pair("", call(a=integer(1)), call(a=text("a")))
-    trace: Any = trace_of(one, "sha256")
-    with host("0.9.0.1") as target:
-        (result,) = target.run([trace])
-    assert result.illegal == "this release hashes media with blake3 alone, not sha256"
+def test_an_algorithm_that_a_release_lacks_is_refused_by_name() -> None:
+    refusal = r"vllm@0.9.0.1: this release hashes media with blake3 alone, not sha256; expected"
+    with host("0.9.0.1") as target, pytest.raises(InputError, match=refusal):
+        Search(target, algorithm="sha256").run(range(1))
 
 
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "findings").glob("media-hash-*.md"))
