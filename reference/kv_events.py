@@ -1,13 +1,14 @@
 """What a block pool tells those who follow it: hashes that can be hit from now on, or no more."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from cacheproof.reference.block_hash import Cursor, ExtraKeys, extra_keys
+from cacheproof.reference.kv_cache_specs import NotModelledCache
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
 
 MEDIUM_GPU = "GPU"
+ExtraKeys = tuple[Any, ...] | None
 
 
 @dataclass
@@ -67,7 +68,13 @@ class Stored(NamedTuple):
 
 
 def stored_event(request: ScheduledRequest, what: Stored, semantics: Semantics) -> BlockStored:
-    """The event that tells of it."""
+    """The event that tells of it.
+
+    Raises:
+        NotModelledCache: the prompt was given as embeddings.
+    """
+    if request.prompt_embeds is not None:
+        raise NotModelledCache("KV events of a prompt that was given as embeddings")
     adapter = request.lora_request
     tokens = request.all_token_ids[what.start : what.end]
     if semantics.tells_tokens_of_hashes:
@@ -86,7 +93,7 @@ def stored_event(request: ScheduledRequest, what: Stored, semantics: Semantics) 
 
 
 def _event_keys(request: ScheduledRequest, what: Stored, semantics: Semantics) -> list[ExtraKeys]:
-    """Extra keys for each block as events carry them: without the tags that say their kinds.
+    """Extra keys for each block, without the tags by which block keys tell their kinds apart.
 
     Items that end in one block are not looked at for the next. Before `finds_items_when_grown`, a
     tail behind the first block looks at the last item alone.
@@ -98,10 +105,18 @@ def _event_keys(request: ScheduledRequest, what: Stored, semantics: Semantics) -
     found: list[ExtraKeys] = []
     for start in what.block_starts:
         end = start + what.block_size
-        keys = extra_keys(request, Cursor(start, end, item), semantics)
-        if keys is not None and semantics.tags_block_keys:
-            keys = tuple(key[1:] if key[0] == "mm" else key[1] for key in keys)
-        found.append(keys)
+        keys: list[Any] = []
+        if request.lora_request is not None:
+            keys.append(request.lora_request.lora_name)
+        for feature in features[item:]:
+            position = feature.mm_position
+            passed = position.end < start + semantics.passes_items_at_boundary
+            if not passed and position.offset < end:
+                offset = (feature.identifier, position.offset - start)
+                keys.append(offset if semantics.keys_item_offsets else feature.identifier)
+        if start == 0 and request.cache_salt:
+            keys.append(request.cache_salt)
+        found.append(tuple(keys) or None)
         while item < len(features) and features[item].mm_position.end <= end:
             item += 1
     return found
