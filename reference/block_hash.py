@@ -8,44 +8,23 @@ first block; the chain carries it on) and prompt embeddings.
 import hashlib
 import pickle
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from cacheproof.reference.request import TokenRequest
+import msgspec
+
+from cacheproof.reference.request import MultiModalFeature, PromptEmbeds, TokenRequest
 from cacheproof.reference.semantics import Semantics
 
 HashFunction = Callable[[Any], bytes]
-ExtraKeys = tuple[Any, ...] | None
 BlockHasher = Callable[[TokenRequest], list[bytes]]
-LENGTH_BYTES = 8
+_encode = msgspec.msgpack.Encoder().encode
 
 
-def canonical(value: Any) -> bytes:
-    """An injective encoding of None, int, str, bytes and tuples of these: tag, length, content.
-
-    Raises:
-        TypeError: a value of another type.
+def sha256_msgpack(value: Any) -> bytes:
+    """SHA-256 of the MessagePack encoding: of None, 64-bit integers, strings, bytes and tuples of
+    these, unequal values have unequal encodings and equal ones have one, however they were made.
     """
-    match value:
-        case None:
-            tag, content = b"n", b""
-        case bool():
-            raise TypeError("a block key holds no bool")
-        case int():
-            tag, content = b"i", str(value).encode()
-        case str():
-            tag, content = b"s", value.encode("utf-8", "surrogatepass")
-        case bytes():
-            tag, content = b"b", value
-        case tuple():
-            tag, content = b"t", b"".join(map(canonical, value))
-        case _:
-            raise TypeError(f"a block key holds no {type(value).__name__}")
-    return tag + len(content).to_bytes(LENGTH_BYTES, "big") + content
-
-
-def sha256_canonical(value: Any) -> bytes:
-    """SHA-256 of the canonical encoding: equal values have equal hashes, however they were made."""
-    return hashlib.sha256(canonical(value)).digest()
+    return hashlib.sha256(_encode(value)).digest()
 
 
 def sha256(value: Any) -> bytes:
@@ -55,20 +34,12 @@ def sha256(value: Any) -> bytes:
 
 def hash_function(semantics: Semantics) -> HashFunction:
     """The default hash of those semantics."""
-    return sha256_canonical if semantics.keys_by_content else sha256
+    return sha256_msgpack if semantics.keys_by_content else sha256
 
 
 def none_hash(hash_fn: HashFunction, seed: str) -> bytes:
     """The parent of a first block, from a process's seed."""
     return hash_fn(seed)
-
-
-class Cursor(NamedTuple):
-    """The block to be hashed, in tokens, and the first item that may stand in it."""
-
-    start: int
-    end: int
-    item: int
 
 
 def get_request_block_hasher(
@@ -84,53 +55,66 @@ def get_request_block_hasher(
     With look-ahead tokens a hash covers those tokens after its block too, which a drafter's KV
     depends on, and waits until they exist.
     """
+    size, lookahead = hash_block_size, num_hash_lookahead_tokens
     first_parent = none_hash(caching_hash_fn, seed)
 
     def hasher(request: TokenRequest) -> list[bytes]:
-        hashes: list[bytes] = []
+        tokens, keys = request.all_token_ids, _ExtraKeys(request, semantics)
         parent = request.block_hashes[-1] if request.block_hashes else first_parent
-        for cursor in _cursors(request, hash_block_size, num_hash_lookahead_tokens, semantics):
-            ahead = request.all_token_ids[cursor.end : cursor.end + num_hash_lookahead_tokens]
-            covered = cursor._replace(end=cursor.end + len(ahead))
-            extra: ExtraKeys = extra_keys(request, covered, semantics)
-            if num_hash_lookahead_tokens:
-                extra = (extra, *ahead)
-            tokens = tuple(request.all_token_ids[cursor.start : cursor.end])
-            parent = caching_hash_fn((parent, tokens, extra))
+        hashes: list[bytes] = []
+        first = len(request.block_hashes) * size
+        for start in range(first, (len(tokens) - lookahead) // size * size, size):
+            end = start + size
+            extra: Any = keys.of(start, end + lookahead)
+            if lookahead:
+                extra = (extra, *tokens[end : end + lookahead])
+            parent = caching_hash_fn((parent, tuple(tokens[start:end]), extra))
             hashes.append(parent)
         return hashes
 
     return hasher
 
 
-def _cursors(
-    request: TokenRequest, size: int, lookahead: int, semantics: Semantics
-) -> Iterator[Cursor]:
-    """The full blocks without a hash yet, each with the first item that ends behind its start.
+class _ExtraKeys:
+    """What determines the KV of a request's blocks beside their tokens, block after block.
 
     Before `finds_items_when_grown`, hashing that goes on behind a first block begins with the last
     item, whatever stands before it in the block.
     """
-    features = request.mm_features
-    known = len(request.block_hashes)
-    item = len(features) - 1 if features and known and not semantics.finds_items_when_grown else 0
-    for number in range(known, (request.num_tokens - lookahead) // size):
-        start = number * size
-        if number > known or semantics.finds_items_when_grown:
-            while item < len(features) and features[item].mm_position.end <= start:
+
+    def __init__(self, request: TokenRequest, semantics: Semantics) -> None:
+        self._request = request
+        self._semantics = semantics
+        self._adapter = tuple(_adapter_keys(request, semantics))
+        self._items = request.mm_features
+        self._item = 0
+        self._starts_late = bool(request.block_hashes) and not semantics.finds_items_when_grown
+        if self._starts_late and self._items:
+            self._item = len(self._items) - 1
+
+    def of(self, start: int, end: int) -> tuple[Any, ...] | None:
+        """Those of tokens [start, end); None when there are none. To be asked in order."""
+        keys = self._adapter + tuple(self._of_items(start, end))
+        if start == 0 and self._request.cache_salt:
+            keys += _salt_keys(self._request.cache_salt, self._semantics)
+        if self._request.prompt_embeds is not None and self._semantics.keys_prompt_embeds:
+            keys += _embeds_keys(self._request.prompt_embeds, start, end, self._semantics)
+        return keys or None
+
+    def _of_items(self, start: int, end: int) -> list[Any]:
+        """Each item that has a token there, by identifier and offset from the block's start."""
+        items, item = self._items, self._item
+        if not self._starts_late:
+            while item < len(items) and items[item].mm_position.end <= start:
                 item += 1
-        yield Cursor(start, start + size, item)
-
-
-def extra_keys(request: TokenRequest, block: Cursor, semantics: Semantics) -> ExtraKeys:
-    """What determines a block's KV beside its tokens; None when nothing does."""
-    keys = [
-        *_adapter_keys(request, semantics),
-        *_item_keys(request, block, semantics),
-        *_salt_keys(request, block, semantics),
-        *_embeds_keys(request, block, semantics),
-    ]
-    return tuple(keys) or None
+            self._item = item
+        self._starts_late = False
+        keys = []
+        while item < len(items) and items[item].mm_position.offset < end:
+            if items[item].mm_position.end >= start + self._semantics.passes_items_at_boundary:
+                keys.append(_item_key(items[item], start, self._semantics))
+            item += 1
+        return keys
 
 
 def _adapter_keys(request: TokenRequest, semantics: Semantics) -> Iterator[Any]:
@@ -145,40 +129,22 @@ def _adapter_keys(request: TokenRequest, semantics: Semantics) -> Iterator[Any]:
         yield adapter.lora_name
 
 
-def _item_keys(request: TokenRequest, block: Cursor, semantics: Semantics) -> Iterator[Any]:
-    """Each item that has a token in the block, by identifier and offset from the block's start."""
-    for feature in request.mm_features[block.item :]:
-        position = feature.mm_position
-        passed = position.end <= block.start
-        if not semantics.passes_items_at_boundary:
-            passed = position.end < block.start
-        if passed or position.offset >= block.end:
-            continue
-        if semantics.tags_block_keys:
-            yield ("mm", feature.identifier, position.offset - block.start)
-        elif semantics.keys_item_offsets:
-            yield (feature.identifier, position.offset - block.start)
-        else:
-            yield feature.identifier
+def _item_key(feature: MultiModalFeature, start: int, semantics: Semantics) -> Any:
+    offset = feature.mm_position.offset - start
+    if semantics.tags_block_keys:
+        return ("mm", feature.identifier, offset)
+    return (feature.identifier, offset) if semantics.keys_item_offsets else feature.identifier
 
 
-def _salt_keys(request: TokenRequest, block: Cursor, semantics: Semantics) -> Iterator[Any]:
-    if block.start == 0 and request.cache_salt:
-        yield (
-            ("cache_salt", request.cache_salt) if semantics.tags_block_keys else request.cache_salt
-        )
+def _salt_keys(salt: str, semantics: Semantics) -> tuple[Any, ...]:
+    return (("cache_salt", salt) if semantics.tags_block_keys else salt,)
 
 
-def _embeds_keys(request: TokenRequest, block: Cursor, semantics: Semantics) -> Iterator[Any]:
-    embeds = request.prompt_embeds
-    if embeds is None or not semantics.keys_prompt_embeds:
-        return
-    rows = b"".join(embeds.tensor[block.start : block.end])
+def _embeds_keys(
+    embeds: PromptEmbeds, start: int, end: int, semantics: Semantics
+) -> tuple[Any, ...]:
+    rows = b"".join(embeds.tensor[start:end])
     digest = hashlib.sha256(rows).digest() if semantics.digests_prompt_embeds else rows
     if semantics.keys_embed_masks:
-        given = embeds.given[block.start : block.end]
-        yield ("prompt_embeds", digest, bytes(given))
-    elif semantics.tags_block_keys:
-        yield ("prompt_embeds", digest)
-    else:
-        yield digest
+        return (("prompt_embeds", digest, bytes(embeds.given[start:end])),)
+    return (("prompt_embeds", digest) if semantics.tags_block_keys else digest,)

@@ -30,10 +30,11 @@ def block_hash_session(header: Event, fault: str | None) -> BlockHashSession:
     kv_cache_utils.init_none_hash(sha256)
     ahead = {"num_hash_lookahead_tokens": config["lookahead"]} if config["lookahead"] else {}
     hasher = kv_cache_utils.get_request_block_hasher(config["block_size"], sha256, **ahead)
-    return BlockHashSession(_make, hasher, config["block_size"], fault)
+    return BlockHashSession(make_request, hasher, config["block_size"], fault)
 
 
-def _make(event: Event, hasher: Callable[[Any], Any] | None) -> Any:
+def make_request(event: Event, hasher: Callable[[Any], Any] | None) -> Any:
+    """The release's request of a `prompt` event. Raises Illegal where it has no such request."""
     adapter = event["lora"]
     return call_known(
         Request,
