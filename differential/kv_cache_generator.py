@@ -10,7 +10,7 @@ not to be possible is a no-op of the session.
 import random
 from typing import Any
 
-GENERATOR = "kv-cache-1"
+GENERATOR = "kv-cache-2"
 EVENTS_PER_TRACE = 250
 LIVE_MAX = 6
 WHOLE = 10_000
@@ -33,6 +33,7 @@ _WEIGHTS = {
     "evict_blocks": 2,
     "common_prefix": 2,
     "take_stats": 1,
+    "take_residencies": 1,
     "drain": 1,
     "reset_prefix": 1,
 }
@@ -237,6 +238,9 @@ class _Writer:
 
     def _take_stats(self) -> None:
         self._add("take_stats")
+
+    def _take_residencies(self) -> None:
+        self._add("take_residencies")
 
     def _reset_prefix(self) -> None:
         self._add("reset_prefix")

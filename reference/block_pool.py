@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cacheproof.reference.kv_cache_metrics import KVCacheMetricsCollector
 from cacheproof.reference.kv_events import (
     AllBlocksCleared,
     BlockRemoved,
@@ -108,6 +109,7 @@ class BlockPool:
         enable_caching: bool,
         hash_block_size: int,
         enable_kv_cache_events: bool = False,
+        metrics_collector: KVCacheMetricsCollector | None = None,
         *,
         semantics: Semantics | None = None,
     ) -> None:
@@ -117,6 +119,7 @@ class BlockPool:
         self.enable_caching = enable_caching
         self.hash_block_size = hash_block_size
         self.enable_kv_cache_events = enable_kv_cache_events
+        self.metrics_collector = metrics_collector
         self.semantics = semantics or Semantics.ideal()
         self.blocks = [KVCacheBlock(block_id) for block_id in range(num_gpu_blocks)]
         self.null_block = self.blocks[0]
@@ -228,8 +231,11 @@ class BlockPool:
             raise ValueError(f"{num_blocks} blocks of {self.get_num_free_blocks()} free ones")
         blocks = self.free_block_queue.popleft_n(num_blocks)
         for block in blocks:
-            self._forget(block)
+            if self.enable_caching:
+                self._evict(block)
             block.ref_cnt = 1
+            if self.metrics_collector is not None:
+                self.metrics_collector.on_block_allocated(block)
         return blocks
 
     def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
@@ -240,6 +246,8 @@ class BlockPool:
             if block.ref_cnt == 0:
                 self.free_block_queue.remove(block)
             block.ref_cnt += 1
+            if self.metrics_collector is not None:
+                self.metrics_collector.on_block_accessed(block)
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
         """One request less holds each of these blocks; the first of them is to go first.
@@ -268,7 +276,7 @@ class BlockPool:
             IndexError: no such block.
         """
         for block_id in block_ids:
-            self._forget(self.blocks[block_id])
+            self._evict(self.blocks[block_id])
 
     def reset_prefix_cache(self) -> bool:
         """Let no block be found any more. False, and nothing done, while a block is held."""
@@ -277,6 +285,8 @@ class BlockPool:
         self.cached_block_hash_to_block.clear()
         for block in self.blocks:
             block.keys.clear()
+        if self.metrics_collector is not None:
+            self.metrics_collector.reset()
         if self.enable_kv_cache_events:
             self.kv_event_queue.append(AllBlocksCleared())
         return True
@@ -298,6 +308,11 @@ class BlockPool:
     def _remember(self, block: KVCacheBlock, key: BlockKey, num_tokens: int) -> None:
         block.keys[key] = num_tokens
         self.cached_block_hash_to_block.setdefault(key, {})[block.block_id] = block
+
+    def _evict(self, block: KVCacheBlock) -> None:
+        if self.metrics_collector is not None:
+            self.metrics_collector.on_block_evicted(block)
+        self._forget(block)
 
     def _forget(self, block: KVCacheBlock) -> None:
         for key in block.keys:

@@ -1,9 +1,12 @@
 """Several groups of layers over one pool: their tables grow together and hit the same prefix."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
+from cacheproof.reference.attention_kinds import CrossAttentionManager, manager_for
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
+from cacheproof.reference.kv_cache_metrics import KVCacheMetricsCollector
 from cacheproof.reference.kv_cache_specs import (
     ChunkedLocalAttentionSpec,
     CrossAttentionSpec,
@@ -14,11 +17,7 @@ from cacheproof.reference.kv_cache_specs import (
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
-from cacheproof.reference.single_type_kv_cache import (
-    CrossAttentionManager,
-    SingleTypeKVCacheManager,
-    manager_for,
-)
+from cacheproof.reference.single_type_kv_cache import SingleTypeKVCacheManager
 
 Blocks = tuple[Sequence[KVCacheBlock], ...]
 
@@ -48,6 +47,7 @@ class KVCacheCoordinator:
         use_eagle: bool,
         enable_caching: bool,
         enable_kv_cache_events: bool,
+        metrics_collector: KVCacheMetricsCollector | None = None,
         *,
         semantics: Semantics,
     ) -> None:
@@ -61,6 +61,7 @@ class KVCacheCoordinator:
             enable_caching,
             self.hash_block_size,
             enable_kv_cache_events,
+            metrics_collector,
             semantics=semantics,
         )
         self.single_type_managers = tuple(
@@ -210,34 +211,13 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
 class HybridKVCacheCoordinator(KVCacheCoordinator):
     """Several groups: a hit is a prefix that all of them have, ending where their blocks do."""
 
-    def __init__(
-        self,
-        kv_cache_config: KVCacheConfig,
-        max_model_len: int,
-        max_in_flight_tokens: int,
-        use_eagle: bool,
-        enable_caching: bool,
-        enable_kv_cache_events: bool,
-        *,
-        semantics: Semantics,
-    ) -> None:
-        super().__init__(
-            kv_cache_config,
-            max_model_len,
-            max_in_flight_tokens,
-            use_eagle,
-            enable_caching,
-            enable_kv_cache_events,
-            semantics=semantics,
-        )
-        specs: dict[KVCacheSpec, list[int]] = {}
-        for number, group in enumerate(kv_cache_config.kv_cache_groups):
-            specs.setdefault(group.kv_cache_spec, []).append(number)
-        if len(specs) < 2 and not semantics.joins_equal_groups:
-            raise NotModelledCache("several groups that are all of one kind")
-        self._kinds = sorted(
-            specs.items(), key=lambda item: not isinstance(item[0], FullAttentionSpec)
-        )
+    @cached_property
+    def _kinds(self) -> list[tuple[KVCacheSpec, list[int]]]:
+        """Each kind with the numbers of its groups, full attention first: it bounds the others."""
+        kinds: dict[KVCacheSpec, list[int]] = {}
+        for number, group in enumerate(self.kv_cache_config.kv_cache_groups):
+            kinds.setdefault(group.kv_cache_spec, []).append(number)
+        return sorted(kinds.items(), key=lambda item: not isinstance(item[0], FullAttentionSpec))
 
     def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
         """Only what a hit can end at is worth caching, and the block that a drafter drops."""
@@ -316,6 +296,7 @@ def get_kv_cache_coordinator(
     use_eagle: bool,
     enable_caching: bool,
     enable_kv_cache_events: bool,
+    metrics_collector: KVCacheMetricsCollector | None = None,
     *,
     semantics: Semantics,
 ) -> KVCacheCoordinator:
@@ -335,6 +316,7 @@ def get_kv_cache_coordinator(
         use_eagle,
         enable_caching,
         enable_kv_cache_events,
+        metrics_collector,
         semantics=semantics,
     )
 
@@ -342,6 +324,8 @@ def get_kv_cache_coordinator(
 def _refuse(specs: Sequence[KVCacheSpec], use_eagle: bool, semantics: Semantics) -> None:
     if any(isinstance(spec, CrossAttentionSpec) for spec in specs):
         raise NotModelledCache("prefix caching beside cross-attention")
+    if len(specs) > len(set(specs)) == 1 and not semantics.joins_equal_groups:
+        raise NotModelledCache("several groups that are all of one kind")
     if len(specs) > 1 and use_eagle and not semantics.caches_block_to_drop:
         raise NotModelledCache(
             "a drafter over several groups, in a release that drops twice or caches too little"

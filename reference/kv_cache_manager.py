@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cacheproof.reference.block_pool import KVCacheBlock
 from cacheproof.reference.kv_cache_coordinator import get_kv_cache_coordinator
+from cacheproof.reference.kv_cache_metrics import KVCacheMetricsCollector
 from cacheproof.reference.kv_cache_specs import KVCacheConfig, NotModelledCache
 from cacheproof.reference.kv_events import BlockStored, KVCacheEvent
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
@@ -84,6 +85,7 @@ class KVCacheManager:
         use_eagle: bool = False,
         log_stats: bool = False,
         enable_kv_cache_events: bool = False,
+        metrics_collector: KVCacheMetricsCollector | None = None,
         watermark: float = 0.0,
         *,
         semantics: Semantics | None = None,
@@ -104,6 +106,7 @@ class KVCacheManager:
             use_eagle,
             enable_caching,
             enable_kv_cache_events,
+            metrics_collector,
             semantics=self.semantics,
         )
         self.block_pool = self.coordinator.block_pool

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cacheproof.differential.targets.host.kv_cache import Kit, KVCacheSession
+from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSession
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.reference.block_hash import BlockHasher, get_request_block_hasher, hash_function
 from cacheproof.reference.kv_cache_manager import KVCacheManager
+from cacheproof.reference.kv_cache_metrics import KVCacheMetricsCollector
 from cacheproof.reference.kv_cache_specs import (
     ChunkedLocalAttentionSpec,
     CrossAttentionSpec,
@@ -33,6 +34,8 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         config["num_blocks"],
         tuple(KVCacheGroupSpec(_spec(group)) for group in config["groups"]),
     )
+    clock = Clock()
+    metrics = KVCacheMetricsCollector(1.0, clock=clock)
     try:
         manager = manager_class(
             caches,
@@ -42,6 +45,7 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
             use_eagle=config["use_eagle"],
             log_stats=True,
             enable_kv_cache_events=config["kv_events"],
+            metrics_collector=metrics,
             watermark=config["watermark"] if semantics.reserves_blocks else 0.0,
             semantics=semantics,
         )
@@ -58,6 +62,8 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         lambda event, token_ids: _request(event, token_ids, hasher),
         {status.value: status for status in RequestStatus},
         _takes(semantics),
+        metrics,
+        clock,
     )
 
 

@@ -104,8 +104,8 @@ def test_a_fault_that_is_none_breaks_nothing() -> None:
 
 def test_a_load_that_takes_another_groups_hit_is_found() -> None:
     """vLLM #33775, which releases before 0.27 have."""
-    assert broken([882], Semantics.of_vllm("0.22.1"))["KV-4"] == 1
-    assert not broken([882], IDEAL)
+    assert broken([433], Semantics.of_vllm("0.22.1"))["KV-4"] == 1
+    assert not broken([433], IDEAL)
 
 
 def test_every_fault_and_every_contract_is_in_the_table() -> None:

@@ -13,6 +13,17 @@ from .kv_cache_recorder import KVCacheRecorder
 from .protocol import Event
 
 STEPS_IN_FLIGHT_MAX = 2
+NANOSECONDS_PER_EVENT = 1_000_000_000
+
+
+class Clock:
+    """The time that residencies are measured in: it stands still within an event."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
 
 
 class Kit(NamedTuple):
@@ -22,12 +33,15 @@ class Kit(NamedTuple):
     statuses: values of a request's `status`, for "waiting", "running", "preempted", "loading".
     takes: what not every release has and this one does: arguments of allocate_slots, methods,
         fields of events and of blocks, by name.
+    metrics, clock: the manager's collector of residencies, and what it reads the time from.
     """
 
     manager: Any
     make_request: Callable[[Event, list[int]], Any]
     statuses: dict[str, Any]
     takes: frozenset[str]
+    metrics: Any
+    clock: Clock
 
 
 class _Life:
@@ -56,6 +70,8 @@ class KVCacheSession:
         self._make_request = kit.make_request
         self._statuses = kit.statuses
         self._takes = kit.takes
+        self._metrics = kit.metrics
+        self._clock = kit.clock
         self._max_model_len: int = config["max_model_len"]
         self._asynchronous: bool = config["async_scheduling"]
         self._steps_max = STEPS_IN_FLIGHT_MAX if self._asynchronous else 1
@@ -75,10 +91,12 @@ class KVCacheSession:
             "common_prefix": self._common_prefix,
             "take_events": self._take_events,
             "take_stats": self._take_stats,
+            "take_residencies": self._take_residencies,
         }
 
     def apply(self, event: Event) -> Event | None:
         """What the event did: its answer, the calls it took, what they changed. None: nothing."""
+        self._clock.now_ns += NANOSECONDS_PER_EVENT
         answer = self._handlers[event["event"]](event)
         calls, changed = self.recorder.drain()
         if answer is None and not calls and not changed:
@@ -316,6 +334,12 @@ class KVCacheSession:
             )
         ]
         return [round(self._manager.usage, 9), counts]
+
+    def _take_residencies(self, event: Event) -> Any:
+        return [
+            [gone.lifetime_seconds, gone.idle_seconds, list(gone.reuse_gaps_seconds)]
+            for gone in self._metrics.drain_events()
+        ]
 
     def _enter(self, life: _Life, state: str) -> None:
         life.state = state

@@ -4,6 +4,7 @@ import functools
 import inspect
 import logging
 from math import gcd, lcm
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -12,11 +13,11 @@ from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalKwargsItem, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.v1 import kv_cache_interface
-from vllm.v1.core import kv_cache_utils
+from vllm.v1.core import kv_cache_metrics, kv_cache_utils
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.request import Request, RequestStatus
 
-from .kv_cache import Kit
+from .kv_cache import Clock, Kit
 from .kv_cache_recorder import FURTHER_STORED_FIELDS
 from .protocol import Event, HostError, Illegal
 
@@ -48,6 +49,9 @@ def build(config: Event) -> Kit:
     _prepare_process()
     sizes = [group["block_size"] for group in config["groups"]]
     hash_block_size = gcd(*sizes)
+    clock = Clock()
+    kv_cache_metrics.time = SimpleNamespace(monotonic_ns=clock)
+    metrics = kv_cache_metrics.KVCacheMetricsCollector(sample_rate=1.0)
     try:
         manager = _call_known(
             KVCacheManager,
@@ -69,6 +73,7 @@ def build(config: Event) -> Kit:
             log_stats=True,
             enable_kv_cache_events=config["kv_events"],
             watermark=config["watermark"],
+            metrics_collector=metrics,
         )
     except _REFUSALS as error:
         raise Illegal(str(error) or type(error).__name__) from error
@@ -85,6 +90,8 @@ def build(config: Event) -> Kit:
             "loading": RequestStatus.WAITING_FOR_REMOTE_KVS,
         },
         _takes(manager),
+        metrics,
+        clock,
     )
 
 
