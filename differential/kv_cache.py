@@ -198,9 +198,9 @@ class KVCacheJudge:
         """
         kind, answer = event["event"], outcome["answer"]
         tables = self._tables.get(event.get("request", ""), [])
-        if (kind in ("finish", "preempt") and answer is True) or (kind == "loaded" and answer == 0):
+        if (kind in ("end", "preempt") and answer is True) or (kind == "loaded" and answer == 0):
             given = [list(reversed(table)) for table in tables]
-        elif kind == "release" and answer and self._put_off:
+        elif kind == "settle" and answer and self._put_off:
             given = [self._put_off[0][::-1]]
         elif kind == "skip" and answer is not None:
             now = outcome["changed"].get("tables", {}).get(event["request"])
@@ -266,12 +266,12 @@ class KVCacheJudge:
 
     def _put_off_or_free(self, event: Event, answer: Any) -> None:
         kind = event["event"]
-        if kind == "finish" and isinstance(answer, list):
+        if kind == "end" and isinstance(answer, list):
             self._put_off.append(answer)
             self._meet("free put off")
-        elif kind == "release" and answer:
+        elif kind == "settle" and answer:
             self._put_off.pop(0)
-        elif kind == "schedule" and event["delay"] and answer == "loads":
+        elif kind == "slots" and event["delay"] and answer == "loads":
             self._meet("load under way")
 
     def _replay(self, told: list[Any]) -> None:

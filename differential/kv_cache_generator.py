@@ -21,13 +21,13 @@ Event = dict[str, Any]
 Groups = list[dict[str, Any]]
 
 _WEIGHTS = {
-    "schedule": 40,
+    "slots": 40,
     "output": 26,
     "arrive": 8,
-    "finish": 5,
+    "end": 5,
     "preempt": 4,
     "loaded": 3,
-    "release": 3,
+    "settle": 3,
     "skip": 3,
     "take_events": 3,
     "evict_blocks": 2,
@@ -118,7 +118,7 @@ class _Writer:
         while len(self._events) < count:
             kind = self._rng.choices(kinds, weights)[0]
             if not self._live or (kind == "arrive" and len(self._live) >= LIVE_MAX):
-                kind = "schedule" if self._live else "arrive"
+                kind = "slots" if self._live else "arrive"
             getattr(self, f"_{kind}")()
         return self._events[:count]
 
@@ -144,7 +144,7 @@ class _Writer:
             skip_reading=rng.random() < 0.04,
         )
         if rng.random() < 0.8:
-            self._schedule(name)
+            self._slots(name)
 
     def _prompt(self) -> tuple[list[list[int]], int]:
         """The start of one of a few texts, now and then with an end of its own."""
@@ -171,7 +171,7 @@ class _Writer:
             offset += size + rng.randint(0, 2)
         return items
 
-    def _schedule(self, name: str | None = None) -> None:
+    def _slots(self, name: str | None = None) -> None:
         rng = self._rng
         name = name or self._pick()
         size = rng.choice(self._sizes)
@@ -180,7 +180,7 @@ class _Writer:
             external = rng.choice((1, 1, 2, 3, 6)) * size
         delay = rng.random() < 0.5
         self._add(
-            "schedule",
+            "slots",
             request=name,
             tokens=rng.choice((WHOLE, WHOLE, 1, size, 2 * size + 1, rng.randint(1, 12))),
             drafts=rng.randint(0, 4) if self._uses_drafts else 0,
@@ -202,7 +202,7 @@ class _Writer:
         name = self._pick()
         self._add("output", request=name, accepted=rng.randint(0, 3), first=first)
         if rng.random() < 0.7:
-            self._schedule(name)
+            self._slots(name)
 
     def _loaded(self, name: str | None = None) -> None:
         valid = WHOLE if self._rng.random() < 0.6 else self._rng.randint(0, 12)
@@ -212,15 +212,15 @@ class _Writer:
         name = self._pick()
         self._add("preempt", request=name)
         if self._rng.random() < 0.5:
-            self._schedule(name)
+            self._slots(name)
 
-    def _finish(self, name: str | None = None) -> None:
+    def _end(self, name: str | None = None) -> None:
         name = name or self._pick()
         self._live.remove(name)
-        self._add("finish", request=name, defer=self._rng.random() < 0.3)
+        self._add("end", request=name, defer=self._rng.random() < 0.3)
 
-    def _release(self) -> None:
-        self._add("release")
+    def _settle(self) -> None:
+        self._add("settle")
 
     def _skip(self) -> None:
         self._add("skip", request=self._pick())
@@ -248,9 +248,9 @@ class _Writer:
     def _drain(self) -> None:
         """Everything ends; the prefix cache is reset, or the next request hits what is left."""
         for name in list(self._live):
-            self._finish(name)
+            self._end(name)
         for _ in range(LIVE_MAX):
-            self._release()
+            self._settle()
         if self._rng.random() < 0.5:
             self._reset_prefix()
 

@@ -117,7 +117,7 @@ def test_a_violation_names_place_and_request() -> None:
     config, events = generate(0)
     records = run(config, events, IDEAL, "hands_out_a_shared_block")
     violation = judge_records(config, events, records, IDEAL).violations["KV-2"]
-    assert violation.sentence.startswith(f"KV-2 at event {violation.event + 1} (schedule) on r")
+    assert violation.sentence.startswith(f"KV-2 at event {violation.event + 1} (slots) on r")
 
 
 def test_an_exception_is_judged_and_ends_the_trace() -> None:

@@ -79,12 +79,12 @@ class KVCacheSession:
         self._deferred: list[tuple[str, list[Any]]] = []
         self._handlers: dict[str, Callable[[Event], Any]] = {
             "arrive": self._arrive,
-            "schedule": self._schedule,
+            "slots": self._slots,
             "loaded": self._loaded,
             "output": self._output,
             "preempt": self._preempt,
-            "finish": self._finish,
-            "release": self._release,
+            "end": self._end,
+            "settle": self._settle,
             "skip": self._skip,
             "evict_blocks": self._evict_blocks,
             "reset_prefix": self._reset_prefix,
@@ -114,7 +114,7 @@ class KVCacheSession:
         self._lives[name] = _Life(request)
         return self.recorder.show(request.block_hashes)
 
-    def _schedule(self, event: Event) -> Any:
+    def _slots(self, event: Event) -> Any:
         life = self._lives.get(event["request"])
         if life is None or life.state == "loading":
             return None
@@ -270,8 +270,8 @@ class KVCacheSession:
         self._enter(life, "preempted")
         return True
 
-    def _finish(self, event: Event) -> Any:
-        """The request ends, at whatever point; its blocks may stay read until `release`."""
+    def _end(self, event: Event) -> Any:
+        """The request ends, at whatever point; its blocks may stay read until `settle`."""
         life = self._lives.pop(event["request"], None)
         if life is None:
             return None
@@ -282,7 +282,7 @@ class KVCacheSession:
         self._manager.free(life.request)
         return True
 
-    def _release(self, event: Event) -> Any:
+    def _settle(self, event: Event) -> Any:
         """The oldest deferred free is carried out."""
         if not self._deferred:
             return None
