@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 import cacheproof.spec.kv_cache
 from cacheproof.differential.judge import Violation
 from cacheproof.differential.reachability import Reachability
@@ -82,8 +84,10 @@ class KVCacheJudge:
             self._found,
         )
 
-    def judge(self, number: int, event: Event, record: StepRecord) -> None:
-        """Judge the record of event number `number`."""
+    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+        """Judge the record of event number `number`; the event may also be plain data."""
+        if isinstance(event, msgspec.Struct):
+            event = msgspec.to_builtins(event)
         outcome, _, raised, _ = record
         place = (number, event["event"], event.get("request", ""))
         self._check("c", Outcome(raised[0] if raised else ""), place)
