@@ -77,6 +77,15 @@ def run(
     return run_events(KVCacheSession(config, kit), events)
 
 
+def models(config: Event, semantics: Semantics) -> bool:
+    """Whether the reference models that configuration."""
+    try:
+        build(config, semantics)
+    except Illegal:
+        return False
+    return True
+
+
 def _takes(semantics: Semantics) -> frozenset[str]:
     takes = {"lora_name"}
     if semantics.admits_whole_sequences:
