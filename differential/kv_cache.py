@@ -34,6 +34,7 @@ class KVCacheJudge:
     `semantics` are those of the release judged, which says in what order it releases blocks.
     """
 
+    state = None
     stored: Mapping[str, int] = {}
     resident_sum = 0
 
@@ -63,7 +64,7 @@ class KVCacheJudge:
         self._scales = [size // min(sizes) for size in sizes]
 
     @property
-    def state(self) -> PoolState:
+    def pool(self) -> PoolState:
         """The pool as the records say that it is."""
         held = Counter(
             block
@@ -105,7 +106,7 @@ class KVCacheJudge:
             if operation == "allocate_slots":
                 self._grant(self._requests[name], answer, place)
         if outcome["changed"]:
-            self._check("s", self.state, place)
+            self._check("s", self.pool, place)
             if "tables" in outcome["changed"]:
                 self._check("s", self._places(), place)
         if due is not None:
