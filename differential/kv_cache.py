@@ -143,7 +143,7 @@ class KVCacheJudge:
         """Keep up with what the requests are."""
         kind, name = event["event"], event.get("request", "")
         if kind == "arrive" and answer is not None:
-            self._requests[name] = _Known(sum(count for _, count in event["prompt"]), answer)
+            self._requests[name] = _Known(sum(count for _, count in event["text"]), answer)
         elif kind == "output" and answer:
             known = self._requests[name]
             if event["accepted"] < answer[2]:

@@ -132,12 +132,12 @@ class _Writer:
         rng = self._rng
         self._count += 1
         name = f"r{self._count}"
-        prompt, length = self._prompt()
+        text, length = self._text()
         self._live.append(name)
         self._add(
             "arrive",
             request=name,
-            prompt=prompt,
+            text=text,
             items=self._items(length),
             salt=rng.choice(("s1", "s2")) if rng.random() < 0.05 else None,
             lora=_adapter(rng.choice("xy")) if rng.random() < 0.05 else None,
@@ -146,7 +146,7 @@ class _Writer:
         if rng.random() < 0.8:
             self._slots(name)
 
-    def _prompt(self) -> tuple[list[list[int]], int]:
+    def _text(self) -> tuple[list[list[int]], int]:
         """The start of one of a few texts, now and then with an end of its own."""
         rng = self._rng
         most = self._config["max_model_len"] - 1

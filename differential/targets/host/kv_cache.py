@@ -105,7 +105,7 @@ class KVCacheSession:
 
     def _arrive(self, event: Event) -> list[int] | None:
         name = event["request"]
-        ids = token_ids(event["prompt"])
+        ids = token_ids(event["text"])
         if name in self._lives or not 0 < len(ids) < self._max_model_len:
             return None
         if any(item["offset"] + item["length"] > len(ids) for item in event["items"]):
