@@ -1,12 +1,15 @@
 """Block keys of the reference: an injective encoding, and equal keys for equal content alone."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproof.differential.block_hash_generator import block_hash_trace
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.block_hash import (
     get_request_block_hasher,
     hash_function,
@@ -22,6 +25,19 @@ from cacheproof.reference.request import (
 from cacheproof.reference.semantics import Semantics
 
 IDEAL = Semantics.ideal()
+OF_BLOCK_KEYS = {
+    "keys_adapter_names",
+    "keys_prompt_embeds",
+    "digests_prompt_embeds",
+    "zeroes_embed_positions",
+    "keys_item_offsets",
+    "passes_items_at_boundary",
+    "tags_block_keys",
+    "keys_adapter_paths",
+    "finds_items_when_grown",
+    "keys_embed_masks",
+    "keys_by_content",
+}
 LEAVES = (
     st.none()
     | st.integers(-(2**63), 2**63 - 1)
@@ -124,3 +140,20 @@ def test_the_hash_of_the_ideal_does_not_depend_on_shared_objects() -> None:
     assert sha256_msgpack(shared) == sha256_msgpack(apart)
     pickled = hash_function(Semantics.of_vllm("0.33.0"))
     assert pickled(shared) != pickled(apart)
+
+
+SUPERSEDED_BY = {
+    "keys_item_offsets": "tags_block_keys",
+    "passes_items_at_boundary": "finds_items_when_grown",
+}
+
+
+@pytest.mark.parametrize("flag", sorted(OF_BLOCK_KEYS))
+def test_each_flag_alone_changes_a_key(flag: str) -> None:
+    newer = SUPERSEDED_BY.get(flag)
+    base = replace(IDEAL, **{newer: False}) if newer else IDEAL
+    with_flag, without = (
+        ReferenceTarget(semantics) for semantics in (base, replace(base, **{flag: False}))
+    )
+    traces = [block_hash_trace(seed) for seed in range(40)]
+    assert any(with_flag.records(trace) != without.records(trace) for trace in traces)

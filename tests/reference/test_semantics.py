@@ -39,6 +39,20 @@ OF_THE_MEDIA_HASH = {
 }
 """Shown in test_media_hash and test_media_identifier."""
 
+OF_BLOCK_KEYS = {
+    "keys_adapter_names",
+    "keys_prompt_embeds",
+    "digests_prompt_embeds",
+    "zeroes_embed_positions",
+    "keys_item_offsets",
+    "passes_items_at_boundary",
+    "tags_block_keys",
+    "keys_adapter_paths",
+    "finds_items_when_grown",
+    "keys_embed_masks",
+    "keys_by_content",
+}
+"""Shown in test_block_hash."""
 
 OF_THE_KV_CACHE = {
     "reuses_unfindable_first",
@@ -155,7 +169,7 @@ def test_a_flag_alone_changes_a_decision(flag: str) -> None:
 
 
 def test_every_flag_of_a_manager_has_its_decision() -> None:
-    elsewhere = OF_THE_SCHEDULER | OF_THE_MEDIA_HASH | OF_THE_KV_CACHE
+    elsewhere = OF_THE_SCHEDULER | OF_THE_MEDIA_HASH | OF_BLOCK_KEYS | OF_THE_KV_CACHE
     assert {flag.name for flag in fields(Semantics)} == set(DECISIONS) | elsewhere
 
 
