@@ -15,6 +15,7 @@ from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import Examination, examine
 from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.kv_cache_generator import kv_cache_trace
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.scheduler_generator import scheduler_trace
@@ -53,6 +54,27 @@ _SCHEDULER = (
     }
 ) | {"preempted after encode in the same step"}
 
+_KV_CACHE = frozenset(
+    {
+        "pool empty",
+        "drafts rejected",
+        "load failed",
+        "hash of a held block removed",
+        "reset refused",
+        "reset with cached blocks",
+        "groups disagree on a hit",
+        "hit of a held block",
+        "hit of a free block",
+        "hit after preemption",
+        "allocation refused",
+        "prompt tail cached",
+        "cached block handed out",
+        "one hash on two blocks",
+        "blocks behind a window given back",
+        "free put off",
+        "load under way",
+    }
+)
 _ITEM_KEYS = frozenset(
     {
         "equal blocks share",
@@ -123,6 +145,7 @@ LANES = {
             lambda seed: block_hash_trace(seed, items_only=True),
             _ITEM_KEYS | {"several items in the last block"},
         ),
+        Lane("KV cache", "kv_cache", "kv_cache", kv_cache_trace, _KV_CACHE),
     )
 }
 

@@ -53,6 +53,17 @@ _FAULT_OF = {
         "BK-3": "hashes_growth_otherwise",
         "BK-4": "never_repeats",
     },
+    "kv_cache": {
+        "BP-1": "keeps_hits_queued",
+        "BP-2": "loses_a_hash",
+        "BP-3": "leaks_a_block",
+        "BP-4": "keeps_silent_about_evictions",
+        "BP-5": "frees_the_first_block_first",
+        "BP-6": "tells_a_token_too_many",
+        "KV-1": "hits_every_token",
+        "KV-2": "hands_out_a_shared_block",
+        "KV-3": "refuses_to_be_reset",
+    },
 }
 NO_CANARY = {
     ("encoder_decoder", "manager", "WM-2"): (
@@ -60,6 +71,9 @@ NO_CANARY = {
     ),
     ("encoder_cache", "scheduler", "EC-10"): (
         "a real scheduler asks which items are held before it releases any"
+    ),
+    ("kv_cache", "kv_cache", "KV-4"): (
+        "no patch of a manager brings it about; releases before 0.28.0 do, and a test says so"
     ),
 }
 

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
+
 from cacheproof.differential.block_hash import BlockHashJudge
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.judge import Judge, Rules, Violation
+from cacheproof.differential.kv_cache import KVCacheJudge
 from cacheproof.differential.lockstep import Difference, compare
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import FullState, TraceResult
@@ -14,10 +17,11 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import SchedulerHeader, Trace
+from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.records import EncoderCacheState
 
 LOCKSTEP = "lockstep"
-AnyJudge = Judge | BlockHashJudge
+AnyJudge = Judge | BlockHashJudge | KVCacheJudge
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,9 @@ def judge_of(
     """What judges the records of a trace; `capacity` is what the release made of the trace's."""
     if trace.depth == "block_hash":
         return BlockHashJudge(trace, release, reach)
+    if trace.depth == "kv_cache":
+        semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
+        return KVCacheJudge(msgspec.to_builtins(trace.header.config), semantics, release, reach)
     asynchronous = (
         isinstance(trace.header, SchedulerHeader) and trace.header.config.async_scheduling
     )
@@ -103,7 +110,8 @@ def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
     """Every event has a record, up to the first exception; the last one carries the full state."""
     records = result.records
     ended = len(records) == len(trace.events) or (records and records[-1][2] is not None)
-    without_state = trace.depth != "block_hash" and records and records[-1][3] is None
+    has_state = trace.depth in ("manager", "scheduler")
+    without_state = has_state and records and records[-1][3] is None
     if not ended or without_state:
         raise HarnessError(
             f"host of {target.name}: {len(records)} records for {len(trace.events)} events, or "

@@ -17,7 +17,7 @@ from cacheproof.differential import trace as events
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Delta, Raised, StepRecord
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.trace import BlockHashConfig, Trace
+from cacheproof.differential.trace import ManagerConfig, SchedulerConfig, Trace
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
@@ -167,7 +167,7 @@ class Judge:
         self._rules = rules
         self._reach = reach
         self._is_decoder = trace.header.manager == "encoder_decoder"
-        assert not isinstance(trace.header.config, BlockHashConfig)
+        assert isinstance(trace.header.config, ManagerConfig | SchedulerConfig)
         self._capacity = trace.header.config.capacity
         self._state = self._initial_state()
         self._requests: dict[str, _Request] = {}

@@ -10,6 +10,10 @@ not to be possible is a no-op of the session.
 import random
 from typing import Any
 
+import msgspec
+
+from cacheproof.differential.trace import SCHEMA, AnyEvent, KVCacheConfig, KVCacheHeader, Trace
+
 GENERATOR = "kv-cache-2"
 EVENTS_PER_TRACE = 250
 LIVE_MAX = 6
@@ -44,6 +48,15 @@ def generate(seed: int, events: int = EVENTS_PER_TRACE) -> tuple[Event, list[Eve
     rng = random.Random(f"{GENERATOR}:{seed}")
     config = _config(rng)
     return config, _Writer(rng, config).write(events)
+
+
+def kv_cache_trace(seed: int) -> Trace:
+    """The trace of a seed."""
+    config, events = generate(seed)
+    header = KVCacheHeader(
+        SCHEMA, msgspec.convert(config, KVCacheConfig), seed=seed, generator=GENERATOR
+    )
+    return Trace(header, tuple(msgspec.convert(events, list[AnyEvent])))
 
 
 def _config(rng: random.Random) -> Event:

@@ -76,6 +76,8 @@ def _step(finding: Finding, moments: list[Moment]) -> RenderableType:
     moment = moments[finding.event]
     if finding.trace.depth == "block_hash":
         return _columns(("", "key as it grew", "key afresh"), _keys(moment))
+    if finding.trace.depth == "kv_cache":
+        return _columns(("", "after"), _changed(moment))
     changed = changed_fields(moment.before, moment.after)
     rows = [(name, *sides) for name, sides in changed.items()]
     if moment.store_before != moment.store_after:
@@ -100,17 +102,26 @@ def _parted(finding: Finding) -> list[tuple[str, str, str]]:
 
 def _lanes(finding: Finding, moments: list[Moment]) -> RenderableType:
     rows = []
-    has_keys = finding.trace.depth == "block_hash"
+    depth = finding.trace.depth
     for number, moment in enumerate(moments, start=1):
         mark = ">" if number == finding.event + 1 else " "
-        sides = (
-            (", ".join(key for _, key, _ in _keys(moment)),)
-            if has_keys
-            else (_ledger(moment), _store(moment))
-        )
+        match depth:
+            case "block_hash":
+                sides: tuple[str, ...] = (", ".join(key for _, key, _ in _keys(moment)),)
+            case "kv_cache":
+                sides = (", ".join(f"{name} {what}" for name, what in _changed(moment)),)
+            case _:
+                sides = (_ledger(moment), _store(moment))
         rows.append((f"{mark}{number}", _scheduler(moment), *sides))
-    titles = ("request", "keys") if has_keys else ("scheduler", "ledger", "store")
-    return _columns(("", *titles), rows[-EVENTS_SHOWN:])
+    titles = {"block_hash": ("request", "keys"), "kv_cache": ("engine", "block pool")}
+    shown = titles.get(depth, ("scheduler", "ledger", "store"))
+    return _columns(("", *shown), rows[-EVENTS_SHOWN:])
+
+
+def _changed(moment: Moment) -> list[tuple[str, str]]:
+    """What an event changed of the block pool."""
+    outcome = moment.record[0] or {"changed": {}}
+    return [(name.replace("_", " "), value(what)) for name, what in outcome["changed"].items()]
 
 
 def _keys(moment: Moment) -> list[tuple[str, str, str]]:

@@ -175,6 +175,8 @@ class _Search:
         """Dense masks, plain hashes, fewer identifiers, and a small cache of small items."""
         while self._try(smaller.simpler_items(self.trace)):
             pass
+        while self._try(smaller.simpler_groups(self.trace)):
+            pass
         while smaller.with_tokens(self.trace) and self._try(smaller.simpler_prompts(self.trace)):
             pass
         self._try(smaller.scaled(self.trace))

@@ -16,12 +16,15 @@ from cacheproof.differential.trace import (
     Add,
     AnyEvent,
     Arrival,
-    BlockHashConfig,
+    Arrive,
     Decode,
     Finish,
+    KVCacheConfig,
+    ManagerConfig,
     Preempt,
     Prompt,
     Schedule,
+    SchedulerConfig,
     SchedulerHeader,
     Stall,
     Trace,
@@ -41,10 +44,16 @@ _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "walk", "stall", "schedule", "notices", "update",
     "finish", "abort", "preempt", "release", "reset", "reset_prefix", "prompt", "decode",
+    "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
+    "common_prefix", "take_events", "take_stats", "take_residencies",
 )  # fmt: skip
-NUMBERS = ("tokens", "steps", "input", "max_tokens", "priority", "prompt")
+NUMBERS = (
+    "tokens", "steps", "input", "max_tokens", "priority", "prompt",
+    "drafts", "lookahead", "external", "encoder", "reserved", "accepted", "valid",
+)  # fmt: skip
 LOWEST = {
     "input": 0, "priority": 0, "offset": 0, "long_prefill_token_threshold": 0, "lookahead": 0,
+    "drafts": 0, "external": 0, "encoder": 0, "reserved": 0, "accepted": 0, "valid": 0,
 }  # fmt: skip
 _EXTRAS = {"lora": None, "salt": None, "embeds": None, "one_object": False}
 
@@ -102,7 +111,7 @@ def without(trace: Trace, positions: frozenset[int]) -> Trace | None:
 
 def dropped_and_changed(trace: Trace) -> Iterator[Trace | None]:
     """Without one event, and with another number or an end of the request in another event."""
-    if isinstance(trace.header.config, BlockHashConfig):
+    if not isinstance(trace.header.config, ManagerConfig | SchedulerConfig):
         return
     paths: list[tuple[Any, ...]] = [("header", "config", "capacity")]
     for position, event in enumerate(trace.events):
@@ -223,7 +232,7 @@ def simpler_items(trace: Trace) -> Iterator[Trace | None]:
 
 def scaled(trace: Trace) -> Iterator[Trace | None]:
     """Every item at most `length` long, in a cache of `capacity`: their ratio often matters."""
-    if isinstance(trace.header.config, BlockHashConfig):
+    if not isinstance(trace.header.config, ManagerConfig | SchedulerConfig):
         return
     for length in (1, 2, 3):
         for capacity in range(length, min(12, trace.header.config.capacity) + 1):
@@ -233,6 +242,29 @@ def scaled(trace: Trace) -> Iterator[Trace | None]:
             )
             for also in ((), (close_gaps,)):
                 yield edited(trace, *fit, *also)
+
+
+def simpler_groups(trace: Trace) -> Iterator[Trace | None]:
+    """A KV cache with fewer groups, plain settings and shorter texts."""
+    config = trace.header.config
+    if not isinstance(config, KVCacheConfig):
+        return
+    for number in range(len(config.groups) if len(config.groups) > 1 else 0):
+        yield edited(trace, _remove(("header", "config", "groups"), number))
+    for name in ("use_eagle", "kv_events", "async_scheduling"):
+        if getattr(config, name):
+            yield edited(trace, put(("header", "config", name), False))
+    for position, event in enumerate(trace.events):
+        path = ("events", position)
+        if isinstance(event, Arrive):
+            for number, (_, count) in enumerate(event.text):
+                if len(event.text) > 1:
+                    yield edited(trace, _remove((*path, "text"), number))
+                for lower in lower_values(count, 1):
+                    yield edited(trace, put((*path, "text", number, 1), lower))
+        for name in ("delay", "must_fit", "others", "defer", "skip_reading"):
+            if getattr(event, name, False):
+                yield edited(trace, put((*path, name), False))
 
 
 def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
@@ -318,6 +350,10 @@ def edited(trace: Trace, *edits: Edit) -> Trace | None:
 
 def put(path: tuple[Any, ...], value: Any) -> Edit:
     return lambda lines: at(lines, path[:-1]).__setitem__(path[-1], value)
+
+
+def _remove(path: tuple[Any, ...], number: int) -> Edit:
+    return lambda lines: at(lines, path).pop(number)
 
 
 def _remove_event(position: int) -> Edit:
@@ -408,6 +444,8 @@ def _numbers_of(trace: Trace) -> Iterator[int]:
     config = msgspec.structs.asdict(trace.header.config)
     yield from (int(value) for value in config.values() if isinstance(value, int))
     for event in trace.events:
+        if isinstance(event, Arrive):
+            yield from (count for _, count in event.text)
         if isinstance(event, Prompt | Decode):
             yield from (1 + token for token in event.tokens)
             yield from (row is None or row.strip("0") != "" for row in _rows(event))

@@ -59,8 +59,8 @@ def why_none(finding: Finding) -> str:
 
 
 def _written(finding: Finding) -> tuple[str | None, str]:
-    if finding.trace.depth == "block_hash":
-        return None, "block keys are shown by their replay"
+    if finding.trace.depth in ("block_hash", "kv_cache"):
+        return None, "block keys and KV blocks are shown by their replay"
     if finding.trace.depth == "scheduler":
         return _SchedulerTest(finding).text(), "no attribute shows it after the event"
     retrace, parting = finding.retrace, finding.parting

@@ -143,15 +143,121 @@ class Decode(Event, tag="decode", frozen=True):
     tokens: tuple[TokenId, ...]
 
 
+class Arrive(Event, tag="arrive", frozen=True):
+    """A request arrives whose KV blocks are managed. `text` is runs of consecutive token ids, the
+    first id and how many; `skip_reading` keeps it from hitting the prefix cache."""
+
+    request: Name
+    text: Annotated[tuple[tuple[TokenId, Size], ...], msgspec.Meta(min_length=1)]
+    items: tuple[Item, ...] = ()
+    salt: Name | None = None
+    lora: Adapter | None = None
+    skip_reading: bool = False
+
+
+class Slots(Event, tag="slots", frozen=True):
+    """Up to `tokens` of the request are scheduled, `drafts` of them not decoded yet.
+
+    Beside them slots for `lookahead` tokens, `external` tokens that are loaded from elsewhere
+    (later, with `delay`), and `encoder` tokens of cross-attention. `must_fit`, `reserved` blocks
+    and whether there are `others` are conditions of admission.
+    """
+
+    request: Name
+    tokens: Size
+    drafts: Count = 0
+    lookahead: Count = 0
+    external: Count = 0
+    delay: bool = False
+    encoder: Count = 0
+    must_fit: bool = False
+    reserved: Count = 0
+    others: bool = False
+
+
+class Output(Event, tag="output", frozen=True):
+    """The output of the request's oldest step arrives, with so many of its drafts accepted; its
+    text goes on with token `first`, or as it goes on for others."""
+
+    request: Name
+    accepted: Count = 0
+    first: TokenId | None = None
+
+
+class Loaded(Event, tag="loaded", frozen=True):
+    """A delayed load ends, and so many of its tokens are right."""
+
+    request: Name
+    valid: Count
+
+
+class End(Event, tag="end", frozen=True):
+    """A request ends; with `defer` its blocks are given back by the next `settle`."""
+
+    request: Name
+    defer: bool = False
+
+
+class Settle(Event, tag="settle", frozen=True):
+    """Blocks that were kept back are given back."""
+
+
+class Skip(Event, tag="skip", frozen=True):
+    """Blocks that the request no longer reads are given back."""
+
+    request: Name
+
+
+class EvictBlocks(Event, tag="evict_blocks", frozen=True):
+    """These blocks are taken out of the prefix cache."""
+
+    blocks: tuple[Count, ...]
+
+
+class CommonPrefix(Event, tag="common_prefix", frozen=True):
+    """How many blocks all running requests share is asked for."""
+
+    request: Name
+
+
+class TakeEvents(Event, tag="take_events", frozen=True):
+    """KV events are taken."""
+
+
+class TakeStats(Event, tag="take_stats", frozen=True):
+    """Statistics of the prefix cache are taken."""
+
+
+class TakeResidencies(Event, tag="take_residencies", frozen=True):
+    """How long blocks have been held is taken."""
+
+
 ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
 SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
 BlockHashEvent = Prompt | Decode
-AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent
-Arrival = Add | Prompt
+KVCacheEvent = (
+    Arrive
+    | Slots
+    | Output
+    | Loaded
+    | Preempt
+    | End
+    | Settle
+    | Skip
+    | EvictBlocks
+    | ResetPrefix
+    | CommonPrefix
+    | TakeEvents
+    | TakeStats
+    | TakeResidencies
+)
+AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent | KVCacheEvent
+Arrival = Add | Prompt | Arrive
 EVENTS_OF_DEPTH = {
     "manager": get_args(ManagerEvent),
     "scheduler": get_args(SchedulerEvent),
     "block_hash": get_args(BlockHashEvent),
+    "kv_cache": get_args(KVCacheEvent),
 }
 
 
@@ -223,7 +329,41 @@ class BlockHashHeader(
     generator: Name | None = None
 
 
-Header = ManagerHeader | SchedulerHeader | BlockHashHeader
+class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A KV cache group: layers of one kind. `window` is that of a window, or a chunk, in tokens."""
+
+    kind: Literal["full", "sliding_window", "chunked_local", "cross"]
+    block_size: Size
+    window: Count = 0
+
+
+class KVCacheConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a KV cache manager is made with, the null block among `num_blocks`."""
+
+    num_blocks: Annotated[int, msgspec.Meta(ge=2, le=MAX_BLOCKS)]
+    groups: Annotated[tuple[Group, ...], msgspec.Meta(min_length=1)]
+    max_model_len: Size
+    max_in_flight_tokens: Size
+    enable_caching: bool = True
+    use_eagle: bool = False
+    kv_events: bool = False
+    watermark: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    async_scheduling: bool = False
+
+
+class KVCacheHeader(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="kv_cache"
+):
+    """The first line of a trace for a KV cache manager."""
+
+    schema: int
+    config: KVCacheConfig
+    manager: Literal["kv_cache"] = "kv_cache"
+    seed: int | None = None
+    generator: Name | None = None
+
+
+Header = ManagerHeader | SchedulerHeader | BlockHashHeader | KVCacheHeader
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -234,7 +374,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def depth(self) -> str:
-        """How the target is driven: `manager`, `scheduler` or `block_hash`."""
+        """How the target is driven: `manager`, `scheduler`, `block_hash` or `kv_cache`."""
         return depth_of(self.header)
 
     def with_events(self, events: Iterable[AnyEvent]) -> "Trace":
@@ -326,7 +466,7 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
         kinds = ", ".join(one.__struct_config__.tag for one in EVENTS_OF_DEPTH[depth])
         raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
     _check_names([getattr(event, "request", None)], where)
-    if not isinstance(event, Add | Prompt):
+    if not isinstance(event, Arrival):
         return
     _check_names([name for item in event.items for name in (item.identifier, item.mm_hash)], where)
     if event.request in requests:
@@ -337,6 +477,8 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
     if isinstance(event, Prompt):
         _check_embeds(event, where)
         prompt = len(event.tokens)
+    elif isinstance(event, Arrive):
+        prompt = sum(count for _, count in event.text)
     else:
         prompt = event.prompt
     if header.manager == "encoder_decoder":

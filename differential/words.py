@@ -8,6 +8,7 @@ from cacheproof.differential.trace import (
     Abort,
     Add,
     AnyEvent,
+    Arrive,
     Decode,
     Finish,
     Notices,
@@ -17,6 +18,7 @@ from cacheproof.differential.trace import (
     Reset,
     ResetPrefix,
     Schedule,
+    Slots,
     Stall,
     Trace,
     Update,
@@ -32,6 +34,10 @@ def told(event: AnyEvent, outcome: Any) -> str:
     match event:
         case Add() | Prompt():
             return f"{event.request} arrives"
+        case Arrive():
+            return f"{event.request} arrives"
+        case Slots():
+            return f"{event.request} asks for slots for {_tokens(event.tokens)}"
         case Decode():
             return f"{event.request} decodes {_tokens(len(event.tokens))}"
         case Finish():
@@ -58,6 +64,9 @@ def told(event: AnyEvent, outcome: Any) -> str:
             scheduled = (outcome or {}).get("scheduled", {})
             parts = [f"{_tokens(count)} of {request}" for request, count in scheduled.items()]
             return f"schedule(): {', '.join(parts) or 'nothing'}"
+        case _:
+            kind = str(type(event).__struct_config__.tag).replace("_", " ")
+            return " ".join(part for part in (kind, getattr(event, "request", "")) if part)
 
 
 def _walked(event: Walk, outcome: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.record import FullState, StepRecord, TraceResult
+from cacheproof.differential.targets import reference_kv_cache as kv_cache
 from cacheproof.differential.targets.host.block_hash import BlockHashSession
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
@@ -75,6 +76,8 @@ class ReferenceTarget:
 
     def runs(self, trace: Trace) -> bool:
         """Whether the reference can run traces of this depth."""
+        if trace.depth == "kv_cache":
+            return kv_cache.models(msgspec.to_builtins(trace.header.config), self.semantics)
         return trace.depth != "scheduler"
 
     def records(self, trace: Trace, fault: str | None = None) -> list[StepRecord]:
@@ -83,6 +86,10 @@ class ReferenceTarget:
         if isinstance(trace.header.config, BlockHashConfig):
             config = trace.header.config
             return run_events(_block_hash_session(config, self.semantics, fault), events)
+        if trace.depth == "kv_cache":
+            return kv_cache.run(
+                msgspec.to_builtins(trace.header.config), events, self.semantics, fault
+            )
         assert isinstance(trace.header, ManagerHeader)
         header = msgspec.to_builtins(trace.header)
         manager = self._managers[trace.header.manager](trace.header.config.capacity, self.semantics)

@@ -13,23 +13,31 @@ from cacheproof.differential.canary import (
 )
 from cacheproof.differential.examine import rules_for
 from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.kv_cache_generator import kv_cache_trace
 from cacheproof.differential.targets.host.block_hash_faults import BLOCK_HASH_FAULTS
 from cacheproof.differential.targets.host.faults import FAULTS
+from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 
 TRACES = {
     "encoder_cache": manager_trace,
     "encoder_decoder": lambda seed: manager_trace(seed, "encoder_decoder"),
     "block_hash": block_hash_trace,
+    "kv_cache": kv_cache_trace,
 }
-DEPTHS = {"encoder_cache": "manager", "encoder_decoder": "manager", "block_hash": "block_hash"}
+DEPTHS = {
+    "encoder_cache": "manager",
+    "encoder_decoder": "manager",
+    "block_hash": "block_hash",
+    "kv_cache": "kv_cache",
+}
 KINDS = sorted(TRACES)
 SEEDS = range(20)
 
 
 @pytest.mark.parametrize(
     ("kind", "canary"),
-    [(kind, canary) for kind in KINDS for canary in canaries(kind)],
+    [(kind, canary) for kind in KINDS for canary in canaries(kind, depth=DEPTHS[kind])],
     ids=lambda value: value if isinstance(value, str) else f"{value.contract}-{value.fault}",
 )
 def test_each_canary_is_found(kind: str, canary: Canary) -> None:
@@ -39,7 +47,7 @@ def test_each_canary_is_found(kind: str, canary: Canary) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_canary_without_a_fault_is_missed(kind: str) -> None:
-    for canary in canaries(kind):
+    for canary in canaries(kind, depth=DEPTHS[kind]):
         silent = Canary(canary.contract, "nothing")
         traces = map(TRACES[kind], SEEDS[:5])
         assert not finds_canary(silent, ReferenceTarget(), traces)
@@ -47,7 +55,7 @@ def test_a_canary_without_a_fault_is_missed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_contract_has_a_canary_or_a_reason(kind: str) -> None:
-    with_canary = {canary.contract for canary in canaries(kind)}
+    with_canary = {canary.contract for canary in canaries(kind, depth=DEPTHS[kind])}
     with_reason = {
         contract
         for manager, depth, contract in NO_CANARY
@@ -62,7 +70,8 @@ def test_a_campaign_plants_the_canaries_of_all_its_lanes() -> None:
     found = run_canaries(ReferenceTarget(), lanes, broken={("EC-7", "encoder cache")})
     assert all(found.values())
     contracts = {name.partition(" ")[0] for name in found}
-    assert contracts == {canary.contract for kind in KINDS for canary in canaries(kind)} - {"EC-7"}
+    planted = {canary.contract for kind in KINDS for canary in canaries(kind, depth=DEPTHS[kind])}
+    assert contracts == planted - {"EC-7"}
 
 
 def test_a_release_that_keys_per_request_has_canaries_for_its_own_contracts_only() -> None:
@@ -79,5 +88,6 @@ def test_a_contract_that_the_release_breaks_of_itself_has_no_canary() -> None:
 
 
 def test_every_fault_is_used_or_is_the_one_that_does_nothing() -> None:
-    used = {canary.fault for kind in KINDS for canary in canaries(kind)}
-    assert set(FAULTS) | set(BLOCK_HASH_FAULTS) == used | {"nothing"}
+    used = {canary.fault for kind in KINDS for canary in canaries(kind, depth=DEPTHS[kind])}
+    planted = set(FAULTS) | set(BLOCK_HASH_FAULTS) | set(KV_CACHE_FAULTS)
+    assert planted == used | {"nothing", "hits_backwards"}

@@ -11,10 +11,10 @@ from typing import Any
 
 import vllm
 from vllm.v1.core import encoder_cache_manager
+from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
-from . import kv_cache_build
 from .block_hash_release import block_hash_session
 from .faults import FAULTS
 from .kv_cache import KVCacheSession
@@ -91,6 +91,14 @@ class Release:
 
 
 def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
+    """A session on the release's KV cache manager. Raises Illegal where it is too old for it."""
+    if (
+        "num_external_computed_tokens"
+        not in inspect.signature(KVCacheManager.allocate_slots).parameters
+    ):
+        raise Illegal("KV cache traces ask for slots as vLLM 0.14.0 and later do")
+    from . import kv_cache_build
+
     kit = kv_cache_build.build(config)
     if fault is not None:
         KV_CACHE_FAULTS[fault](kit.manager)
