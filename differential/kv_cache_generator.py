@@ -16,6 +16,7 @@ from cacheproof.differential.trace import SCHEMA, AnyEvent, KVCacheConfig, KVCac
 
 GENERATOR = "kv-cache-2"
 EVENTS_PER_TRACE = 250
+EVENTS_OF_A_LANE = 100
 LIVE_MAX = 6
 WHOLE = 10_000
 _FAMILY_TOKENS = 1_000
@@ -51,8 +52,8 @@ def generate(seed: int, events: int = EVENTS_PER_TRACE) -> tuple[Event, list[Eve
 
 
 def kv_cache_trace(seed: int) -> Trace:
-    """The trace of a seed."""
-    config, events = generate(seed)
+    """The trace of a seed, shorter than by default: a search has many."""
+    config, events = generate(seed, EVENTS_OF_A_LANE)
     header = KVCacheHeader(
         SCHEMA, msgspec.convert(config, KVCacheConfig), seed=seed, generator=GENERATOR
     )
