@@ -9,16 +9,7 @@ from typing import Any
 
 from .block_hash_faults import BLOCK_HASH_FAULTS
 from .protocol import Event
-
-
-class NoCalls:
-    """A recorder for components whose answers are their outcomes."""
-
-    def take(self) -> list[tuple[Any, ...]]:
-        return []
-
-    def full_state(self) -> None:
-        return None
+from .session import NoCalls
 
 
 class BlockHashSession:

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from vllm.distributed.kv_events import BlockStored
 from vllm.lora.request import LoRARequest
-from vllm.multimodal.inputs import MultiModalKwargsItem, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.v1 import kv_cache_interface
 from vllm.v1.core import kv_cache_metrics, kv_cache_utils
@@ -20,15 +19,9 @@ from vllm.v1.request import Request, RequestStatus
 from .kv_cache import Clock, Kit
 from .kv_cache_recorder import FURTHER_STORED_FIELDS
 from .protocol import Event, HostError, Illegal
+from .scheduler_build import call_known, sha256
+from .scheduler_requests import carried
 
-try:
-    from vllm.utils.hashing import sha256
-except ImportError:
-    from vllm.utils import sha256
-try:
-    from vllm.multimodal.inputs import MultiModalFeatureSpec
-except ImportError:
-    MultiModalFeatureSpec = None
 try:
     from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 except ImportError:
@@ -53,7 +46,7 @@ def build(config: Event) -> Kit:
     kv_cache_metrics.time = SimpleNamespace(monotonic_ns=clock)
     metrics = kv_cache_metrics.KVCacheMetricsCollector(sample_rate=1.0)
     try:
-        manager = _call_known(
+        manager = call_known(
             KVCacheManager,
             kv_cache_config=kv_cache_interface.KVCacheConfig(
                 num_blocks=config["num_blocks"],
@@ -120,17 +113,12 @@ def _prepare_process() -> None:
         register_all_kvcache_specs(None)
 
 
-def _call_known(function: Any, **arguments: Any) -> Any:
-    known = inspect.signature(function).parameters
-    return function(**{name: value for name, value in arguments.items() if name in known})
-
-
 def _spec(group: Event) -> Any:
     sizes = {
         "sliding_window": {"sliding_window": group["window"]},
         "chunked_local": {"attention_chunk_size": group["window"]},
     }
-    return _call_known(
+    return call_known(
         getattr(kv_cache_interface, _SPECS[group["kind"]]),
         block_size=group["block_size"],
         num_kv_heads=1,
@@ -142,11 +130,7 @@ def _spec(group: Event) -> Any:
 
 
 def _request(hasher: Any, event: Event, token_ids: list[int]) -> Any:
-    items = event["items"]
-    placeholders = [
-        PlaceholderRange(offset=item["offset"], length=item["length"]) for item in items
-    ]
-    return _call_known(
+    return call_known(
         Request,
         request_id=event["request"],
         prompt_token_ids=token_ids,
@@ -157,7 +141,7 @@ def _request(hasher: Any, event: Event, token_ids: list[int]) -> Any:
         cache_salt=event["salt"],
         lora_request=_lora(event["lora"]),
         block_hasher=hasher,
-        **_carried(items, placeholders),
+        **carried([{"mm_hash": None, "is_embed": None, **item} for item in event["items"]]),
     )
 
 
@@ -171,32 +155,4 @@ def _sampling(skip_reading: bool) -> Any:
 
 
 def _lora(adapter: Event | None) -> Any:
-    return None if adapter is None else _call_known(LoRARequest, **adapter)
-
-
-def _carried(items: list[Event], placeholders: list[Any]) -> dict[str, Any]:
-    """How a request carries its items: lists side by side up to 0.10.1.1, features since."""
-    if MultiModalFeatureSpec is None:
-        return {
-            "multi_modal_kwargs": [_media() for _ in items],
-            "multi_modal_hashes": [item["identifier"] for item in items],
-            "multi_modal_placeholders": placeholders,
-        }
-    return {
-        "mm_features": [
-            _call_known(
-                MultiModalFeatureSpec,
-                data=None,
-                modality="image",
-                identifier=item["identifier"],
-                mm_position=placeholder,
-                mm_hash=item["identifier"],
-            )
-            for item, placeholder in zip(items, placeholders, strict=True)
-        ]
-    }
-
-
-@functools.cache
-def _media() -> Any:
-    return _call_known(MultiModalKwargsItem.dummy, modality="image", nbytes=1)
+    return None if adapter is None else call_known(LoRARequest, **adapter)

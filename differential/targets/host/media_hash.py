@@ -19,20 +19,11 @@ from typing import Any
 from .media_hash_faults import MEDIA_HASH_FAULTS, HashArguments
 from .media_values import Builder, Unbuildable, Wrapper, limited
 from .protocol import Event, Illegal
+from .session import NoCalls
 
 ALGORITHM_SETTING = "VLLM_MM_HASHER_ALGORITHM"
 WITHOUT_PACKAGES = ("0.8.", "0.9.")
 MEDIA_KINDS = {"image": "Image.Image", "array": "np.ndarray", "tensor": "torch.Tensor"}
-
-
-class NoState:
-    """A hasher makes no calls that are judged and has no state."""
-
-    def take(self) -> list[Any]:
-        return []
-
-    def full_state(self) -> None:
-        return None
 
 
 class MediaHashSession:
@@ -51,7 +42,7 @@ class MediaHashSession:
         *,
         fault: str | None = None,
     ) -> None:
-        self.recorder = NoState()
+        self.recorder = NoCalls()
         self._hash = hash_arguments if fault is None else MEDIA_HASH_FAULTS[fault](hash_arguments)
         self._builder = Builder(wrapper)
         self._indeterminate = indeterminate
