@@ -107,7 +107,8 @@ def fuzz(
         str, typer.Option(metavar="T", help="reference, or none for contracts only.")
     ] = "reference",
     depth: Annotated[
-        str | None, typer.Option(help="manager or scheduler; both by default.")
+        str | None,
+        typer.Option(help="manager, scheduler, block_hash or kv_cache; all by default."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(min=1, max=A_WEEK, help="Search for about so long.")

@@ -245,7 +245,11 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
         target_text = what.target
     target = resolve(target_text, report=output.say)
     if isinstance(target, ReferenceTarget) and not target.runs(_trace_of(what)):
-        raise InputError(f"{file}: a scheduler-depth trace needs a real release as --target")
+        depth = _trace_of(what).depth
+        raise InputError(
+            f"{file}: the reference does not run this {depth}-depth trace; expected a real release "
+            f"as --target"
+        )
     try:
         runs = findings_of.replay(what, target, times, reference_for(target))
     finally:

@@ -24,6 +24,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+RunLength = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Row = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{8})+$", max_length=1024)]
 
 
@@ -148,7 +149,7 @@ class Arrive(Event, tag="arrive", frozen=True):
     first id and how many; `skip_reading` keeps it from hitting the prefix cache."""
 
     request: Name
-    text: Annotated[tuple[tuple[TokenId, Size], ...], msgspec.Meta(min_length=1)]
+    text: Annotated[tuple[tuple[TokenId, RunLength], ...], msgspec.Meta(min_length=1)]
     items: tuple[Item, ...] = ()
     salt: Name | None = None
     lora: Adapter | None = None

@@ -97,7 +97,7 @@ def test_the_reference_has_no_scheduler(run: Run, tmp_path: Path) -> None:
         '"block_size":4,"num_blocks":8}}\n'
     )
     refusal = run("replay", path, "--target", "reference").refusal
-    assert "a scheduler-depth trace needs a real release" in refusal
+    assert "the reference does not run this scheduler-depth trace" in refusal
 
 
 KNOWN = {
