@@ -9,7 +9,7 @@ check: setup
 	@.venv/bin/cacheproof check $(CHECK_ARGS)
 
 test: setup
-	@.venv/bin/python -m pytest $(TEST_ARGS)
+	@.venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(TEST_ARGS)
 
 setup:
 	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) on PATH; name one: make PYTHON=python3.12" >&2; exit 2; }
