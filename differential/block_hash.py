@@ -8,7 +8,7 @@ from typing import Any
 from cacheproof.differential.judge import Violation
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import StepRecord
-from cacheproof.differential.trace import BlockHashConfig, Decode, Prompt, Trace
+from cacheproof.differential.trace import BlockHashConfig, Continue, Decode, Prompt, Trace
 from cacheproof.spec.block_hash import COMPONENT, BlockContent, BlockPair, RequestKeys
 from cacheproof.spec.registry import Contract, contracts
 
@@ -16,24 +16,48 @@ Prefix = tuple[BlockContent, ...]
 
 
 class Content:
-    """A request's content, block by block."""
+    """A request's content, block by block.
+
+    There are two of it once a request that has a drafter is continued: of a block whose look-ahead
+    reached a token that is now discarded, the KV stays what it was computed with.
+    """
 
     def __init__(self, prompt: Prompt, config: BlockHashConfig) -> None:
-        self.prompt = prompt
         self.tokens = list(prompt.tokens)
+        self._prompt = prompt
+        self._items = [(item.identifier, item.offset, item.length) for item in prompt.items]
         self._size, self._lookahead = config.block_size, config.lookahead
-        self._prefixes: list[Prefix] = [()]
+        self._afresh: list[Prefix] = [()]
+        self._computed = self._afresh
 
-    def prefixes(self) -> list[Prefix]:
-        """The prefix through each full block, in order."""
+    def afresh(self) -> list[Prefix]:
+        """The prefix through each full block, as the tokens now are."""
+        return self._extended(self._afresh)
+
+    def computed(self) -> list[Prefix]:
+        """The same, as the request's own KV was computed."""
+        return self._extended(self._computed)
+
+    def go_on(self, chunk: Continue) -> None:
+        """The last token is discarded, and the chunk follows what is left."""
+        kept = len(self.tokens) - 1
+        computed = [(), *self.computed()[: kept // self._size]]
+        self.tokens[kept:] = chunk.tokens
+        self._items += [(item.identifier, kept + item.offset, item.length) for item in chunk.items]
+        is_one = self._computed is self._afresh
+        self._afresh = self._afresh[: 1 + max(0, kept - self._lookahead) // self._size]
+        is_one = is_one and len(computed) == len(self._afresh)
+        self._computed = self._afresh if is_one else computed
+
+    def _extended(self, prefixes: list[Prefix]) -> list[Prefix]:
         full = max(0, len(self.tokens) - self._lookahead) // self._size
-        while len(self._prefixes) <= full:
-            block = self._block((len(self._prefixes) - 1) * self._size)
-            self._prefixes.append((*self._prefixes[-1], block))
-        return self._prefixes[1:]
+        while len(prefixes) <= full:
+            block = self._block((len(prefixes) - 1) * self._size)
+            prefixes.append((*prefixes[-1], block))
+        return prefixes[1:]
 
     def _block(self, start: int) -> BlockContent:
-        prompt, end = self.prompt, start + self._size
+        prompt, end = self._prompt, start + self._size
         reach = end + self._lookahead
         embeds = (prompt.embeds or ())[start:reach]
         tokens = list(self.tokens[start:reach])
@@ -44,9 +68,9 @@ class Content:
             tokens=tuple(tokens[: self._size]),
             ahead=tuple(tokens[self._size :]),
             items=tuple(
-                (item.identifier, item.offset - start)
-                for item in prompt.items
-                if item.offset < reach and item.offset + item.length > start
+                (identifier, offset - start)
+                for identifier, offset, length in self._items
+                if offset < reach and offset + length > start
             ),
             adapter=None if prompt.lora is None else (prompt.lora.lora_name, prompt.lora.lora_path),
             salt=prompt.salt,
@@ -91,12 +115,17 @@ class BlockHashJudge:
         content = self._requests[event.request]
         if isinstance(event, Decode):
             content.tokens += event.tokens
-        prefixes = content.prefixes()
-        keys = RequestKeys(tuple(outcome["grown"]), tuple(outcome["fresh"]))
-        if not len(prefixes) == len(keys.grown) == len(keys.fresh):
-            raise ValueError(f"{len(prefixes)} full blocks and keys for {len(keys.grown)}")
+        elif isinstance(event, Continue):
+            self._note_continue(event, content)
+            content.go_on(event)
+        afresh, computed = content.afresh(), content.computed()
+        fresh, grown = outcome["fresh"], outcome["grown"]
+        if not len(afresh) == len(fresh) == len(grown):
+            raise ValueError(f"{len(afresh)} full blocks and keys for {len(grown)}")
+        alike = sum(a is b or a == b for a, b in zip(computed, afresh, strict=True))
+        keys = RequestKeys(tuple(grown[:alike]), tuple(fresh[:alike]))
         self._evaluate(self._of_keys, {"k": keys}, number, event)
-        for source in (keys.fresh, keys.grown):
+        for source, prefixes in ((fresh, afresh), (grown, computed)):
             for key, prefix in zip(source, prefixes, strict=True):
                 self._pair(key, prefix, number, event)
 
@@ -139,6 +168,14 @@ class BlockHashJudge:
         if block.items and seen:
             self._reach.meet("item moved in an equal block")
         seen.add(tuple(offset for _, offset in block.items))
+
+    def _note_continue(self, chunk: Continue, content: Content) -> None:
+        meet = self._reach.meet
+        meet("prompt continued")
+        if len(content.tokens) % self._config.block_size == 0:
+            meet("discarded token fills a block")
+        if len(chunk.items) > 1:
+            meet("several items in a later chunk")
 
     def _note_prompt(self, prompt: Prompt) -> None:
         meet, size = self._reach.meet, self._config.block_size

@@ -2,24 +2,31 @@
 
 All placeholder tokens are the same, prompts are short against the block, and the few names there
 are serve as identifier, adapter and salt alike, so that keys which forget something collide.
+A request of the same content may get a part of its prompt later, after it has decoded.
 """
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cacheproof.differential.trace import (
     EMBEDDED,
     SCHEMA,
     Adapter,
     BlockHashConfig,
+    BlockHashEvent,
     BlockHashHeader,
+    Continue,
     Decode,
     Item,
     Prompt,
     Trace,
 )
+from cacheproof.reference.hash_functions import Algorithm, algorithms
+from cacheproof.reference.semantics import NotModelled, Semantics
 
-GENERATOR = "block_hash/1"
+GENERATOR = "block_hash/2"
 PLACEHOLDER = 3
 _NAMES = ("name-a", "name-b", "name-c")
 _PATHS = ("path-a", "path-b")
@@ -27,9 +34,17 @@ _TOKENS = (0, 3, 5, 6)
 _ROWS = ("0000000000000000", "0000803f00000000", "000000000000803f")
 
 
+class _Stop(NamedTuple):
+    """A request stops: tokens [start, end) are decoded, and one more that is discarded."""
+
+    start: int
+    end: int
+    discarded: int
+
+
 @dataclass(frozen=True)
 class _Draft:
-    """A prompt and what it will decode."""
+    """A text with its items and what it will decode. The text is all prompt, but for the stops."""
 
     tokens: tuple[int, ...]
     items: tuple[Item, ...]
@@ -38,42 +53,105 @@ class _Draft:
     embeds: tuple[str | None, ...] | None
     one_object: bool
     decoded: tuple[int, ...]
+    stops: tuple[_Stop, ...] = ()
 
 
-def block_hash_trace(seed: int, *, items_only: bool = False, decodes: bool = True) -> Trace:
-    """The trace of a seed. `items_only` leaves out adapters, salts, embeddings and shared objects,
-    without `decodes` every block is full when its request arrives."""
+def block_hash_trace(
+    seed: int,
+    *,
+    items_only: bool = False,
+    decodes: bool = True,
+    continues: bool = True,
+    release: str | None = None,
+) -> Trace:
+    """The trace of a seed, of what a release offers; None: of what any release that the reference
+    models does.
+
+    `items_only` leaves out adapters, salts, embeddings and shared objects; without `decodes` every
+    block is full when its request arrives, without `continues` so is every prompt.
+    """
     draw = random.Random(seed)
     size = draw.choice((1, 2, 3, 4, 4, 8))
-    config = BlockHashConfig(size, draw.choice((0, 0, 0, 0, 1, 2)))
+    offer = _offer(release)
+    config = BlockHashConfig(
+        size,
+        draw.choice((0, 0, 0, 0, 1, 2) if offer.looks_ahead else (0,)),
+        draw.choice(offer.algorithms),
+    )
+    stops = decodes and continues and offer.continues_requests
     first = _fresh(draw, size)
     if items_only:
         first = replace(first, lora=None, salt=None, embeds=None, one_object=False)
     drafts = [first]
     for _ in range(draw.randint(3, 10)):
-        drafts.append(_changed(draw, draw.choice(drafts), items_only=items_only))
+        draft = draw.choice(drafts)
+        if stops and draw.random() < 0.3:
+            drafts.append(_stopped(draw, draft, size))
+        else:
+            drafts.append(_changed(draw, draft, items_only=items_only))
     if not decodes:
         drafts = [replace(draft, decoded=()) for draft in drafts]
-    events: list[Prompt | Decode] = []
+    events: list[BlockHashEvent] = []
     for number, draft in enumerate(drafts):
-        name = f"r{number}"
-        events.append(
-            Prompt(
-                name,
-                _with_placeholders(draft),
-                draft.items,
-                draft.lora,
-                draft.salt,
-                draft.embeds,
-                draft.one_object,
-            )
-        )
-        if draft.decoded:
-            cut = draw.randint(0, len(draft.decoded))
-            parts = (draft.decoded[:cut], draft.decoded[cut:])
-            events += [Decode(name, part) for part in parts if part]
+        events += _events(draw, f"r{number}", draft)
     header = BlockHashHeader(SCHEMA, config, seed=seed, generator=GENERATOR)
     return Trace(header, tuple(events))
+
+
+class _Offer(NamedTuple):
+    """What a release offers that another does not."""
+
+    algorithms: tuple[Algorithm, ...]
+    looks_ahead: bool = False
+    continues_requests: bool = False
+
+
+def _offer(release: str | None) -> _Offer:
+    try:
+        semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
+    except NotModelled:
+        return _Offer(("sha256", "sha256_cbor_64bit"))
+    return _Offer(algorithms(semantics), semantics.looks_ahead, semantics.continues_requests)
+
+
+def _events(draw: random.Random, name: str, draft: _Draft) -> Iterator[BlockHashEvent]:
+    """What becomes of one request."""
+    tokens = _with_placeholders(draft)
+    stops = [stop for stop in draft.stops if _fits(stop, draft)]
+    starts = [0, *(stop.end for stop in stops)]
+    ends = [*(stop.start for stop in stops), len(tokens)]
+    shown = [
+        tuple(
+            Item(item.identifier, item.offset - start, item.length)
+            for item in draft.items
+            if start <= item.offset < end
+        )
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    yield Prompt(
+        name,
+        tokens[: ends[0]],
+        shown[0],
+        draft.lora,
+        draft.salt,
+        draft.embeds,
+        draft.one_object,
+    )
+    for stop, end, items in zip(stops, ends[1:], shown[1:], strict=True):
+        yield Decode(name, (*tokens[stop.start : stop.end], stop.discarded))
+        yield Continue(name, tokens[stop.end : end], items)
+    cut = draw.randint(0, len(draft.decoded)) if draft.decoded else 0
+    for part in (draft.decoded[:cut], draft.decoded[cut:]):
+        if part:
+            yield Decode(name, part)
+
+
+def _fits(stop: _Stop, draft: _Draft) -> bool:
+    """Whether what is decoded there holds no item, and prompt stands before and behind it."""
+    apart = all(
+        item.offset + item.length <= stop.start or item.offset >= stop.end for item in draft.items
+    )
+    return apart and draft.embeds is None and 0 < stop.start <= stop.end < len(draft.tokens)
 
 
 def _with_placeholders(draft: _Draft) -> tuple[int, ...]:
@@ -141,6 +219,19 @@ def _changed(draw: random.Random, draft: _Draft, *, items_only: bool) -> _Draft:
     if not items_only:
         changes += [_salted, _adapted, _salted_as_adapted, _shared]
     return draw.choice(changes)(draw, draft)
+
+
+def _stopped(draw: random.Random, draft: _Draft, size: int) -> _Draft:
+    """The same text, of which a part arrives later: often where a block ends."""
+    last = len(draft.tokens) - 1
+    if last < 1:
+        return draft
+    end = draw.randint(1, last)
+    if draw.random() < 0.5:
+        end = min(last, -(-end // size) * size - 1) or 1
+    stop = _Stop(max(1, end - draw.choice((0, 0, 1, size))), end, draw.choice(_TOKENS))
+    apart = [one for one in draft.stops if one.end < stop.start or stop.end < one.start]
+    return replace(draft, stops=tuple(sorted([*apart, stop])))
 
 
 def _same(draw: random.Random, draft: _Draft) -> _Draft:

@@ -10,6 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.errors import HarnessError
@@ -92,21 +93,33 @@ _BLOCK_HASH = _ITEM_KEYS | frozenset(
         "cache salt",
     }
 )
+_CONTINUED = _ITEM_KEYS | frozenset(
+    {
+        "prompt continued",
+        "discarded token fills a block",
+        "several items in a later chunk",
+    }
+)
 
 
 @dataclass(frozen=True)
 class Lane:
     """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
     an identifier come back with another size; `silent_on` are contracts that it cannot break, and
-    says nothing of."""
+    says nothing of; `by_release` traces differ with what a release offers."""
 
     name: str
     depth: str
     manager: str
-    make: Callable[[int], Trace]
+    make: Callable[..., Trace]
     rare: frozenset[str]
     resized: bool = False
     silent_on: frozenset[str] = frozenset()
+    by_release: bool = False
+
+    def trace(self, seed: int, release: str | None) -> Trace:
+        """The trace of a seed, of what the release offers; None: of all that any does."""
+        return self.make(seed, release=release) if self.by_release else self.make(seed)
 
 
 LANES = {
@@ -129,21 +142,38 @@ LANES = {
             frozenset({"decoder item released again", "decoder entry reported"}),
         ),
         Lane("scheduler", "scheduler", "encoder_cache", scheduler_trace, _SCHEDULER),
-        Lane("block keys", "block_hash", "block_hash", block_hash_trace, _BLOCK_HASH),
+        Lane(
+            "block keys",
+            "block_hash",
+            "block_hash",
+            block_hash_trace,
+            _BLOCK_HASH,
+            by_release=True,
+        ),
         Lane(
             "block keys of items",
             "block_hash",
             "block_hash",
-            lambda seed: block_hash_trace(seed, items_only=True, decodes=False),
+            partial(block_hash_trace, items_only=True, decodes=False),
             _ITEM_KEYS,
             silent_on=frozenset({"BK-3"}),
+            by_release=True,
         ),
         Lane(
             "block keys while decoding",
             "block_hash",
             "block_hash",
-            lambda seed: block_hash_trace(seed, items_only=True),
+            partial(block_hash_trace, items_only=True, continues=False),
             _ITEM_KEYS | {"several items in the last block"},
+            by_release=True,
+        ),
+        Lane(
+            "block keys of continued requests",
+            "block_hash",
+            "block_hash",
+            partial(block_hash_trace, items_only=True),
+            _CONTINUED,
+            by_release=True,
         ),
         Lane("KV cache", "kv_cache", "kv_cache", kv_cache_trace, _KV_CACHE),
     )
@@ -228,7 +258,7 @@ def search(
     def out_of_time() -> bool:
         return seconds is not None and time.monotonic() - started > seconds
 
-    batches = _batches(reports, seeds, out_of_time)
+    batches = _batches(reports, target.release, seeds, out_of_time)
     for (report, traces), results in _executed(target, batches, outcome.harness_errors):
         try:
             for trace, result in zip(traces, results, strict=True):
@@ -258,7 +288,10 @@ def _tally(report: LaneReport, seen: Examination, events: int) -> None:
 
 
 def _batches(
-    reports: Sequence[LaneReport], seeds: range | None, out_of_time: Callable[[], bool]
+    reports: Sequence[LaneReport],
+    release: str | None,
+    seeds: range | None,
+    out_of_time: Callable[[], bool],
 ) -> Iterator[Batch]:
     """Batches of every lane in turn, until the seeds or the time are used up."""
     all_seeds = itertools.count() if seeds is None else iter(seeds)
@@ -266,7 +299,7 @@ def _batches(
         for report in reports:
             if out_of_time():
                 return
-            yield report, [report.lane.make(seed) for seed in batch]
+            yield report, [report.lane.trace(seed, release) for seed in batch]
 
 
 def _executed(

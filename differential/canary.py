@@ -130,6 +130,8 @@ def run_canaries(
         without = {contract for contract, name in broken if name == lane.name} | lane.silent_on
         for canary in canaries(lane.manager, target.release, without, lane.depth):
             found[f"{canary.contract} ({lane.name})"] = finds_canary(
-                canary, target, map(lane.make, range(CANARY_TRACES))
+                canary,
+                target,
+                (lane.trace(seed, target.release) for seed in range(CANARY_TRACES)),
             )
     return found

@@ -80,7 +80,7 @@ def examine(
             _check_replay(judge, record[3], target, number)
     difference = None
     if reference is not None and reference.runs(trace):
-        difference = compare(TraceResult(reference.records(trace)), result)
+        difference = compare(reference.run([trace])[0], result)
     return Examination(judge.violations, difference, None, judge.calls_judged, judge.resident_sum)
 
 

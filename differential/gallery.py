@@ -197,6 +197,12 @@ VARIANTS: tuple[Variant, ...] = (
         "passes_items_at_boundary",
     ),
     _hasher_without(
+        "discarded-token-stays",
+        "The key of a block that a discarded token filled stays when the prompt goes on (as before "
+        "vLLM 0.32.0).",
+        "drops_keys_of_discarded",
+    ),
+    _hasher_without(
         "embeds-without-mask",
         "A block key does not say which positions are embeddings (as vLLM 0.33.0).",
         "keys_embed_masks",

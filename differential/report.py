@@ -15,7 +15,7 @@ from rich.text import Text
 from cacheproof.differential.finding import LOCKSTEP, TIMES, Finding
 from cacheproof.differential.lockstep import DELTA_FIELDS
 from cacheproof.differential.retrace import Moment
-from cacheproof.differential.trace import Add, Prompt, Trace
+from cacheproof.differential.trace import Add, Continue, Prompt, Trace
 from cacheproof.differential.words import changed_fields, program, told, value
 from cacheproof.spec.records import EncoderCacheState
 
@@ -137,7 +137,7 @@ def _keys(moment: Moment) -> list[tuple[str, str, str]]:
 def _scheduler(moment: Moment) -> str:
     event, (outcome, calls, raised, _) = moment.event, moment.record
     words = told(event, outcome)
-    if isinstance(event, Add | Prompt):
+    if isinstance(event, Add | Prompt | Continue):
         spans = [f"{i.identifier} [{i.offset}, {i.offset + i.length})" for i in event.items]
         words += f" with {', '.join(spans)}" if spans else ""
     encoded = [f"{request}#{number}" for op, request, number, *_ in calls if op == "allocate"]

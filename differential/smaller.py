@@ -17,7 +17,8 @@ from cacheproof.differential.trace import (
     AnyEvent,
     Arrival,
     Arrive,
-    Decode,
+    BlockHashConfig,
+    BlockHashEvent,
     Finish,
     KVCacheConfig,
     ManagerConfig,
@@ -26,6 +27,7 @@ from cacheproof.differential.trace import (
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
+    Showing,
     Stall,
     Trace,
     Update,
@@ -44,6 +46,7 @@ _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "walk", "stall", "schedule", "notices", "update",
     "finish", "abort", "preempt", "release", "reset", "reset_prefix", "prompt", "decode",
+    "continue",
     "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
     "common_prefix", "take_events", "take_stats", "take_residencies",
 )  # fmt: skip
@@ -55,18 +58,20 @@ LOWEST = {
     "input": 0, "priority": 0, "offset": 0, "long_prefill_token_threshold": 0, "lookahead": 0,
     "drafts": 0, "external": 0, "encoder": 0, "reserved": 0, "accepted": 0, "valid": 0,
 }  # fmt: skip
-_EXTRAS = {"lora": None, "salt": None, "embeds": None, "one_object": False}
+_EXTRAS = {
+    "lora": None, "salt": None, "embeds": None, "one_object": False, "algorithm": "sha256",
+}  # fmt: skip
 
 
 def cost(trace: Trace) -> tuple[Any, ...]:
     """What shrinking lowers, in order of weight."""
     adds = [event for event in trace.events if isinstance(event, Arrival)]
-    items = [item for add in adds for item in add.items]
+    items = all_items(trace)
     extras = [
         name
-        for event in trace.events
+        for holder in (trace.header.config, *trace.events)
         for name, plain in _EXTRAS.items()
-        if getattr(event, name, plain) != plain
+        if getattr(holder, name, plain) != plain
     ]
     return (
         len(trace.events),
@@ -88,7 +93,7 @@ def shape(trace: Trace) -> str:
         word = kind(event)
         if (request := getattr(event, "request", None)) is not None:
             word += f" {requests.get(request, '?')}"
-        if isinstance(event, Arrival):
+        if isinstance(event, Showing):
             word += f"[{' '.join(identifiers[item.identifier] for item in event.items)}]"
         words.append(word)
     return "; ".join(words)
@@ -268,10 +273,12 @@ def simpler_groups(trace: Trace) -> Iterator[Trace | None]:
 
 
 def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
-    """Prompts without an adapter, a salt or embeddings, and with fewer and plainer tokens."""
-    for position, event in enumerate(trace.events):
-        if not isinstance(event, Prompt | Decode):
-            continue
+    """The default hash, prompts without an adapter, a salt or embeddings, and with fewer and
+    plainer tokens."""
+    if not isinstance(trace.header.config, BlockHashConfig):
+        return
+    yield edited(trace, put(("header", "config", "algorithm"), _EXTRAS["algorithm"]))
+    for position, event in enumerate(with_tokens(trace)):
         path = ("events", position)
         for name, plain in _EXTRAS.items():
             if getattr(event, name, plain) != plain:
@@ -301,11 +308,11 @@ def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
         )
 
 
-def with_tokens(trace: Trace) -> list[Prompt | Decode]:
-    return [event for event in trace.events if isinstance(event, Prompt | Decode)]
+def with_tokens(trace: Trace) -> list[BlockHashEvent]:
+    return [event for event in trace.events if isinstance(event, BlockHashEvent)]
 
 
-def _rows(event: Prompt | Decode) -> tuple[str | None, ...]:
+def _rows(event: BlockHashEvent) -> tuple[str | None, ...]:
     return (event.embeds or ()) if isinstance(event, Prompt) else ()
 
 
@@ -414,7 +421,7 @@ def request_names(trace: Trace) -> list[str]:
 
 
 def all_items(trace: Trace) -> list[Any]:
-    return [item for event in trace.events if isinstance(event, Arrival) for item in event.items]
+    return [item for event in trace.events if isinstance(event, Showing) for item in event.items]
 
 
 def identifier_names(trace: Trace) -> list[str]:
@@ -426,7 +433,7 @@ def item_sites(trace: Trace) -> list[tuple[int, int]]:
     return [
         (position, number)
         for position, event in enumerate(trace.events)
-        if isinstance(event, Arrival)
+        if isinstance(event, Showing)
         for number in range(len(event.items))
     ]
 
@@ -446,7 +453,7 @@ def _numbers_of(trace: Trace) -> Iterator[int]:
     for event in trace.events:
         if isinstance(event, Arrive):
             yield from (count for _, count in event.text)
-        if isinstance(event, Prompt | Decode):
+        if isinstance(event, BlockHashEvent):
             yield from (1 + token for token in event.tokens)
             yield from (row is None or row.strip("0") != "" for row in _rows(event))
         else:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from cacheproof.differential.errors import InputError
+from cacheproof.reference.hash_functions import Algorithm
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
 
 SCHEMA = 1
@@ -144,6 +145,17 @@ class Decode(Event, tag="decode", frozen=True):
     tokens: tuple[TokenId, ...]
 
 
+class Continue(Event, tag="continue", frozen=True):
+    """The request, which has stopped, gets more prompt: `tokens`, with `items` at offsets in them.
+
+    What it decoded becomes prompt, except the last token, which was never computed.
+    """
+
+    request: Name
+    tokens: Annotated[tuple[TokenId, ...], msgspec.Meta(min_length=1)]
+    items: tuple[Item, ...] = ()
+
+
 class Arrive(Event, tag="arrive", frozen=True):
     """A request arrives whose KV blocks are managed. `text` is runs of consecutive token ids, the
     first id and how many; `skip_reading` keeps it from hitting the prefix cache."""
@@ -235,7 +247,7 @@ class TakeResidencies(Event, tag="take_residencies", frozen=True):
 
 ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
 SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
-BlockHashEvent = Prompt | Decode
+BlockHashEvent = Prompt | Decode | Continue
 KVCacheEvent = (
     Arrive
     | Slots
@@ -254,6 +266,7 @@ KVCacheEvent = (
 )
 AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent | KVCacheEvent
 Arrival = Add | Prompt | Arrive
+Showing = Arrival | Continue
 EVENTS_OF_DEPTH = {
     "manager": get_args(ManagerEvent),
     "scheduler": get_args(SchedulerEvent),
@@ -312,10 +325,11 @@ class SchedulerHeader(
 
 
 class BlockHashConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How keys are made: tokens a block, and tokens after it that its key covers."""
+    """How keys are made: tokens a block, tokens after it that its key covers, and the function."""
 
     block_size: Size
     lookahead: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
+    algorithm: Algorithm = "sha256"
 
 
 class BlockHashHeader(
@@ -467,16 +481,18 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
         kinds = ", ".join(one.__struct_config__.tag for one in EVENTS_OF_DEPTH[depth])
         raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
     _check_names([getattr(event, "request", None)], where)
-    if not isinstance(event, Arrival):
+    if not isinstance(event, Showing):
         return
     _check_names([name for item in event.items for name in (item.identifier, item.mm_hash)], where)
-    if event.request in requests:
-        raise InputError(
-            f"{where}: request {event.request!r} is added twice; expected an id of its own"
-        )
-    requests.add(event.request)
+    if isinstance(event, Arrival):
+        if event.request in requests:
+            raise InputError(
+                f"{where}: request {event.request!r} is added twice; expected an id of its own"
+            )
+        requests.add(event.request)
     if isinstance(event, Prompt):
         _check_embeds(event, where)
+    if isinstance(event, Prompt | Continue):
         prompt = len(event.tokens)
     elif isinstance(event, Arrive):
         prompt = sum(count for _, count in event.text)

@@ -9,6 +9,7 @@ from cacheproof.differential.trace import (
     Add,
     AnyEvent,
     Arrive,
+    Continue,
     Decode,
     Finish,
     Notices,
@@ -40,6 +41,8 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return f"{event.request} asks for slots for {_tokens(event.tokens)}"
         case Decode():
             return f"{event.request} decodes {_tokens(len(event.tokens))}"
+        case Continue():
+            return f"{event.request} goes on with {_tokens(len(event.tokens))} more of prompt"
         case Finish():
             return f"{event.request} ends"
         case Abort():

@@ -6,35 +6,14 @@ first block; the chain carries it on) and prompt embeddings.
 """
 
 import hashlib
-import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-
+from cacheproof.reference.hash_functions import HashFunction
 from cacheproof.reference.request import MultiModalFeature, PromptEmbeds, TokenRequest
 from cacheproof.reference.semantics import Semantics
 
-HashFunction = Callable[[Any], bytes]
 BlockHasher = Callable[[TokenRequest], list[bytes]]
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def sha256_msgpack(value: Any) -> bytes:
-    """SHA-256 of the MessagePack encoding: of None, 64-bit integers, strings, bytes and tuples of
-    these, unequal values have unequal encodings and equal ones have one, however they were made.
-    """
-    return hashlib.sha256(_encode(value)).digest()
-
-
-def sha256(value: Any) -> bytes:
-    """SHA-256 of the pickle, as vLLM's default: it also depends on which objects are shared."""
-    return hashlib.sha256(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)).digest()
-
-
-def hash_function(semantics: Semantics) -> HashFunction:
-    """The default hash of those semantics."""
-    return sha256_msgpack if semantics.keys_by_content else sha256
 
 
 def none_hash(hash_fn: HashFunction, seed: str) -> bytes:
@@ -73,6 +52,25 @@ def get_request_block_hasher(
         return hashes
 
     return hasher
+
+
+def continue_request(
+    request: TokenRequest, chunk: TokenRequest, hash_block_size: int, *, semantics: Semantics
+) -> None:
+    """More prompt for a request that has stopped: the tokens and the items of `chunk`.
+
+    What the request decoded becomes prompt, except the last token, whose KV was never computed. A
+    key that covers it is dropped, unless it only looks ahead at it: a drafter's KV was computed
+    with that token, and is not computed again.
+    """
+    kept = request.num_tokens - 1
+    del request.all_token_ids[kept:]
+    if semantics.drops_keys_of_discarded:
+        del request.block_hashes[kept // hash_block_size :]
+    request.mm_features += [feature.moved(kept) for feature in chunk.mm_features]
+    request.all_token_ids += chunk.all_token_ids
+    request.num_prompt_tokens = request.num_tokens
+    request.update_block_hashes()
 
 
 class _ExtraKeys:

@@ -1,7 +1,7 @@
 """Requests and their multimodal features, as far as the caches look at them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 
@@ -64,6 +64,11 @@ class MultiModalFeature:
     ) -> "MultiModalFeature":
         """A feature whose identifier is derived from its hash and the encoder's adapter."""
         return cls(encoder_identifier(mm_hash, lora_name), position, mm_hash)
+
+    def moved(self, tokens: int) -> "MultiModalFeature":
+        """The same item, so many tokens further back."""
+        offset = self.mm_position.offset + tokens
+        return replace(self, mm_position=replace(self.mm_position, offset=offset))
 
 
 def encoder_identifier(mm_hash: str, lora_name: str | None = None) -> str:

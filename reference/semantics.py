@@ -95,6 +95,18 @@ class Semantics:
     finds_items_when_grown: bool = change(
         "0.31.0", "release source", "hashing that goes on finds every item of the block"
     )
+    offers_xxhash: bool = change(
+        "0.13.0", "release source", "XXH3 may stand for SHA-256 in block keys"
+    )
+    continues_requests: bool = change(
+        "0.15.1", "release source", "a request's prompt can go on after it has decoded"
+    )
+    drops_keys_of_discarded: bool = change(
+        "0.32.0", "release source", "a key over a token that is discarded then is dropped"
+    )
+    looks_ahead: bool = change(
+        "0.33.0", "release source", "a block key can cover tokens after its block"
+    )
     keys_embed_masks: bool = change(
         None, "no public thread", "a block key says which positions embeddings were given for"
     )

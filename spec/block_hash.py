@@ -40,7 +40,10 @@ class BlockPair(NamedTuple):
 
 
 class RequestKeys(NamedTuple):
-    """The keys of a request's full blocks: collected as it grew, and computed afresh."""
+    """The keys of a request's full blocks: collected as it grew, and computed afresh.
+
+    Both end before the first block whose KV was computed with other tokens ahead than it has now.
+    """
 
     grown: tuple[str, ...]
     fresh: tuple[str, ...]

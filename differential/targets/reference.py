@@ -10,12 +10,13 @@ from cacheproof.differential.targets import reference_kv_cache as kv_cache
 from cacheproof.differential.targets.host.block_hash import BlockHashSession
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
-from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.targets.host.protocol import Illegal, Protocol
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.trace import BlockHashConfig, ManagerHeader, Trace
-from cacheproof.reference.block_hash import get_request_block_hasher, hash_function
+from cacheproof.reference.block_hash import continue_request, get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.hash_functions import hash_function
 from cacheproof.reference.request import (
     LoRARequest,
     MultiModalFeature,
@@ -72,7 +73,7 @@ class ReferenceTarget:
         return self._protocol
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
-        return [TraceResult(self.records(trace, fault)) for trace in traces]
+        return [self._result(trace, fault) for trace in traces]
 
     def runs(self, trace: Trace) -> bool:
         """Whether the reference can run traces of this depth."""
@@ -80,8 +81,15 @@ class ReferenceTarget:
             return kv_cache.models(msgspec.to_builtins(trace.header.config), self.semantics)
         return trace.depth != "scheduler"
 
+    def _result(self, trace: Trace, fault: str | None) -> TraceResult:
+        try:
+            return TraceResult(self.records(trace, fault))
+        except Illegal as reason:
+            return TraceResult([], illegal=str(reason))
+
     def records(self, trace: Trace, fault: str | None = None) -> list[StepRecord]:
-        """The step records of one trace."""
+        """The step records of one trace. Raises Illegal where those semantics do not know what it
+        asks for."""
         events = [msgspec.to_builtins(event) for event in trace.events]
         if isinstance(trace.header.config, BlockHashConfig):
             config = trace.header.config
@@ -114,13 +122,20 @@ class ReferenceTarget:
 def _block_hash_session(
     config: BlockHashConfig, semantics: Semantics, fault: str | None
 ) -> BlockHashSession:
+    if config.lookahead and not semantics.looks_ahead:
+        raise Illegal("block hashes of this release do not look ahead")
+    try:
+        function = hash_function(semantics, config.algorithm)
+    except ValueError as error:
+        raise Illegal(str(error)) from error
     hasher = get_request_block_hasher(
-        config.block_size,
-        hash_function(semantics),
-        config.lookahead,
-        semantics=semantics,
-        seed=HASH_SEED,
+        config.block_size, function, config.lookahead, semantics=semantics, seed=HASH_SEED
     )
+
+    def go_on(request: TokenRequest, chunk: TokenRequest) -> None:
+        if not semantics.continues_requests:
+            raise Illegal("this release does not continue requests")
+        continue_request(request, chunk, config.block_size, semantics=semantics)
 
     def make(event: dict[str, Any], block_hasher: Any) -> TokenRequest:
         features = [
@@ -142,7 +157,7 @@ def _block_hash_session(
             block_hasher,
         )
 
-    return BlockHashSession(make, hasher, config.block_size, fault)
+    return BlockHashSession(make, go_on, hasher, config.block_size, fault)
 
 
 def _prompt_embeds(rows: list[str | None] | None) -> PromptEmbeds | None:

@@ -1,4 +1,4 @@
-"""Block keys of the reference: an injective encoding, and equal keys for equal content alone."""
+"""Block keys of the reference: injective encodings, and equal keys for equal content alone."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.block_hash import (
+    continue_request,
     get_request_block_hasher,
-    hash_function,
-    sha256_msgpack,
+    none_hash,
 )
+from cacheproof.reference.hash_functions import Algorithm, algorithms, hash_function
 from cacheproof.reference.request import (
     LoRARequest,
     MultiModalFeature,
@@ -37,6 +38,10 @@ OF_BLOCK_KEYS = {
     "finds_items_when_grown",
     "keys_embed_masks",
     "keys_by_content",
+    "offers_xxhash",
+    "continues_requests",
+    "drops_keys_of_discarded",
+    "looks_ahead",
 }
 LEAVES = (
     st.none()
@@ -53,11 +58,11 @@ def request(
     items: Sequence[tuple[str, int, int]] = (),
     semantics: Semantics = IDEAL,
     lookahead: int = 0,
+    algorithm: Algorithm = "sha256",
     **more: Any,
 ) -> TokenRequest:
-    hasher = get_request_block_hasher(
-        2, hash_function(semantics), lookahead, semantics=semantics, seed="0"
-    )
+    function = hash_function(semantics, algorithm)
+    hasher = get_request_block_hasher(2, function, lookahead, semantics=semantics, seed="0")
     features = [
         MultiModalFeature(name, PlaceholderRange(offset, length), name)
         for name, offset, length in items
@@ -65,9 +70,37 @@ def request(
     return TokenRequest("r", tokens, features, block_hasher=hasher, **more)
 
 
+@pytest.mark.parametrize("algorithm", algorithms(IDEAL))
 @given(VALUES, VALUES)
-def test_unequal_values_are_encoded_apart_and_equal_ones_alike(one: Any, other: Any) -> None:
-    assert (sha256_msgpack(one) == sha256_msgpack(other)) is (one == other)
+def test_unequal_values_are_encoded_apart_and_equal_ones_alike(
+    algorithm: Algorithm, one: Any, other: Any
+) -> None:
+    function = hash_function(IDEAL, algorithm)
+    assert (function(one) == function(other)) is (one == other)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "parent"),
+    [
+        ("sha256", "1973e23848344dc43a988a9b478663803cfffe1243480253f9a3cf004b14aa7c"),
+        ("sha256_cbor", "4e1195df020de59e0d65a33a4279f1183e7ae4e5d980e309f8b55adff2e61c3e"),
+        ("xxhash", "6fb31cc38bba6066183f7f2104b9c051"),
+        ("xxhash_cbor", "1ebe36576dcb573f26b99533a20aaeca"),
+    ],
+)
+def test_the_first_parent_is_that_of_the_function(algorithm: Algorithm, parent: str) -> None:
+    """As `kv_cache_utils.NONE_HASH` of vLLM 0.33.0 under PYTHONHASHSEED=0."""
+    function = hash_function(Semantics.of_vllm("0.33.0"), algorithm)
+    assert none_hash(function, "0").hex() == parent
+    assert none_hash(function, "1").hex() != parent
+
+
+def test_a_release_offers_the_functions_that_it_has_and_refuses_others_by_name() -> None:
+    old = Semantics.of_vllm("0.12.0")
+    assert algorithms(old) == ("sha256", "sha256_cbor")
+    assert algorithms(Semantics.of_vllm("0.13.0")) == algorithms(IDEAL)
+    with pytest.raises(ValueError, match=r"no block hash 'xxhash'; expected one of sha256, sha2"):
+        hash_function(old, "xxhash")
 
 
 def test_only_full_blocks_have_keys_and_each_names_its_prefix() -> None:
@@ -126,6 +159,37 @@ def test_before_it_was_mended_growing_forgot_all_items_but_the_last() -> None:
     assert grown_x == grown_y
 
 
+def continued(semantics: Semantics = IDEAL, lookahead: int = 0, discarded: int = 8) -> TokenRequest:
+    """[1, 2, 3], stopped at a token, and then [4, 5] with an item on the last of them."""
+    grown = request([1, 2, 3], semantics=semantics, lookahead=lookahead)
+    grown.append_output_token_ids([discarded])
+    continue_request(grown, request([4, 5], [("x", 1, 1)]), 2, semantics=semantics)
+    return grown
+
+
+def test_a_continued_request_has_the_keys_of_its_tokens() -> None:
+    grown = continued()
+    assert grown.all_token_ids == [1, 2, 3, 4, 5]
+    assert grown.num_prompt_tokens == 5
+    assert grown.mm_features[0].mm_position == PlaceholderRange(4, 1)
+    grown.append_output_token_ids([6])
+    assert grown.block_hashes == request([1, 2, 3, 4, 5, 6], [("x", 4, 1)]).block_hashes
+
+
+def test_before_it_was_mended_a_discarded_token_stayed_in_the_key() -> None:
+    """Red twin: the block of [3, 4] has the key of [3, 8]."""
+    old = Semantics.of_vllm("0.31.0")
+    assert continued(old).block_hashes == request([1, 2, 3, 8], semantics=old).block_hashes
+
+
+def test_a_block_keeps_the_look_ahead_that_its_drafter_computed_with() -> None:
+    grown = request([1, 2], lookahead=1)
+    grown.append_output_token_ids([8])
+    continue_request(grown, request([3, 4, 5]), 2, semantics=IDEAL)
+    assert grown.block_hashes[:1] == request([1, 2, 8], lookahead=1).block_hashes
+    assert grown.block_hashes != request([1, 2, 3, 4, 5], lookahead=1).block_hashes
+
+
 def test_look_ahead_tokens_are_in_the_key_and_awaited() -> None:
     assert len(request([1, 2], lookahead=1).block_hashes) == 0
     one, other = request([1, 2, 3], lookahead=1), request([1, 2, 4], lookahead=1)
@@ -137,9 +201,12 @@ def test_the_hash_of_the_ideal_does_not_depend_on_shared_objects() -> None:
     twin = name.encode().decode()
     assert name is not twin
     shared, apart = ((name, name), (name, twin))
-    assert sha256_msgpack(shared) == sha256_msgpack(apart)
-    pickled = hash_function(Semantics.of_vllm("0.33.0"))
-    assert pickled(shared) != pickled(apart)
+    release = Semantics.of_vllm("0.33.0")
+    for algorithm in algorithms(release):
+        of_content, of_release = hash_function(IDEAL, algorithm), hash_function(release, algorithm)
+        assert of_content(shared) == of_content(apart)
+        is_alike = of_release(shared) == of_release(apart)
+        assert is_alike is algorithm.endswith("cbor")
 
 
 SUPERSEDED_BY = {
@@ -156,4 +223,4 @@ def test_each_flag_alone_changes_a_key(flag: str) -> None:
         ReferenceTarget(semantics) for semantics in (base, replace(base, **{flag: False}))
     )
     traces = [block_hash_trace(seed) for seed in range(200)]
-    assert any(with_flag.records(trace) != without.records(trace) for trace in traces)
+    assert with_flag.run(traces) != without.run(traces)

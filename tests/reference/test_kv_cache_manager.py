@@ -2,7 +2,8 @@
 
 import pytest
 
-from cacheproof.reference.block_hash import get_request_block_hasher, sha256
+from cacheproof.reference.block_hash import get_request_block_hasher
+from cacheproof.reference.hash_functions import hash_function
 from cacheproof.reference.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from cacheproof.reference.kv_cache_specs import (
     ChunkedLocalAttentionSpec,
@@ -28,7 +29,8 @@ def make(*specs: KVCacheSpec, blocks: int = 13, **options: object) -> KVCacheMan
 
 def request(name: str, tokens: int, size: int = 2, **options: bool) -> ScheduledRequest:
     """A request with the first `tokens` tokens of the one text there is."""
-    hasher = get_request_block_hasher(size, sha256, semantics=Semantics.ideal(), seed="0")
+    ideal = Semantics.ideal()
+    hasher = get_request_block_hasher(size, hash_function(ideal), semantics=ideal, seed="0")
     return ScheduledRequest(name, list(range(tokens)), block_hasher=hasher, **options)
 
 

@@ -51,6 +51,10 @@ OF_BLOCK_KEYS = {
     "finds_items_when_grown",
     "keys_embed_masks",
     "keys_by_content",
+    "offers_xxhash",
+    "continues_requests",
+    "drops_keys_of_discarded",
+    "looks_ahead",
 }
 """Shown in test_block_hash."""
 

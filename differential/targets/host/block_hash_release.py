@@ -1,22 +1,34 @@
-"""The block hasher of this vLLM, and its requests made from `prompt` events."""
+"""The block hasher of this vLLM, and its requests made from `prompt` and `continue` events."""
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import torch
+from vllm.config import cache as cache_config
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import SamplingParams
+from vllm.v1 import request as request_module
 from vllm.v1.core import kv_cache_utils
-from vllm.v1.request import Request
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request, RequestStatus
 
 from .block_hash import BlockHashSession
 from .protocol import Event, Illegal
 from .scheduler_build import EOS_TOKEN_ID, call_known, parameters, sha256
 from .scheduler_requests import carried
 
+try:
+    from vllm.utils.hashing import get_hash_fn_by_name
+except ImportError:
+    from vllm.utils import get_hash_fn_by_name
+
 _LOOKS_AHEAD = "num_hash_lookahead_tokens" in parameters(kv_cache_utils.get_request_block_hasher)
 _TAKES_EMBEDS = "prompt_embeds" in parameters(Request.__init__)
 _MIXES_EMBEDS = "prompt_is_token_ids" in parameters(Request.__init__)
+_ALGORITHMS = get_args(cache_config.PrefixCachingHashAlgo)
+_CONTINUES = hasattr(Scheduler, "_update_request_as_session")
 
 
 def block_hash_session(header: Event, fault: str | None) -> BlockHashSession:
@@ -25,12 +37,57 @@ def block_hash_session(header: Event, fault: str | None) -> BlockHashSession:
     Raises Illegal where the release does not know what the trace asks for.
     """
     config = header["config"]
+    size = config["block_size"]
+    return BlockHashSession(
+        make_request, functools.partial(_go_on, size), block_hasher(config), size, fault
+    )
+
+
+def block_hasher(config: Event) -> Callable[[Any], Any]:
+    """The hasher of a trace's configuration. Raises Illegal where the release has no such one."""
     if config["lookahead"] and not _LOOKS_AHEAD:
         raise Illegal("block hashes of this release do not look ahead")
-    kv_cache_utils.init_none_hash(sha256)
+    if config["algorithm"] not in _ALGORITHMS:
+        raise Illegal(
+            f"this release hashes no blocks with {config['algorithm']}; it offers "
+            f"{', '.join(_ALGORITHMS)}"
+        )
     ahead = {"num_hash_lookahead_tokens": config["lookahead"]} if config["lookahead"] else {}
-    hasher = kv_cache_utils.get_request_block_hasher(config["block_size"], sha256, **ahead)
-    return BlockHashSession(make_request, hasher, config["block_size"], fault)
+    function = get_hash_fn_by_name(config["algorithm"])
+    hasher = kv_cache_utils.get_request_block_hasher(config["block_size"], function, **ahead)
+    return _seeded(hasher, function)
+
+
+def _seeded(hasher: Callable[[Any], Any], function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The hasher with the first parent of its own function: that is a global of the release, and
+    the other depths hash with another function."""
+    kv_cache_utils.init_none_hash(function)
+    own = kv_cache_utils.NONE_HASH
+    kv_cache_utils.init_none_hash(sha256)
+    of_the_others = kv_cache_utils.NONE_HASH
+
+    def hash_blocks(request: Any) -> Any:
+        kv_cache_utils.NONE_HASH = own
+        try:
+            return hasher(request)
+        finally:
+            kv_cache_utils.NONE_HASH = of_the_others
+
+    return hash_blocks
+
+
+def _go_on(block_size: int, request: Any, chunk: Any) -> None:
+    """The release's scheduler continues a request that stopped after its last token was sampled."""
+    if not _CONTINUES:
+        raise Illegal("this release does not continue requests")
+    chunk.resumable = True
+    request.status = RequestStatus.WAITING_FOR_STREAMING_REQ
+    request.num_computed_tokens = request.num_tokens - 1
+    scheduler = SimpleNamespace(
+        hash_block_size=block_size, log_stats=False, num_waiting_for_streaming_input=1
+    )
+    update = request_module.StreamingUpdate.from_request(chunk)
+    Scheduler._update_request_as_session(scheduler, request, update)
 
 
 def make_request(event: Event, hasher: Callable[[Any], Any] | None) -> Any:

@@ -56,3 +56,19 @@ def test_growing_names_every_item_where_that_is_mended(campaign: Campaign) -> No
 def test_a_zero_embedding_passes_for_token_0_in_the_newest(campaign: Campaign) -> None:
     if campaign.release in ("0.31.0", "0.33.0"):
         assert {"BK-1", "BK-2"} <= broken(campaign, "block keys")
+
+
+def test_a_discarded_token_stays_in_a_key_until_that_is_mended(campaign: Campaign) -> None:
+    lane = "block keys of continued requests"
+    assert ("BK-3" in broken(campaign, lane)) is (campaign.release != "0.33.0")
+    continues = campaign.release not in ("0.10.2", "0.12.0")
+    met = next(report.reach.met for report in campaign.lanes if report.lane.name == lane)
+    assert (met["discarded token fills a block"] > 100) is continues
+
+
+def test_keys_in_cbor_lose_no_hits_to_shared_objects(campaign: Campaign) -> None:
+    if campaign.release == "0.33.0":
+        lost = [found.trace for found in campaign.breaks if found.contract == "BK-4"]
+        functions = {trace.header.config.algorithm for trace in lost}
+        assert functions
+        assert functions <= {"sha256", "xxhash"}
