@@ -254,6 +254,8 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
         runs = findings_of.replay(what, target, times, reference_for(target))
     finally:
         target.close()
+    if runs.examination.illegal is not None:
+        raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
     if isinstance(what, Finding):
         report.print_finding(what, output.report, str(file))
     for _, _, sentence in runs.examination.breaks():

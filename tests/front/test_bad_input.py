@@ -100,6 +100,35 @@ def test_the_reference_has_no_scheduler(run: Run, tmp_path: Path) -> None:
     assert "the reference does not run this scheduler-depth trace" in refusal
 
 
+BLOCKS = '{"depth":"block_hash","schema":1,"config":{"block_size":1%s}}\n'
+ARRIVES = '{"event":"prompt","request":"a","tokens":[1]}\n'
+GOES_ON = (
+    '{"event":"decode","request":"a","tokens":[2]}\n'
+    '{"event":"continue","request":"a","tokens":[3]}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "words"),
+    [
+        (
+            BLOCKS % ',"algorithm":"xxhash"' + ARRIVES,
+            "0.12.0",
+            "no block hash 'xxhash'; expected one of sha256, sha256_cbor",
+        ),
+        (BLOCKS % "" + ARRIVES + GOES_ON, "0.14.1", "does not continue requests"),
+        (BLOCKS % ',"lookahead":1' + ARRIVES, "0.32.0", "do not look ahead"),
+    ],
+)
+def test_a_trace_that_asks_for_more_than_the_release_has(
+    run: Run, tmp_path: Path, text: str, release: str, words: str
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(text)
+    assert words in run("replay", path, "--target", f"reference@{release}").refusal
+    assert run("replay", path, "--target", "reference@0.33.0", "--times", 1).code in (0, 1)
+
+
 KNOWN = {
     "no TOML": b"known = [",
     "not text": b"\xff\xfe\x00",
