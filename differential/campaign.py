@@ -74,6 +74,22 @@ _KV_CACHE = frozenset(
         "blocks behind a window given back",
         "free put off",
         "load under way",
+        "several prompt tails on one block",
+        "hit of a duplicate",
+        "hit of a block whose free is put off",
+        "hit in several groups",
+        "null blocks in a hit",
+        "every token cached",
+        "load behind a hit",
+        "load failed from the first token",
+        "ended while loading",
+        "preempted with a step in flight",
+        "window moves beside a step in flight",
+        "look-ahead past the model's end",
+        "whole sequence refused",
+        "refused beside reserved blocks",
+        "cross-attention blocks",
+        "common prefix",
     }
 )
 _ITEM_KEYS = frozenset(

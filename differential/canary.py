@@ -60,9 +60,21 @@ _FAULT_OF = {
         "BP-4": "keeps_silent_about_evictions",
         "BP-5": "frees_the_first_block_first",
         "BP-6": "tells_a_token_too_many",
+        "BP-7": "hands_out_what_was_used_last",
+        "BP-8": "says_that_it_was_reset",
+        "BP-9": "evicts_nothing_by_id",
         "KV-1": "hits_every_token",
         "KV-2": "hands_out_a_shared_block",
         "KV-3": "refuses_to_be_reset",
+        "KV-4": "hands_out_a_block_twice",
+        "KV-5": "takes_a_block_away",
+        "KV-6": "takes_a_block_too_many",
+        "KV-7": "refuses_every_third_time",
+        "KV-8": "caches_what_is_loading",
+        "KV-9": "misses_every_third_hit",
+        "KV-10": "claims_whole_tables_as_common",
+        "KV-11": "caches_nothing_computed",
+        "KV-12": "loads_to_nowhere",
     },
 }
 NO_CANARY = {
@@ -71,9 +83,6 @@ NO_CANARY = {
     ),
     ("encoder_cache", "scheduler", "EC-10"): (
         "a real scheduler asks which items are held before it releases any"
-    ),
-    ("kv_cache", "kv_cache", "KV-4"): (
-        "no patch of a manager brings it about; releases before 0.28.0 do, and a test says so"
     ),
 }
 

@@ -6,20 +6,25 @@ unmodified reference over the same seeds and the same call protocol, which nothi
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.targets.host import block_hash_faults
+from cacheproof.differential.kv_cache_generator import kv_cache_trace
+from cacheproof.differential.targets.host import block_hash_faults, kv_cache_faults
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import MANAGERS, Factory, ReferenceTarget
+from cacheproof.differential.trace import Trace
 from cacheproof.differential.variants import (
     admission,
+    block_pool,
     encoder_decoder_cache,
     holding,
+    kv_cache,
     ledger,
     notices,
 )
@@ -30,11 +35,14 @@ from cacheproof.spec.registry import Contract, contracts
 
 SEEDS = range(60)
 BLOCK_HASH = "block_hash"
+KV_CACHE = "kv_cache"
+KV_CACHE_TRACES = 16
 KEPT_BECAUSE = {
     "EC-14": "it says at the call what EC-7 notices at a later eviction, and under asynchronous "
     "scheduling too, where EC-7 is not judged",
     "ED-1": "the headline of the public report, which ED-5 implies",
     "ED-2": "it names the call at fault, where ED-5 names the sum",
+    "BP-1": "it names the block that is queued and held, where BP-3 names the sum",
     "BK-1": "it names what the key of a block forgot, where BK-2 says that two prefixes differ",
     "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }
@@ -42,11 +50,12 @@ KEPT_BECAUSE = {
 
 @dataclass(frozen=True)
 class Variant:
-    """One faulty manager, or block hasher.
+    """One faulty manager, block hasher, or KV cache manager.
 
-    `factory` makes the manager; a hasher is faulty by its `semantics`, or by a fault planted in it.
-    `resized` lets identifiers come back with another size, and drives the manager as a scheduler
-    does that lets them pass.
+    `factory` makes the manager; a hasher and a KV cache manager are faulty by their `semantics`, or
+    by a fault planted in them. `resized` lets identifiers come back with another size, and drives
+    the manager as a scheduler does that lets them pass. `shape` names the groups of a KV cache, and
+    `seeds` traces at which a rare fault shows itself.
     """
 
     name: str
@@ -56,6 +65,8 @@ class Variant:
     resized: bool = False
     semantics: Semantics = field(default_factory=Semantics.ideal)
     fault: str | None = None
+    shape: str | None = None
+    seeds: tuple[int, ...] = ()
 
 
 def _faulty(fault: type[EncoderCacheManager], *, resized: bool = False) -> Variant:
@@ -92,6 +103,21 @@ def _hasher_with(fault: Callable[..., Any]) -> Variant:
     assert fault.__doc__ is not None
     name = fault.__name__.replace("_", "-")
     return Variant(name, fault.__doc__, BLOCK_HASH, None, fault=fault.__name__)
+
+
+def _kv_cache_without(
+    flag: str, name: str, sentence: str, shape: str | None = None, seeds: tuple[int, ...] = ()
+) -> Variant:
+    """The reference's KV cache manager without one upstream fix."""
+    semantics = replace(Semantics.ideal(), **{flag: False})
+    return Variant(name, sentence, KV_CACHE, None, semantics=semantics, shape=shape, seeds=seeds)
+
+
+def _kv_cache_with(
+    fault: Callable[..., Any], shape: str | None = None, seeds: tuple[int, ...] = ()
+) -> Variant:
+    """The reference's KV cache manager with a fault planted in it."""
+    return replace(_hasher_with(fault), manager=KV_CACHE, shape=shape, seeds=seeds)
 
 
 VARIANTS: tuple[Variant, ...] = (
@@ -221,6 +247,110 @@ VARIANTS: tuple[Variant, ...] = (
     _hasher_with(block_hash_faults.forgets_the_prefix),
     _hasher_with(block_hash_faults.hashes_growth_otherwise),
     _hasher_with(block_hash_faults.never_repeats),
+    _kv_cache_with(kv_cache_faults.keeps_hits_queued),
+    _kv_cache_with(kv_cache_faults.leaks_a_block),
+    _kv_cache_with(kv_cache_faults.frees_the_first_block_first),
+    _kv_cache_with(kv_cache_faults.hands_out_what_was_used_last),
+    _kv_cache_with(kv_cache_faults.hands_out_a_block_twice),
+    _kv_cache_with(kv_cache_faults.hands_out_a_shared_block),
+    _kv_cache_with(block_pool.hit_counts_the_first_holder_only),
+    _kv_cache_with(block_pool.hit_counts_twice),
+    _kv_cache_with(block_pool.hit_forgets_the_hash),
+    _kv_cache_with(block_pool.shared_block_is_queued),
+    _kv_cache_with(block_pool.null_block_is_queued),
+    _kv_cache_with(block_pool.unfindable_blocks_are_stacked_backwards),
+    _kv_cache_with(block_pool.eviction_leaves_the_map),
+    _kv_cache_with(block_pool.eviction_forgets_duplicates),
+    _kv_cache_with(block_pool.eviction_forgets_one_hash, shape="coarse full and window"),
+    _kv_cache_with(block_pool.new_block_keeps_its_hash),
+    _kv_cache_with(block_pool.one_block_more_is_evicted),
+    _kv_cache_with(block_pool.held_block_keeps_its_hash),
+    _kv_cache_with(block_pool.reset_leaves_the_blocks),
+    _kv_cache_with(block_pool.reset_of_held_blocks),
+    _kv_cache_with(block_pool.reset_counts_the_null_block),
+    _kv_cache_with(block_pool.reset_is_not_told, shape="full"),
+    _kv_cache_with(block_pool.removal_is_told_for_the_last_duplicate),
+    _kv_cache_with(block_pool.eviction_by_id_is_not_told),
+    _kv_cache_without(
+        "reuses_unfindable_first",
+        "unfindable-blocks-wait",
+        "A freed block without a hash waits behind blocks that can be found (as before 0.27.1).",
+    ),
+    _kv_cache_without(
+        "tells_tokens_of_hashes",
+        "events-with-other-tokens",
+        "A KV event carries the tokens of blocks that it leaves out (as vLLM 0.33.0).",
+        shape="coarse full and window",
+    ),
+    _kv_cache_with(kv_cache_faults.keeps_silent_about_evictions),
+    _kv_cache_with(kv_cache_faults.refuses_to_be_reset),
+    _kv_cache_with(kv_cache_faults.hits_backwards),
+    _kv_cache_with(kv_cache.hit_leaves_no_token),
+    _kv_cache_with(kv_cache.hit_of_the_first_group_counts, shape="full and window"),
+    _kv_cache_with(kv_cache.window_hit_of_one_block),
+    _kv_cache_with(kv_cache.window_hit_of_a_block_more),
+    _kv_cache_with(kv_cache.window_is_a_token_short),
+    _kv_cache_with(kv_cache.block_leaves_with_its_first_token),
+    _kv_cache_with(kv_cache.chunk_ends_a_token_early),
+    _kv_cache_with(kv_cache.window_keeps_everything),
+    _kv_cache_with(kv_cache.resumed_request_counts_as_begun),
+    _kv_cache_with(kv_cache.hit_is_not_counted),
+    _kv_cache_with(kv_cache.refusal_keeps_the_hit),
+    _kv_cache_with(kv_cache.look_ahead_has_no_slots),
+    _kv_cache_with(kv_cache.look_ahead_gets_a_block),
+    _kv_cache_with(kv_cache.slots_end_behind_the_model),
+    _kv_cache_with(kv_cache.answer_names_the_first_block),
+    _kv_cache_with(kv_cache.encoder_grows_with_the_text, shape="cross"),
+    _kv_cache_with(kv_cache.encoder_is_not_counted, shape="cross"),
+    _kv_cache_with(kv_cache.encoder_has_no_blocks, shape="cross"),
+    _kv_cache_with(kv_cache.reserved_blocks_are_taken),
+    _kv_cache_with(kv_cache.watermark_is_ignored),
+    _kv_cache_with(kv_cache.watermark_stops_the_running),
+    _kv_cache_with(kv_cache.sequence_need_not_fit),
+    _kv_cache_with(kv_cache.window_must_fit_as_a_whole, shape="window", seeds=(67, 120)),
+    _kv_cache_with(kv_cache.whole_prompt_is_cached),
+    _kv_cache_with(kv_cache.decoded_blocks_are_not_cached),
+    _kv_cache_with(kv_cache.failed_load_is_cached),
+    _kv_cache_with(kv_cache.load_takes_no_blocks),
+    _kv_cache_with(kv_cache.put_off_free_forgets_a_group),
+    _kv_cache_with(kv_cache.put_off_free_is_carried_out),
+    _kv_cache_with(kv_cache.free_forgets_a_group),
+    _kv_cache_with(kv_cache_faults.caches_what_is_loading),
+    _kv_cache_with(kv_cache_faults.caches_nothing_computed),
+    _kv_cache_without(
+        "touches_before_loading",
+        "load-takes-a-hit",
+        "A group takes for a load what another group has hit (#33775).",
+        shape="full and window",
+        seeds=(325,),
+    ),
+    _kv_cache_without(
+        "keeps_window_in_flight",
+        "window-moves-too-early",
+        "Tokens whose step is in flight move the window, and are then rejected (as before 0.27.1).",
+        shape="window",
+        seeds=(34, 81),
+    ),
+    _kv_cache_without(
+        "keeps_window_of_last_token",
+        "load-leaves-out-the-window",
+        "A load of a whole prompt leaves out what its last token reads (as vLLM 0.33.0).",
+        shape="window",
+    ),
+    _kv_cache_without(
+        "aligns_behind_drop",
+        "drop-breaks-the-alignment",
+        "A window's hit ends a block before where blocks of all groups end (as before 0.22.1).",
+        shape="coarse full and window",
+        seeds=(36,),
+    ),
+    _kv_cache_without(
+        "shares_no_prefix_reads",
+        "common-prefix-of-the-departed",
+        "Blocks of an ended request count as held by a running one (as vLLM 0.31.0).",
+        shape="full",
+        seeds=(72,),
+    ),
 )
 
 
@@ -293,8 +423,10 @@ class KillMatrix:
             "",
             "Each variant is a manager or the block hasher of the reference with one fault. A "
             "seeded search runs it under "
-            f"the driver of a correct scheduler, {len(self.seeds)} traces each; a mark says that "
-            "the contract was broken. The unmodified reference, over the same seeds, breaks "
+            f"the driver of a correct scheduler, {len(self.seeds)} traces each, or "
+            f"{KV_CACHE_TRACES} of the KV cache's longer ones, or those at which a rare fault "
+            "shows itself; a mark says that the contract was broken. The unmodified reference, "
+            "over the same seeds, breaks "
             f"{'none' if not self.false_alarms else ', '.join(sorted(self.false_alarms))}. "
             "`cacheproof gallery` prints this page afresh.",
             "",
@@ -333,7 +465,15 @@ def _row(first: str, rest: Sequence[str]) -> str:
 def kill_matrix(seeds: Sequence[int] = SEEDS) -> KillMatrix:
     """Run every variant, and the reference beside it, over the traces of the seeds."""
     twins = {
-        Variant("", "", variant.manager, MANAGERS.get(variant.manager), variant.resized)
+        Variant(
+            "",
+            "",
+            variant.manager,
+            MANAGERS.get(variant.manager),
+            variant.resized,
+            shape=variant.shape,
+            seeds=variant.seeds,
+        )
         for variant in VARIANTS
     }
     return KillMatrix(
@@ -352,18 +492,29 @@ def killers(variant: Variant, seeds: Sequence[int] = SEEDS) -> frozenset[str]:
     else:
         protocol = Protocol(refuses_resized=not variant.resized)
         target = ReferenceTarget(protocol=protocol, managers={variant.manager: variant.factory})
-    for seed in seeds:
-        if variant.factory is None:
-            trace = block_hash_trace(seed)
-        else:
-            trace = manager_trace(seed, variant.manager, resized=variant.resized)
+    for trace in _traces(variant, seeds):
         result = target.run([trace], variant.fault)[0]
         broken.update(examine(trace, result, target).violations)
     return frozenset(broken)
 
 
+def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
+    if variant.manager == KV_CACHE:
+        seeds = variant.seeds or seeds[:KV_CACHE_TRACES]
+    for seed in seeds:
+        if variant.manager == KV_CACHE:
+            yield _kv_cache_trace(seed, variant.shape)
+        elif variant.manager == BLOCK_HASH:
+            yield block_hash_trace(seed)
+        else:
+            yield manager_trace(seed, variant.manager, resized=variant.resized)
+
+
+_kv_cache_trace = cache(kv_cache_trace)
+
+
 def _all_contracts() -> tuple[Contract, ...]:
-    """The contracts of the managers and of block keys, in the order of the register."""
-    judged = (*MANAGERS, BLOCK_HASH)
+    """The contracts of all that has variants, in the order of the register."""
+    judged = (*MANAGERS, BLOCK_HASH, KV_CACHE)
     judging = {rule.id for manager in judged for rule in rules_for(manager, release=None).all}
     return tuple(rule for rule in contracts() if rule.id in judging)

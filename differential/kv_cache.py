@@ -1,37 +1,65 @@
 """Judges the KV cache manager: after every event the contracts of the pool, and of each answer."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 import cacheproof.spec.kv_cache
 from cacheproof.differential.judge import Violation
+from cacheproof.differential.kv_cache_ghost import Asked, Layout, RequestGhost
+from cacheproof.differential.kv_cache_mirror import (
+    KVCacheMirror,
+    Queues,
+    changed_hashes,
+    filled,
+)
+from cacheproof.differential.kv_cache_rare import RareStates
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import StepRecord
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.block_pool import PoolEvents, PoolRelease, PoolState, StoredBlocks
-from cacheproof.spec.kv_cache import Grant, Lookup, Outcome, Tables
+from cacheproof.spec.block_pool import (
+    PoolEvents,
+    PoolForgets,
+    PoolRelease,
+    PoolReset,
+    PoolState,
+    PoolTake,
+    StoredBlocks,
+)
+from cacheproof.spec.kv_cache import (
+    Admission,
+    Cached,
+    CommonPrefix,
+    Grant,
+    Load,
+    Lookup,
+    Outcome,
+    Slots,
+    Tables,
+)
 from cacheproof.spec.registry import Contract, contracts
 
 Event = Mapping[str, Any]
 MANAGER = cacheproof.spec.kv_cache.COMPONENT
-
-
-class _Known:
-    """What the judge knows of a request: how many tokens, the numbers of its hashes."""
-
-    def __init__(self, tokens: int, hashes: list[int]) -> None:
-        self.tokens = tokens
-        self.hashes = hashes
-        self.preempted = False
+_LETTERS = {
+    PoolState: "s",
+    Tables: "s",
+    PoolEvents: "w",
+    PoolForgets: "w",
+    PoolRelease: "w",
+    PoolReset: "w",
+    PoolTake: "w",
+    StoredBlocks: "w",
+}
 
 
 class KVCacheJudge:
     """Judges one trace. `violations` holds the first violation of each contract.
 
-    `semantics` are those of the release judged, which says in what order it releases blocks.
+    `semantics` are those of the release judged: in what order it releases blocks, and whether it
+    keeps some free.
     """
 
     state = None
@@ -45,239 +73,296 @@ class KVCacheJudge:
         self.calls_judged = 0
         self._config = config
         self._semantics = semantics
-        self._meet = reach.meet
         self._rules: dict[type, list[Contract]] = {}
         for rule in contracts(MANAGER, release):
             (kind,) = set(rule.predicate.__annotations__.values()) - {bool}
             self._rules.setdefault(kind, []).append(rule)
-        blocks = range(1, config["num_blocks"])
-        self._free = len(blocks)
-        self._queue = tuple(blocks)
-        self._refs = dict.fromkeys(blocks, 0)
-        self._hashes: dict[int, tuple[str, ...]] = dict.fromkeys(blocks, ())
-        self._found: dict[str, tuple[int, ...]] = {}
-        self._tables: dict[str, list[list[int]]] = {}
-        self._put_off: list[list[int]] = []
+        self._layout = Layout(config)
+        self._mirror = KVCacheMirror(config, semantics)
+        self._requests: dict[str, RequestGhost] = {}
+        self._rare = RareStates(reach.meet, self._mirror, self._layout)
         self._replayed: Counter[str] = Counter()
-        self._requests: dict[str, _Known] = {}
-        sizes = [group["block_size"] for group in config["groups"]]
-        self._scales = [size // min(sizes) for size in sizes]
+        self._evicted_by_id: set[int] = set()
+        self._where = (0, "", "")
 
     @property
     def pool(self) -> PoolState:
         """The pool as the records say that it is."""
-        held = Counter(
-            block
-            for blocks in (
-                *(table for tables in self._tables.values() for table in tables),
-                *self._put_off,
-            )
-            for block in blocks
-            if block
-        )
-        return PoolState(
-            self._config["num_blocks"],
-            self._free,
-            self._queue,
-            self._refs,
-            held,
-            self._hashes,
-            self._found,
-        )
+        return self._mirror.pool
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`; the event may also be plain data."""
         if isinstance(event, msgspec.Struct):
             event = msgspec.to_builtins(event)
         outcome, _, raised, _ = record
-        place = (number, event["event"], event.get("request", ""))
-        self._check("c", Outcome(raised[0] if raised else ""), place)
+        kind, name = event["event"], event.get("request", "")
+        self._where = (number, kind, name)
+        self._check(Outcome(raised[0] if raised else ""))
         if raised or outcome is None:
             return
-        self._follow(event, outcome["answer"])
-        for operation, name, _, answer in outcome["calls"]:
-            if operation == "get_computed_blocks":
-                self._look_up(self._requests[name], answer, place)
-        before = self._queue
-        due = self._due(event, outcome)
-        self._apply(outcome["changed"])
-        self._put_off_or_free(event, outcome["answer"])
-        for operation, name, _, answer in outcome["calls"]:
-            if operation == "allocate_slots":
-                self._grant(self._requests[name], answer, place)
-        if outcome["changed"]:
-            self._check("s", self.pool, place)
-            if "tables" in outcome["changed"]:
-                self._check("s", self._places(), place)
-        if due is not None:
-            self._check("w", PoolRelease(before, self._queue, *due), place)
-        if event["event"] == "take_events" and self._config["kv_events"]:
-            for stored in (told for told in outcome["answer"] if told[0] == "stored"):
-                covered = len(stored[1]) * stored[3]["block_size"]
-                blocks = StoredBlocks(len(stored[3]["token_ids"]), covered)
-                self._check("w", blocks, place)
-            self._replay(outcome["answer"])
-            found = self._per_hash({key: len(blocks) for key, blocks in self._found.items()})
-            self._check("w", PoolEvents(+self._replayed, found), place)
-        if self._free == 0:
-            self._meet("pool empty")
+        answer, changed = outcome["answer"], outcome["changed"]
+        known = self._requests.get(name)
+        self._rare.observe(event, outcome, known)
+        queues = self._mirror.given_back(self._given(event, answer, changed))
+        if kind == "slots" and known is not None:
+            self._judge_slots(name, known, outcome, queues)
+            return
+        if changed:
+            queue = tuple(changed.get("queue", self._mirror.queue))
+            self._check(PoolRelease(self._mirror.queue, queue, *queues))
+        if kind == "reset_prefix":
+            self._check(PoolReset(answer, self.pool.held))
+        named = self._named(event, answer)
+        self._evicted_by_id |= named
+        new = self._new_keys(changed)
+        self._put_off_or_free(kind, answer)
+        self._apply(changed, handed_out=frozenset(), named=named)
+        self._follow(event, answer)
+        if known is not None and (new or kind == "loaded"):
+            certain = answer if kind == "loaded" else known.certain
+            self._check_cached(name, known, new, certain, is_due=kind == "loaded")
+        if kind == "common_prefix" and answer is not None:
+            self._check_common_prefix(name, answer)
+        if kind == "take_events" and self._config["kv_events"]:
+            self._judge_events(answer)
 
-    def _places(self) -> Tables:
-        places: dict[int, frozenset[tuple[int, int]]] = {}
-        for tables in self._tables.values():
-            for group, table in enumerate(tables):
-                for position, block in enumerate(table):
-                    if block:
-                        known = places.get(block, frozenset())
-                        places[block] = known | {(group, position)}
-        return Tables(places)
-
-    def _check(self, letter: str, subject: Any, place: tuple[int, str, str]) -> None:
+    def _check(self, subject: Any) -> None:
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
             if rule.id not in self.violations and not rule.predicate(subject):
-                why = rule.explain(**{letter: subject})
-                self.violations[rule.id] = Violation(rule, *place, "", why)
+                why = rule.explain(**{_LETTERS.get(type(subject), "c"): subject})
+                self.violations[rule.id] = Violation(rule, *self._where, "", why)
+
+    def _judge_slots(self, name: str, known: RequestGhost, outcome: Event, queues: Queues) -> None:
+        """Judge a lookup, and whether and with which blocks the request got its slots."""
+        changed = outcome["changed"]
+        hit: list[list[int]] = [[] for _ in self._layout.groups]
+        asked, answer = None, None
+        for call in outcome["calls"]:
+            if call[0] == "get_computed_blocks":
+                hit = call[3][0]
+                self._check(self._lookup(known, call[3]))
+            else:
+                asked, answer = Asked.of(call), call[3]
+        if asked is None:
+            return
+        self._check(self._admission(name, known, asked, hit, queues, answer is not None))
+        had = filled(self._mirror.tables.get(name, []))
+        has = filled(self._mirror.tables_behind(name, changed))
+        at_hit = filled(hit)
+        new = {place: block for place, block in has.items() if had.get(place) != block}
+        touched = {block for place, block in new.items() if at_hit.get(place) == block}
+        handed_out = frozenset(block for place, block in new.items() if at_hit.get(place) != block)
+        taken = handed_out - touched
+        first, last = queues
+        waiting = tuple(b for b in (*first, *self._mirror.queue, *last) if b not in touched)
+        in_order = tuple(block for block in waiting if block in taken)
+        queue = tuple(changed.get("queue", self._mirror.queue))
+        new_keys = self._new_keys(changed)
+        was_running = known.state == "running"
+        needed = self._layout.needed(known, asked)
+        if answer is not None:
+            known.get_slots(asked)
+        self._apply(changed, handed_out=handed_out, named=frozenset())
+        self._check(PoolTake(waiting, in_order, queue))
+        told = tuple(block for table in answer or () for block in table)
+        self._check(
+            Grant(
+                answer is not None,
+                told,
+                self._mirror.refs,
+                self._mirror.hashes,
+                frozenset(self._layout.keys(known)),
+                frozenset(has.values()),
+                taken if was_running else frozenset(),
+            )
+        )
+        if answer is not None:
+            if asked.loads:
+                self._check(Load(needed, frozenset(has)))
+                known.left_out = needed - has.keys()
+            self._check(Slots(needed - known.left_out, frozenset(has), frozenset(new)))
+            self._check_cached(name, known, new_keys, known.certain, is_due=True)
+
+    def _lookup(self, known: RequestGhost, answer: Any) -> Lookup:
+        tables, hit, _ = answer
+        places = filled(tables)
+        looks = self._config["enable_caching"] and known.reads_cache
+        return Lookup(
+            known.tokens,
+            hit,
+            {block: self._layout.key(known, place) for place, block in places.items()},
+            self._mirror.hashes,
+            frozenset(places),
+            self._layout.read_behind(hit),
+            self._layout.longest_hit(known, self._mirror.found)
+            if looks and not self._config["use_eagle"]
+            else 0,
+        )
+
+    def _admission(
+        self,
+        name: str,
+        known: RequestGhost,
+        asked: Asked,
+        hit: Sequence[Sequence[int]],
+        queues: Queues,
+        granted: bool,
+    ) -> Admission:
+        mirror, layout = self._mirror, self._layout
+        tables = mirror.tables.get(name, [[] for _ in layout.groups])
+        start = known.computed + asked.hit + asked.external
+        if self._semantics.keeps_window_of_last_token:
+            start = layout.start(known, asked)
+
+        def need(tokens: int, *, capped: bool) -> int:
+            blocks = 0
+            for group, table, found in zip(layout.groups, tables, hit, strict=True):
+                wanted = group.blocks(asked.encoder if group.kind == "cross" else tokens)
+                wanted = min(wanted, group.blocks_max) if capped else wanted
+                skipped = group.first_read(start)
+                blocks += max(0, wanted - max(skipped, len(table) + len(found)))
+                blocks += sum(not mirror.refs[block] for block in found[skipped:] if block)
+            return blocks
+
+        keeps = asked.others and known.state in ("waiting", "preempted")
+        watermark = self._config["watermark"] if self._semantics.reserves_blocks else 0.0
+        return Admission(
+            granted,
+            need(layout.slots(known, asked), capped=False),
+            mirror.free + sum(map(len, queues)),
+            asked.must_fit,
+            need(min(known.tokens, self._config["max_model_len"]), capped=True),
+            mirror.free,
+            int(watermark * mirror.num_blocks) if keeps else 0,
+            asked.reserved,
+        )
+
+    def _given(self, event: Event, answer: Any, changed: Event) -> list[list[int]]:
+        """The blocks that an event gives back, in the order in which it does, list by list."""
+        kind, name = event["event"], event.get("request", "")
+        if kind == "settle":
+            return [self._mirror.put_off[0][::-1]] if answer and self._mirror.put_off else []
+        if name not in changed.get("tables", {}) or (kind == "end" and answer is not True):
+            return []
+        kept = filled(self._mirror.tables_behind(name, changed))
+        return [
+            [
+                table[position]
+                for position in reversed(range(len(table)))
+                if (group, position) not in kept
+            ]
+            for group, table in enumerate(self._mirror.tables.get(name, []))
+        ]
+
+    def _named(self, event: Event, answer: Any) -> frozenset[int]:
+        """The blocks that are to lose their hashes."""
+        if event["event"] == "evict_blocks" and answer:
+            return frozenset(event["blocks"]) & self._mirror.hashes.keys()
+        if event["event"] == "reset_prefix" and answer:
+            return frozenset(self._mirror.hashes)
+        return frozenset()
+
+    def _new_keys(self, changed: Event) -> frozenset[str]:
+        """The keys that blocks get."""
+        had = self._mirror.hashes
+        return frozenset(
+            key
+            for block, keys in changed_hashes(changed).items()
+            for key in keys
+            if key not in had[block]
+        )
+
+    def _apply(self, changed: Event, *, handed_out: frozenset[int], named: frozenset[int]) -> None:
+        """Take over the changes, and judge the state behind them."""
+        had = self._mirror.hashes
+        lost = frozenset(
+            block
+            for block, keys in changed_hashes(changed).items()
+            if set(had[block]) > set(keys) or (had[block] and not keys)
+        )
+        self._mirror.apply(changed)
+        self._evicted_by_id -= handed_out
+        if changed or named:
+            self._check(PoolForgets(lost, handed_out | named, named, self._mirror.hashes))
+        if changed:
+            self._check(self.pool)
+        if "tables" in changed:
+            self._check(Tables(self._mirror.places))
+
+    def _check_cached(
+        self, name: str, known: RequestGhost, new: frozenset[str], certain: int, *, is_due: bool
+    ) -> None:
+        """The request's keys: `new` ones cover what is certain, and full blocks that are due are
+        found unless they were evicted by their id."""
+        covered = self._layout.keys(known)
+        due: frozenset[str] = frozenset()
+        if is_due and self._config["enable_caching"]:
+            blocks = filled(self._mirror.tables.get(name, []))
+            due = frozenset(
+                self._layout.key(known, place)
+                for place in self._layout.places_worth_caching(certain)
+                if blocks.get(place) not in self._evicted_by_id
+            )
+        self._check(
+            Cached(
+                {key: covered.get(key, known.tokens + 1) for key in new},
+                certain,
+                due,
+                self._mirror.found,
+            )
+        )
+
+    def _check_common_prefix(self, name: str, counts: Sequence[int]) -> None:
+        tables = self._mirror.tables.get(name, [])
+        blocks = [
+            block for (group, position), block in filled(tables).items() if position < counts[group]
+        ]
+        self._check(
+            CommonPrefix(
+                tuple(blocks),
+                {
+                    other: frozenset(filled(self._mirror.tables.get(other, [])).values())
+                    for other, request in self._requests.items()
+                    if request.state == "running"
+                },
+            )
+        )
+
+    def _put_off_or_free(self, kind: str, answer: Any) -> None:
+        if kind == "end" and isinstance(answer, list):
+            self._mirror.put_off.append(answer)
+        elif kind == "settle" and answer:
+            self._mirror.put_off.pop(0)
 
     def _follow(self, event: Event, answer: Any) -> None:
         """Keep up with what the requests are."""
         kind, name = event["event"], event.get("request", "")
-        if kind == "arrive" and answer is not None:
-            self._requests[name] = _Known(sum(count for _, count in event["text"]), answer)
-        elif kind == "output" and answer:
+        if answer is None or (kind != "arrive" and name not in self._requests):
+            return
+        if kind == "arrive":
+            tokens = sum(count for _, count in event["text"])
+            self._requests[name] = RequestGhost(tokens, answer, not event["skip_reading"])
+        elif kind == "output":
             known = self._requests[name]
-            if event["accepted"] < answer[2]:
-                self._meet("drafts rejected")
-            known.tokens = answer[0]
-            known.hashes = [*known.hashes, *answer[1]]
-        elif kind == "preempt" and answer:
-            self._requests[name].preempted = True
-        elif kind == "loaded" and answer is not None and event["valid"] <= answer:
-            self._meet("load failed")
-        elif kind == "evict_blocks" and any(
-            self._refs[block] and self._hashes[block]
-            for block in event["blocks"]
-            if block in self._refs
-        ):
-            self._meet("hash of a held block removed")
-        elif kind == "reset_prefix":
-            if not answer:
-                self._meet("reset refused")
-            elif self._found:
-                self._meet("reset with cached blocks")
+            known.end_step(event["accepted"], answer or None)
+            if known.tokens == self._config["max_model_len"]:
+                del self._requests[name]
+        elif kind == "loaded":
+            self._requests[name].end_load(answer)
+        elif kind == "preempt":
+            self._requests[name].lose_blocks()
+        elif kind == "end":
+            del self._requests[name]
 
-    def _look_up(self, known: _Known, answer: Any, place: tuple[int, str, str]) -> None:
-        tables, hit, further = answer
-        keys = {
-            block: self._key(known, group, position)
-            for group, table in enumerate(tables)
-            for position, block in enumerate(table)
-            if block
-        }
-        self._check("c", Lookup(known.tokens, hit, keys, self._hashes), place)
-        if further:
-            self._meet("groups disagree on a hit")
-        for block in keys:
-            self._meet("hit of a held block" if self._refs.get(block) else "hit of a free block")
-        if keys and known.preempted:
-            self._meet("hit after preemption")
-
-    def _key(self, known: _Known, group: int, position: int) -> str:
-        end = (position + 1) * self._scales[group]
-        return f"{group}:{known.hashes[end - 1]}" if end <= len(known.hashes) else ""
-
-    def _grant(self, known: _Known, answer: Any, place: tuple[int, str, str]) -> None:
-        new = tuple(block for table in answer or () for block in table)
-        own = frozenset(
-            f"{group}:{number}" for group in range(len(self._scales)) for number in known.hashes
-        )
-        grant = Grant(answer is not None, new, self._refs, self._hashes, own)
-        self._check("c", grant, place)
-        if answer is None:
-            self._meet("allocation refused")
-
-    def _due(self, event: Event, outcome: Event) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """What an event that only gives blocks back must put in front of the queue and behind it.
-
-        None for other events.
-        """
-        kind, answer = event["event"], outcome["answer"]
-        tables = self._tables.get(event.get("request", ""), [])
-        if (kind in ("end", "preempt") and answer is True) or (kind == "loaded" and answer == 0):
-            given = [list(reversed(table)) for table in tables]
-        elif kind == "settle" and answer and self._put_off:
-            given = [self._put_off[0][::-1]]
-        elif kind == "skip" and answer is not None:
-            now = outcome["changed"].get("tables", {}).get(event["request"])
-            if now is None:
-                return (), ()
-            given = [
-                [was for was, left in reversed(list(zip(table, kept, strict=True))) if not left]
-                for table, (kept, _) in zip(tables, now, strict=True)
-            ]
-        else:
-            return None
-        return self._order(given)
-
-    def _order(self, given: list[list[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What stands in front and behind after these blocks are given back, list by list."""
-        splits = self._semantics.stacks_without_caching
-        if self._config["enable_caching"]:
-            splits = self._semantics.reuses_unfindable_first
-        refs = dict(self._refs)
-        first: list[int] = []
-        last: list[int] = []
-        for blocks in given:
-            released = []
-            for block in blocks:
-                if block:
-                    refs[block] -= 1
-                    if refs[block] == 0:
-                        released.append(block)
-            if splits:
-                first = [block for block in released if not self._hashes[block]] + first
-                released = [block for block in released if self._hashes[block]]
-            last += released
-        return tuple(first), tuple(last)
-
-    def _apply(self, changed: Event) -> None:
-        self._free = changed.get("free", self._free)
-        self._queue = tuple(changed.get("queue", self._queue))
-        for block, refs in changed.get("refs", {}).items():
-            self._refs[int(block)] = refs
-        hashes = changed.get("hashes", {})
-        for block, keys in hashes.items():
-            had = self._hashes[int(block)]
-            self._hashes[int(block)] = tuple(f"{key[0]}:{key[1]}" for key in keys or ())
-            if keys and len(keys) > 1:
-                self._meet("prompt tail cached")
-            if had and self._refs[int(block)] and str(block) in changed.get("refs", {}):
-                self._meet("cached block handed out")
-        for key, blocks in changed.get("map", {}).items():
-            if blocks is None:
-                del self._found[key]
-            else:
-                self._found[key] = tuple(blocks)
-                if len(blocks) > 1:
-                    self._meet("one hash on two blocks")
-        for name, tables in changed.get("tables", {}).items():
-            if tables is None:
-                del self._tables[name]
-                continue
-            blocks = [table for table, _ in tables]
-            if any(0 in table for table in blocks) and name in self._tables:
-                self._meet("blocks behind a window given back")
-            self._tables[name] = blocks
-
-    def _put_off_or_free(self, event: Event, answer: Any) -> None:
-        kind = event["event"]
-        if kind == "end" and isinstance(answer, list):
-            self._put_off.append(answer)
-            self._meet("free put off")
-        elif kind == "settle" and answer:
-            self._put_off.pop(0)
-        elif kind == "slots" and event["delay"] and answer == "loads":
-            self._meet("load under way")
+    def _judge_events(self, told: list[Any]) -> None:
+        for event in told:
+            if event[0] == "stored":
+                covered = len(event[1]) * event[3]["block_size"]
+                self._check(StoredBlocks(len(event[3]["token_ids"]), covered))
+        self._replay(told)
+        counts = {key: len(blocks) for key, blocks in self._mirror.found.items()}
+        self._check(PoolEvents(+self._replayed, self._per_hash(counts)))
 
     def _replay(self, told: list[Any]) -> None:
         for event in told:

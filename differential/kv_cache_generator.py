@@ -14,7 +14,7 @@ import msgspec
 
 from cacheproof.differential.trace import SCHEMA, AnyEvent, KVCacheConfig, KVCacheHeader, Trace
 
-GENERATOR = "kv-cache-2"
+GENERATOR = "kv-cache-3"
 EVENTS_PER_TRACE = 250
 EVENTS_OF_A_LANE = 100
 LIVE_MAX = 6
@@ -44,25 +44,27 @@ _WEIGHTS = {
 }
 
 
-def generate(seed: int, events: int = EVENTS_PER_TRACE) -> tuple[Event, list[Event]]:
-    """The configuration and the events of that seed."""
+def generate(
+    seed: int, events: int = EVENTS_PER_TRACE, shape: str | None = None
+) -> tuple[Event, list[Event]]:
+    """The configuration and the events of that seed; `shape` names the groups, any by default."""
     rng = random.Random(f"{GENERATOR}:{seed}")
-    config = _config(rng)
+    config = _config(rng, shape)
     return config, _Writer(rng, config).write(events)
 
 
-def kv_cache_trace(seed: int) -> Trace:
+def kv_cache_trace(seed: int, shape: str | None = None) -> Trace:
     """The trace of a seed, shorter than by default: a search has many."""
-    config, events = generate(seed, EVENTS_OF_A_LANE)
+    config, events = generate(seed, EVENTS_OF_A_LANE, shape)
     header = KVCacheHeader(
         SCHEMA, msgspec.convert(config, KVCacheConfig), seed=seed, generator=GENERATOR
     )
     return Trace(header, tuple(msgspec.convert(events, list[AnyEvent])))
 
 
-def _config(rng: random.Random) -> Event:
-    enable_caching = rng.random() < 0.85
-    groups = _groups(rng, enable_caching)
+def _config(rng: random.Random, shape: str | None) -> Event:
+    enable_caching = rng.random() < 0.85 and shape != "cross"
+    groups = _groups(rng, enable_caching, shape)
     use_eagle = rng.random() < 0.15 and all(group["kind"] != "chunked_local" for group in groups)
     return {
         "num_blocks": rng.choice((4, 6, 8, 12, 16, 24, 40, 64)) * max(1, len(groups) - 1),
@@ -77,16 +79,16 @@ def _config(rng: random.Random) -> Event:
     }
 
 
-def _groups(rng: random.Random, enable_caching: bool) -> Groups:
+def _groups(rng: random.Random, enable_caching: bool, shape: str | None) -> Groups:
     size = rng.choice((1, 2, 3, 4))
-    coarse = size * 2
+    coarse = size * rng.choice((2, 2, 3, 4))
 
     def group(kind: str, block_size: int) -> dict[str, Any]:
         window = 0
         if kind == "sliding_window":
             window = rng.choice((1, 2, 3, size + 1, 2 * size, 4 * size + 1))
         elif kind == "chunked_local":
-            window = rng.choice((size, 2 * size, 3 * size, 5))
+            window = rng.choice((size, 2 * size, 3 * size))
         return {"kind": kind, "block_size": block_size, "window": window}
 
     shapes = {
@@ -109,8 +111,8 @@ def _groups(rng: random.Random, enable_caching: bool) -> Groups:
     if not enable_caching:
         shapes["cross"] = [("full", size), ("cross", coarse)]
     weights = [4 if name == "full" else 1 if name == "equal" else 2 for name in shapes]
-    shape = rng.choices(list(shapes.values()), weights)[0]
-    return [group(kind, block_size) for kind, block_size in shape]
+    drawn = rng.choices(list(shapes), weights)[0]
+    return [group(kind, block_size) for kind, block_size in shapes[shape or drawn]]
 
 
 class _Writer:

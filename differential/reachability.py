@@ -57,6 +57,22 @@ RARE_STATES = {
     "reset refused": "the prefix cache is to be reset while blocks are held",
     "reset with cached blocks": "a reset finds hashes to forget",
     "prompt tail cached": "a block is found by a part of its content",
+    "several prompt tails on one block": "by several parts of different lengths",
+    "hit of a duplicate": "a lookup finds a prefix that several blocks hold",
+    "hit of a block whose free is put off": "a lookup finds a block of a request that ended",
+    "hit in several groups": "groups of different kinds or block sizes agree on a hit",
+    "null blocks in a hit": "a window's hit leaves out what is no longer read",
+    "every token cached": "a lookup must leave a token that is cached as well",
+    "load behind a hit": "tokens are loaded behind those that were hit",
+    "load failed from the first token": "nothing of a load arrives",
+    "ended while loading": "a request ends whose blocks are being written to",
+    "preempted with a step in flight": "a request loses blocks that a step still reads",
+    "window moves beside a step in flight": "blocks are given back while a step is in flight",
+    "look-ahead past the model's end": "slots for drafts end where the model does",
+    "whole sequence refused": "a request waits since its whole sequence does not fit",
+    "refused beside reserved blocks": "a request waits beside blocks that stay free",
+    "cross-attention blocks": "blocks for an encoder's tokens are handed out",
+    "common prefix": "all requests hold the same first blocks",
 }
 
 

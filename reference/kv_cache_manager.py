@@ -170,7 +170,8 @@ class KVCacheManager:
         gets its slots. Then the hit is touched and what is loaded gets blocks. Then the new and the
         looked-ahead tokens do, and what is certain of all tokens is cached, unless a load that is
         still under way delays it (`delay_cache_blocks`). `num_encoder_tokens` get blocks in
-        cross-attention groups.
+        cross-attention groups. A load that is still under way may bring all tokens; the last one is
+        computed again all the same.
 
         Admission can ask for more than the new tokens need: that the whole sequence fits, that
         `reserved_blocks` stay free, and the watermark where other requests are scheduled already.
@@ -183,12 +184,15 @@ class KVCacheManager:
         hit = (new_computed_blocks or self.empty_kv_cache_blocks).blocks
         local = request.num_computed_tokens + num_new_computed_tokens
         computed = min(local + num_external_computed_tokens, self.max_model_len)
+        loaded = num_external_computed_tokens
+        if delay_cache_blocks and self.semantics.keeps_window_of_last_token:
+            loaded = min(loaded, request.num_tokens - 1 - local)
         free = self.block_pool.get_num_free_blocks()
         kept = self._watermark(request, has_scheduled_reqs)
         if full_sequence_must_fit:
             whole = min(request.num_tokens, self.max_model_len)
             need = self.coordinator.get_num_blocks_to_allocate(
-                request.request_id, whole, hit, num_encoder_tokens, computed, True
+                request.request_id, whole, hit, num_encoder_tokens, local + loaded, True
             )
             if need + kept > free:
                 return None
@@ -203,15 +207,13 @@ class KVCacheManager:
             slots,
             hit,
             num_encoder_tokens,
-            local + num_external_computed_tokens,
+            local + loaded,
         )
         if need + kept > self.block_pool.get_num_free_blocks() - reserved_blocks:
             return None
 
         if any(hit) or num_external_computed_tokens > 0:
-            self.coordinator.allocate_new_computed_blocks(
-                request.request_id, hit, local, num_external_computed_tokens
-            )
+            self.coordinator.allocate_new_computed_blocks(request.request_id, hit, local, loaded)
         new = self.coordinator.allocate_new_blocks(request.request_id, slots, num_encoder_tokens)
         if not delay_cache_blocks:
             certain = min(computed + num_new_tokens, request.num_tokens)

@@ -176,6 +176,9 @@ class Semantics:
     touches_before_loading: bool = change(
         "0.27.1", "vLLM #33775", "every group holds its hit before one takes blocks for a load"
     )
+    keeps_window_of_last_token: bool = change(
+        None, "no public thread", "a load of all tokens leaves the window of the last one readable"
+    )
     loads_by_token: bool = change(
         "0.27.1", "release source", "nothing is loaded for tokens no longer read in a block that is"
     )

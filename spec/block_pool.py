@@ -49,7 +49,7 @@ class StoredBlocks(NamedTuple):
 
 
 class PoolRelease(NamedTuple):
-    """Blocks given back, and nothing else: the queue around it, and what is due to it.
+    """An event that hands out no block: the queue around it, and what is due to it.
 
     `first` and `last` are the blocks nobody holds any more, as they are to stand in the queue: a
     request's last block goes first, and what cannot be found before what can be.
@@ -59,6 +59,38 @@ class PoolRelease(NamedTuple):
     after: tuple[int, ...]
     first: tuple[int, ...]
     last: tuple[int, ...]
+
+
+class PoolTake(NamedTuple):
+    """A request for slots: the queue that it met, hit blocks left out, and what it left of it.
+
+    `taken` are the blocks handed out, in the order in which the queue had them.
+    """
+
+    waiting: tuple[int, ...]
+    taken: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+class PoolReset(NamedTuple):
+    """The answer to a reset of the prefix cache, and the blocks held at that moment."""
+
+    done: bool
+    held: Mapping[int, int]
+
+
+class PoolForgets(NamedTuple):
+    """What an event did to hashes.
+
+    lost: the blocks that lost one and got none in its place; may: those that were handed out or
+    named, all of them in a reset; must: those named, all of them in a reset.
+    hashes: block -> the keys that it has behind the event.
+    """
+
+    lost: frozenset[int]
+    may: frozenset[int]
+    must: frozenset[int]
+    hashes: Mapping[int, tuple[str, ...]]
 
 
 @contract(
@@ -149,3 +181,42 @@ def released_in_order(w: PoolRelease) -> bool:
 )
 def events_carry_own_tokens(w: StoredBlocks) -> bool:
     return w.num_tokens == w.num_tokens_of_hashes
+
+
+@contract(
+    "BP-7",
+    "Blocks are handed out from the front of the free queue",
+    kind="trace",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM BlockPool.get_new_blocks: what was used longest ago goes first",
+    applies_to=MANAGERS,
+)
+def handed_out_in_order(w: PoolTake) -> bool:
+    return w.taken + w.after == w.waiting
+
+
+@contract(
+    "BP-8",
+    "The prefix cache is reset exactly when no block is held",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM BlockPool.reset_prefix_cache: new weights must not meet old blocks",
+    applies_to=MANAGERS,
+)
+def reset_when_unheld(w: PoolReset) -> bool:
+    return w.done == (len(w.held) == 0)
+
+
+@contract(
+    "BP-9",
+    "A block that is handed out, named or reset loses its hashes, and no other block does",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM BlockPool.get_new_blocks, evict_blocks and reset_prefix_cache",
+    applies_to=MANAGERS,
+)
+def forgets_what_is_told(w: PoolForgets) -> bool:
+    return all(b in w.may for b in w.lost) and all(len(w.hashes[b]) == 0 for b in w.must)

@@ -1,6 +1,7 @@
 """The KV cache manager: what it may answer a scheduler.
 
-`c` is one answer, with what the request and the pool say of it; `s` are all block tables.
+`c` is one answer, with what the request and the pool say of it; `s` are all block tables. A place
+is (group, position in a block table). Blocks are ids; null blocks, 0, are left out everywhere.
 """
 
 from collections.abc import Mapping
@@ -9,20 +10,27 @@ from typing import NamedTuple
 from cacheproof.spec.registry import contract
 
 COMPONENT = "kv_cache"
+Place = tuple[int, int]
 
 
 class Lookup(NamedTuple):
-    """The answer to a lookup. Blocks are ids, 0 is the null block.
+    """The answer to a lookup.
 
     tokens: the request's; hit: tokens that it need not compute.
-    blocks: those of the hit, null blocks left out, of all groups: block -> the key that the request
-    has for its place; hashes: block -> the keys that the block has.
+    blocks: those of the hit: block -> the key that the request has for its place; hashes: block ->
+    the keys that the block has.
+    table: the places of the hit that have a block; read: those that the next token reads.
+    longest: the longest prefix of which everything is cached that the next token reads, in tokens;
+    0, which says nothing, where a drafter drops a part of every hit or a window is one token wide.
     """
 
     tokens: int
     hit: int
     blocks: Mapping[int, str]
     hashes: Mapping[int, tuple[str, ...]]
+    table: frozenset[Place]
+    read: frozenset[Place]
+    longest: int
 
 
 class Grant(NamedTuple):
@@ -31,6 +39,8 @@ class Grant(NamedTuple):
     granted: whether there was one; new: the blocks handed out for new content.
     refs: block -> references, and hashes: block -> keys, both behind the answer.
     own: the keys of the request's prefix.
+    held: the blocks in the request's tables; owed: those of them that the answer must name, since
+    the worker learns of them from it alone.
     """
 
     granted: bool
@@ -38,15 +48,77 @@ class Grant(NamedTuple):
     refs: Mapping[int, int]
     hashes: Mapping[int, tuple[str, ...]]
     own: frozenset[str]
+    held: frozenset[int]
+    owed: frozenset[int]
+
+
+class Slots(NamedTuple):
+    """The tables of a request that got slots.
+
+    needed: the places that its tokens read and are written to, those looked ahead included;
+    table: the places that have a block; filled: those that had none before.
+    What a load left out is not needed again: KV-12 speaks of it.
+    """
+
+    needed: frozenset[Place]
+    table: frozenset[Place]
+    filled: frozenset[Place]
+
+
+class Load(NamedTuple):
+    """The tables of a request whose tokens are being loaded.
+
+    read: the places that the first token behind the load reads; table: those that have a block.
+    """
+
+    read: frozenset[Place]
+    table: frozenset[Place]
+
+
+class Admission(NamedTuple):
+    """What decides over a request for slots, in blocks.
+
+    need: those that leave the free queue for its slots; free: free ones.
+    must_fit: whether the whole sequence must fit; whole: the blocks that this takes; free_before:
+    free ones before anything was given back.
+    kept: those that stay free when it is admitted beside others; reserved: that stay free anyway.
+    """
+
+    granted: bool
+    need: int
+    free: int
+    must_fit: bool
+    whole: int
+    free_before: int
+    kept: int
+    reserved: int
+
+
+class Cached(NamedTuple):
+    """What of a request can be found behind an event.
+
+    new: keys that blocks got in it -> tokens that each covers; certain: tokens of the request that
+    are known and computed, or being computed.
+    due: the keys of its full blocks; found: keys that find a block.
+    """
+
+    new: Mapping[str, int]
+    certain: int
+    due: frozenset[str]
+    found: Mapping[str, tuple[int, ...]]
+
+
+class CommonPrefix(NamedTuple):
+    """Blocks that all running requests are said to hold, and those that each of them holds."""
+
+    blocks: tuple[int, ...]
+    tables: Mapping[str, frozenset[int]]
 
 
 class Tables(NamedTuple):
-    """Where blocks stand: block -> every (group, position in the table) at which a request has it.
+    """Where blocks stand: block -> every place at which a request has it."""
 
-    Null blocks are left out.
-    """
-
-    places: Mapping[int, frozenset[tuple[int, int]]]
+    places: Mapping[int, frozenset[Place]]
 
 
 class Outcome(NamedTuple):
@@ -57,7 +129,7 @@ class Outcome(NamedTuple):
 
 @contract(
     "KV-1",
-    "A hit consists of blocks that hold the request's own prefix, and leaves a token to compute",
+    "A hit is the request's own prefix, all of it that is read, and leaves a token to compute",
     kind="answer",
     harm="safety",
     component=COMPONENT,
@@ -68,20 +140,29 @@ def hit_is_own_prefix(c: Lookup) -> bool:
         c.hit >= 0
         and c.hit < c.tokens
         and all(b in c.hashes and c.blocks[b] in c.hashes[b] for b in c.blocks)
+        and all(place in c.table for place in c.read)
     )
 
 
 @contract(
     "KV-2",
-    "Blocks handed out for new content are the request's alone, and found by its prefix only",
+    "Blocks handed out for new content are the request's alone, found by its prefix only, and told",
     kind="answer",
     harm="safety",
     component=COMPONENT,
     source="vLLM KVCacheManager.allocate_slots",
 )
 def new_blocks_are_private(c: Grant) -> bool:
-    return (c.granted or len(c.new) == 0) and all(
-        b in c.refs and c.refs[b] == 1 and all(k in c.own for k in c.hashes[b]) for b in c.new
+    return (
+        (c.granted or len(c.new) == 0)
+        and all(
+            b in c.held
+            and b in c.refs
+            and c.refs[b] == 1
+            and all(key in c.own for key in c.hashes[b])
+            for b in c.new
+        )
+        and all(b in c.new for b in c.owed)
     )
 
 
@@ -107,3 +188,102 @@ def kv_never_raises(c: Outcome) -> bool:
 )
 def shared_blocks_agree(s: Tables) -> bool:
     return all(len(s.places[b]) == 1 for b in s.places)
+
+
+@contract(
+    "KV-5",
+    "What a scheduled token reads, and where it is written, has a block",
+    kind="answer",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM KVCacheManager.allocate_slots and remove_skipped_blocks",
+)
+def slots_have_blocks(c: Slots) -> bool:
+    return all(place in c.table for place in c.needed)
+
+
+@contract(
+    "KV-6",
+    "No block is taken that no token reads or is written to",
+    kind="answer",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM SingleTypeKVCacheManager.allocate_new_blocks",
+)
+def blocks_have_slots(c: Slots) -> bool:
+    return all(place in c.needed for place in c.filled)
+
+
+@contract(
+    "KV-7",
+    "A request gets slots exactly when there are blocks for them",
+    kind="answer",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM KVCacheManager.allocate_slots: admission, reserved blocks and watermark",
+)
+def admitted_exactly(c: Admission) -> bool:
+    return c.granted == (
+        (not c.must_fit or c.whole + c.kept <= c.free_before)
+        and c.need + c.kept <= c.free - c.reserved
+    )
+
+
+@contract(
+    "KV-8",
+    "What can be found is computed, or being computed",
+    kind="answer",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM KVCacheManager.cache_blocks: loads under way, failed loads, drafts",
+)
+def found_is_certain(c: Cached) -> bool:
+    return all(c.new[key] <= c.certain for key in c.new)
+
+
+@contract(
+    "KV-9",
+    "A lookup misses nothing that is cached",
+    kind="answer",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM KVCacheCoordinator.find_longest_cache_hit",
+)
+def lookup_misses_nothing(c: Lookup) -> bool:
+    return c.hit >= c.longest
+
+
+@contract(
+    "KV-10",
+    "A common prefix is held by every running request",
+    kind="answer",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM KVCacheManager.get_num_common_prefix_blocks, for cascade attention",
+)
+def common_prefix_is_common(c: CommonPrefix) -> bool:
+    return all(all(b in c.tables[name] for b in c.blocks) for name in c.tables)
+
+
+@contract(
+    "KV-11",
+    "Full blocks of computed tokens can be found",
+    kind="answer",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM KVCacheManager.cache_blocks; full attention, as far as a hit can end there",
+)
+def certain_is_found(c: Cached) -> bool:
+    return all(key in c.found for key in c.due)
+
+
+@contract(
+    "KV-12",
+    "A load leaves nothing out that the first token behind it reads",
+    kind="answer",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM Scheduler._update_waiting_for_remote_kv computes the last token of a load again",
+)
+def load_is_readable(c: Load) -> bool:
+    return all(place in c.table for place in c.read)

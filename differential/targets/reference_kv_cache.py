@@ -7,6 +7,8 @@ from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSes
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.variants.block_pool import BLOCK_POOL_VARIANTS
+from cacheproof.differential.variants.kv_cache import KV_CACHE_VARIANTS
 from cacheproof.reference.block_hash import BlockHasher, get_request_block_hasher
 from cacheproof.reference.hash_functions import hash_function
 from cacheproof.reference.kv_cache_manager import KVCacheManager
@@ -27,6 +29,9 @@ from cacheproof.reference.semantics import Semantics
 
 Manager = Callable[..., Any]
 NONE_HASH_SEED = "0"
+FAULTS: dict[str, Callable[[Any], None]] = KV_CACHE_FAULTS | {
+    fault.__name__: fault for fault in (*BLOCK_POOL_VARIANTS, *KV_CACHE_VARIANTS)
+}
 
 
 def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheManager) -> Kit:
@@ -74,7 +79,7 @@ def run(
     """The step records of one trace. Raises Illegal as `build` does."""
     kit = build(config, semantics)
     if fault is not None:
-        KV_CACHE_FAULTS[fault](kit.manager)
+        FAULTS[fault](kit.manager)
     return run_events(KVCacheSession(config, kit), events)
 
 

@@ -63,6 +63,7 @@ OF_THE_KV_CACHE = {
     "stacks_without_caching",
     "tells_external_tokens",
     "touches_before_loading",
+    "keeps_window_of_last_token",
     "loads_by_token",
     "leaves_out_unreachable",
     "leaves_out_in_lone_windows",

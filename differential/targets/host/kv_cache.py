@@ -45,13 +45,16 @@ class Kit(NamedTuple):
 
 
 class _Life:
-    """A request and its steps whose output is outstanding: (tokens, drafts or None)."""
+    """A request, the tokens hit before its load, whether a load brought it tokens, and its steps
+    whose output is outstanding: (tokens, drafts or None)."""
 
-    __slots__ = ("in_flight", "outstanding", "request", "state")
+    __slots__ = ("hit", "in_flight", "loaded", "outstanding", "request", "state")
 
     def __init__(self, request: Any) -> None:
         self.request = request
         self.state = "waiting"
+        self.hit = 0
+        self.loaded = False
         self.in_flight: list[tuple[int, int | None]] = []
         self.outstanding = 0
 
@@ -72,6 +75,7 @@ class KVCacheSession:
         self._takes = kit.takes
         self._metrics = kit.metrics
         self._clock = kit.clock
+        self._groups: list[Event] = config["groups"]
         self._max_model_len: int = config["max_model_len"]
         self._asynchronous: bool = config["async_scheduling"]
         self._steps_max = STEPS_IN_FLIGHT_MAX if self._asynchronous else 1
@@ -143,7 +147,7 @@ class KVCacheSession:
         request = life.request
         manager = self._manager
         hit, external, blocks = 0, 0, manager.empty_kv_cache_blocks
-        if request.num_computed_tokens == 0:
+        if request.num_computed_tokens == 0 and not life.loaded:
             blocks, hit = self._look_up(life)
             external = max(0, min(event["external"], request.num_tokens - hit))
         loads = event["delay"] and external > 0
@@ -170,6 +174,7 @@ class KVCacheSession:
             manager.record_prefix_cache_stats(request, hit)
         request.num_computed_tokens = start
         if loads:
+            life.hit = hit
             self._enter(life, "loading")
             return "loads"
         self._enter(life, "running")
@@ -211,17 +216,26 @@ class KVCacheSession:
         request.num_in_flight_tokens = sum(tokens for tokens, _ in life.in_flight)
 
     def _loaded(self, event: Event) -> Any:
-        """An asynchronous load of external tokens ends, whole or with a failed tail."""
+        """An asynchronous load of external tokens ends, whole or with a failed tail.
+
+        Schedulers are told of a failed block where there is one group of blocks, else of a failed
+        request. Behind a window what is before the failed block is gone as well.
+        """
         life = self._lives.get(event["request"])
         if life is None or life.state != "loading":
             return None
         request = life.request
         self._enter(life, "waiting")
-        valid = min(request.num_computed_tokens, event["valid"])
+        valid = request.num_computed_tokens
+        if event["valid"] < valid:
+            keeps_all = [group["kind"] for group in self._groups] == ["full"]
+            size = self._groups[0]["block_size"]
+            valid = max(life.hit, event["valid"] // size * size) if keeps_all else 0
         request.num_computed_tokens = valid
         if valid == 0:
             self._manager.free(request)
             return 0
+        life.loaded = True
         self._manager.cache_blocks(request, valid)
         if valid == request.num_tokens:
             request.num_computed_tokens -= 1
@@ -264,6 +278,7 @@ class KVCacheSession:
         self._manager.free(life.request)
         life.request.num_computed_tokens = 0
         life.request.num_preemptions += 1
+        life.loaded = False
         life.request.num_in_flight_tokens = 0
         life.in_flight.clear()
         life.outstanding = 0

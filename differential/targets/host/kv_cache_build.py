@@ -70,6 +70,7 @@ def build(config: Event) -> Kit:
         )
     except _REFUSALS as error:
         raise Illegal(str(error) or type(error).__name__) from error
+    _order_further_hashes(manager.block_pool)
     if not hasattr(manager, "empty_kv_cache_blocks"):
         manager.empty_kv_cache_blocks = manager.create_empty_block_list()
     hasher = kv_cache_utils.get_request_block_hasher(hash_block_size, sha256)
@@ -86,6 +87,27 @@ def build(config: Event) -> Kit:
         metrics,
         clock,
     )
+
+
+class _InOrder(dict[Any, None]):
+    """A set that iterates in the order in which its members were added."""
+
+    def add(self, member: Any) -> None:
+        self[member] = None
+
+
+class _SetsInOrder(dict[Any, _InOrder]):
+    """Block id -> the hashes of the block beside its first one."""
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        return super().setdefault(key, _InOrder())
+
+
+def _order_further_hashes(pool: Any) -> None:
+    """A block's further hashes are a set of strings, and so is the order in which their removal is
+    told; the order in which they were added is as good as any."""
+    if hasattr(pool, "cached_block_hashes_by_block"):
+        pool.cached_block_hashes_by_block = _SetsInOrder()
 
 
 def _takes(manager: Any) -> frozenset[str]:

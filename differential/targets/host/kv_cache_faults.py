@@ -4,6 +4,7 @@ A fault patches one manager, or its pool, by replacing bound methods. It touches
 every release has, so the same fault is planted in the reference.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +122,152 @@ def refuses_to_be_reset(manager: Any) -> None:
     manager.reset_prefix_cache = refuse
 
 
+def hands_out_what_was_used_last(manager: Any) -> None:
+    """New blocks are taken from the back of the free queue."""
+    queue = manager.block_pool.free_block_queue
+
+    def take(count: int) -> list[Any]:
+        blocks = queue.get_all_free_blocks()
+        blocks = blocks[len(blocks) - count :]
+        for block in blocks:
+            queue.remove(block)
+        return blocks
+
+    queue.popleft_n = take
+
+
+def says_that_it_was_reset(manager: Any) -> None:
+    """A reset is said to be done while blocks are held."""
+    reset_prefix_cache = manager.reset_prefix_cache
+    manager.reset_prefix_cache = lambda: reset_prefix_cache() or True
+
+
+def evicts_nothing_by_id(manager: Any) -> None:
+    """Blocks whose content is wrong can still be found."""
+    manager.evict_blocks = lambda block_ids: None
+
+
+def hands_out_a_block_twice(manager: Any) -> None:
+    """The last of several new blocks is the first of them once more."""
+    pool = manager.block_pool
+    get_new_blocks = pool.get_new_blocks
+
+    def repeat(count: int) -> list[Any]:
+        blocks: list[Any] = get_new_blocks(count)
+        if count > 1:
+            pool.free_blocks(blocks[-1:])
+            blocks[-1] = blocks[0]
+            blocks[0].ref_cnt += 1
+        return blocks
+
+    pool.get_new_blocks = repeat
+
+
+def _after_a_grant(manager: Any, then: Callable[[list[Any], bool], None]) -> None:
+    """Do something to the table of the first group of each request that gets slots; `then` is also
+    told whether its tokens are being loaded."""
+    allocate_slots = manager.allocate_slots
+    tables = manager.coordinator.single_type_managers[0].req_to_blocks
+
+    def allocate(request: Any, count: int, **arguments: Any) -> Any:
+        granted = allocate_slots(request, count, **arguments)
+        if granted is not None:
+            then(tables[request.request_id], arguments.get("delay_cache_blocks", False))
+        return granted
+
+    manager.allocate_slots = allocate
+
+
+def _take_away(pool: Any, table: list[Any]) -> None:
+    if table and not table[-1].is_null:
+        pool.free_blocks(table[-1:])
+        table[-1] = pool.null_block
+
+
+def takes_a_block_away(manager: Any) -> None:
+    """The last block of a request that gets slots is a null block."""
+
+    def take(table: list[Any], loads: bool) -> None:
+        if not loads:
+            _take_away(manager.block_pool, table)
+
+    _after_a_grant(manager, take)
+
+
+def loads_to_nowhere(manager: Any) -> None:
+    """The last block of what is to be loaded is a null block."""
+
+    def take(table: list[Any], loads: bool) -> None:
+        if loads:
+            _take_away(manager.block_pool, table)
+
+    _after_a_grant(manager, take)
+
+
+def takes_a_block_too_many(manager: Any) -> None:
+    """A request that gets slots gets a block beside those for its tokens."""
+
+    def take(table: list[Any], loads: bool) -> None:
+        if manager.block_pool.get_num_free_blocks():
+            table += manager.block_pool.get_new_blocks(1)
+
+    _after_a_grant(manager, take)
+
+
+def refuses_every_third_time(manager: Any) -> None:
+    """Every third request for slots is refused."""
+    allocate_slots = manager.allocate_slots
+    turns = itertools.count(1)
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        return None if next(turns) % 3 == 0 else allocate_slots(*args, **kwargs)
+
+    manager.allocate_slots = refuse
+
+
+def _caches(manager: Any, delay: bool) -> None:
+    allocate_slots = manager.allocate_slots
+
+    def allocate(*args: Any, **kwargs: Any) -> Any:
+        return allocate_slots(*args, **{**kwargs, "delay_cache_blocks": delay})
+
+    manager.allocate_slots = allocate
+
+
+def caches_what_is_loading(manager: Any) -> None:
+    """Blocks can be found before their content has arrived."""
+    _caches(manager, delay=False)
+
+
+def caches_nothing_computed(manager: Any) -> None:
+    """Blocks of computed tokens cannot be found."""
+    _caches(manager, delay=True)
+
+
+def misses_every_third_hit(manager: Any) -> None:
+    """Every third lookup finds nothing."""
+    get_computed_blocks = manager.get_computed_blocks
+    turns = itertools.count(1)
+
+    def miss(request: Any) -> Any:
+        answer = get_computed_blocks(request)
+        if next(turns) % 3:
+            return answer
+        return (manager.empty_kv_cache_blocks, *(0 for _ in answer[1:]))
+
+    manager.get_computed_blocks = miss
+
+
+def claims_whole_tables_as_common(manager: Any) -> None:
+    """All blocks of a request are said to be held by every request."""
+
+    def claim(request_id: str) -> list[int]:
+        managers = manager.coordinator.single_type_managers
+        return [len(single.req_to_blocks[request_id]) for single in managers]
+
+    manager.get_num_common_prefix_blocks = claim
+
+
 KV_CACHE_FAULTS: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
@@ -135,5 +282,17 @@ KV_CACHE_FAULTS: dict[str, Fault] = {
         hits_backwards,
         hands_out_a_shared_block,
         refuses_to_be_reset,
+        hands_out_what_was_used_last,
+        says_that_it_was_reset,
+        evicts_nothing_by_id,
+        hands_out_a_block_twice,
+        takes_a_block_away,
+        loads_to_nowhere,
+        takes_a_block_too_many,
+        refuses_every_third_time,
+        caches_what_is_loading,
+        caches_nothing_computed,
+        misses_every_third_hit,
+        claims_whole_tables_as_common,
     )
 }

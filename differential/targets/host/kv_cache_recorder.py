@@ -127,7 +127,7 @@ class KVCacheRecorder:
 
     def _hashes(self, block: Any) -> list[list[Any]]:
         extra = getattr(self._pool, "cached_block_hashes_by_block", {}).get(block.block_id, ())
-        keys = getattr(block, "keys", None) or [block.block_hash, *sorted(extra)]
+        keys = getattr(block, "keys", None) or [block.block_hash, *extra]
         named = [list(self._key(key)) for key in keys]
         if "block_hash_num_tokens" in self._takes:
             named[0].append(block.block_hash_num_tokens)

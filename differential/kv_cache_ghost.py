@@ -1,0 +1,234 @@
+"""What the events say of requests, and what the configuration says that their tokens read.
+
+Nothing here is read off a manager's state: it is evidence against one.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import gcd, lcm
+from typing import Any, NamedTuple
+
+Event = Mapping[str, Any]
+Place = tuple[int, int]
+"""(group, position in a block table of that group)"""
+
+
+class Asked(NamedTuple):
+    """A request for slots, in tokens and blocks as its arguments are."""
+
+    tokens: int
+    hit: int
+    external: int
+    lookahead: int
+    loads: bool
+    encoder: int
+    must_fit: bool
+    reserved: int
+    others: bool
+
+    @classmethod
+    def of(cls, call: Sequence[Any]) -> "Asked":
+        """From the call's record; what the release does not take has no effect."""
+        count, arguments = call[2]
+        return cls(
+            count,
+            arguments.get("num_new_computed_tokens", 0),
+            arguments.get("num_external_computed_tokens", 0),
+            arguments["num_lookahead_tokens"],
+            arguments.get("delay_cache_blocks", False),
+            arguments.get("num_encoder_tokens", 0),
+            arguments.get("full_sequence_must_fit", False),
+            arguments.get("reserved_blocks", 0),
+            arguments.get("has_scheduled_reqs", False),
+        )
+
+
+class RequestGhost:
+    """One request: its tokens, and how far its computation is.
+
+    Attributes:
+        hashes: numbers of its hashes, one for each `hash_block_size` of its tokens.
+        computed: tokens whose KV is there, or is being computed or loaded.
+        encoder: encoder tokens that it was admitted with.
+        left_out: places that its load needed and got no block for.
+        state: waiting, loading, running or preempted.
+    """
+
+    def __init__(self, tokens: int, hashes: list[int], reads_cache: bool) -> None:
+        self.tokens = tokens
+        self.hashes = hashes
+        self.reads_cache = reads_cache
+        self.computed = 0
+        self.encoder = 0
+        self.left_out: frozenset[Place] = frozenset()
+        self.state = "waiting"
+        self.preempted = False
+        self.in_flight: list[tuple[int, int | None]] = []
+        self._outstanding = 0
+
+    @property
+    def certain(self) -> int:
+        """Tokens that are known and computed, or being computed; none while they are loaded."""
+        return 0 if self.state == "loading" else min(self.computed, self.tokens)
+
+    def get_slots(self, asked: Asked) -> None:
+        """It got them: it runs, or is loaded first."""
+        self.computed += asked.hit + asked.external
+        self.encoder = asked.encoder or self.encoder
+        if asked.loads:
+            self.state = "loading"
+            return
+        self.state = "running"
+        self.computed += asked.tokens
+        drafts = self.computed - self.tokens - self._outstanding
+        self.in_flight.append((asked.tokens, drafts if drafts >= 0 else None))
+        if drafts >= 0:
+            self._outstanding += 1 + drafts
+
+    def end_load(self, valid: int) -> None:
+        """So many tokens are there; the last token of all is computed for its logits."""
+        self.state = "waiting"
+        if valid == 0:
+            self.left_out = frozenset()
+        self.computed = valid - (valid == self.tokens)
+
+    def end_step(self, accepted: int, grown: Sequence[Any] | None) -> None:
+        """The oldest step ended. `grown`: tokens now, new hashes, drafts; None when it sampled
+        nothing."""
+        self.in_flight.pop(0)
+        if grown is not None:
+            self.tokens, hashes, drafts = grown
+            self.hashes = [*self.hashes, *hashes]
+            self.computed -= max(0, drafts - accepted)
+            self._outstanding -= 1 + drafts
+
+    def lose_blocks(self) -> None:
+        """It is preempted."""
+        self.computed = 0
+        self.left_out = frozenset()
+        self.state = "preempted"
+        self.preempted = True
+        self.in_flight.clear()
+        self._outstanding = 0
+
+
+class Group:
+    """What tokens read in one group of layers; `size` is that of its blocks, in tokens."""
+
+    def __init__(self, number: int, config: Event) -> None:
+        group = config["groups"][number]
+        self.number = number
+        self.kind: str = group["kind"]
+        self.size: int = group["block_size"]
+        self.window: int = group["window"]
+        self._in_flight_max: int = config["max_in_flight_tokens"]
+        self._tokens_max: int = config["max_model_len"]
+
+    def first_read(self, computed: int) -> int:
+        """The first block that the token behind so many computed ones reads."""
+        first = 0
+        if self.kind == "sliding_window":
+            first = max(0, computed - self.window + 1)
+        elif self.kind == "chunked_local":
+            first = computed - computed % self.window
+        return first // self.size
+
+    def blocks(self, tokens: int) -> int:
+        """Blocks that so many tokens fill, the last one perhaps in part."""
+        return -(-tokens // self.size)
+
+    @property
+    def blocks_max(self) -> int:
+        """Most blocks that a request needs at a time."""
+        if self.kind == "sliding_window":
+            tokens = min(self.window - 1 + self._in_flight_max, self._tokens_max)
+            return self.blocks(tokens) + 1
+        if self.kind == "chunked_local":
+            return self.blocks(min(self.window + self._in_flight_max, self._tokens_max))
+        return self.blocks(self._tokens_max)
+
+
+class Layout:
+    """The groups of a configuration together.
+
+    Attributes:
+        hash_size: tokens that one hash of a request covers more than the one before.
+        aligned: where blocks of all groups end together, in tokens.
+    """
+
+    def __init__(self, config: Event) -> None:
+        self.groups = [Group(number, config) for number in range(len(config["groups"]))]
+        self.hash_size = gcd(*(group.size for group in self.groups))
+        self.aligned = lcm(*(group.size for group in self.groups))
+        self._tokens_max: int = config["max_model_len"]
+
+    def keys(self, request: RequestGhost) -> dict[str, int]:
+        """The keys of the request's prefixes -> how many tokens each covers."""
+        return {
+            f"{group.number}:{number}": (index + 1) * self.hash_size
+            for group in self.groups
+            for index, number in enumerate(request.hashes)
+        }
+
+    def key(self, request: RequestGhost, place: Place) -> str:
+        """The key of the request for a full block at that place; empty when it is not full."""
+        group, position = place
+        end = (position + 1) * self.groups[group].size // self.hash_size
+        return f"{group}:{request.hashes[end - 1]}" if end <= len(request.hashes) else ""
+
+    def places_worth_caching(self, tokens: int) -> frozenset[Place]:
+        """The full-attention blocks before the last place within so many tokens at which a hit can
+        end."""
+        end = tokens - tokens % self.aligned
+        return frozenset(
+            (group.number, position)
+            for group in self.groups
+            if group.kind == "full"
+            for position in range(end // group.size)
+        )
+
+    def read_behind(self, computed: int) -> frozenset[Place]:
+        """The places that the token behind so many computed ones reads, all of them full."""
+        return frozenset(
+            (group.number, position)
+            for group in self.groups
+            for position in range(group.first_read(computed), group.blocks(computed))
+        )
+
+    def needed(self, request: RequestGhost, asked: Asked) -> frozenset[Place]:
+        """The places that the tokens asked for read and are written to, those ahead included."""
+        start = self.start(request, asked)
+        slots = self.slots(request, asked)
+        encoder = asked.encoder or request.encoder
+        return frozenset(
+            (group.number, position)
+            for group in self.groups
+            for position in (
+                range(group.blocks(encoder))
+                if group.kind == "cross"
+                else range(group.first_read(start), group.blocks(slots))
+            )
+        )
+
+    def start(self, request: RequestGhost, asked: Asked) -> int:
+        """The first token to be computed. A load may bring all; the last one is computed again."""
+        start = request.computed + asked.hit + asked.external
+        return min(start, request.tokens - 1) if asked.loads else start
+
+    def slots(self, request: RequestGhost, asked: Asked) -> int:
+        """Tokens that have slots when the request gets those that are asked for."""
+        start = request.computed + asked.hit + asked.external
+        return min(start + asked.tokens + asked.lookahead, self._tokens_max)
+
+    def longest_hit(self, request: RequestGhost, found: Mapping[str, Any]) -> int:
+        """The longest aligned prefix that leaves a token, and of which all that is read is found.
+
+        0 beside a window of one token, which reads no block before its own.
+        """
+        if any(group.window == 1 for group in self.groups):
+            return 0
+        longest = (request.tokens - 1) // self.aligned * self.aligned
+        return next(
+            length
+            for length in range(longest, -1, -self.aligned)
+            if all(self.key(request, place) in found for place in self.read_behind(length))
+        )
