@@ -1,8 +1,8 @@
 """The commands that search and replay: fuzz, diff, replay."""
 
 import re
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict
 
 SECONDS = 60.0
@@ -68,49 +68,64 @@ def judge_target(
     output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path
 ) -> Verdict:
     """Search a target by a plan, make what was found small, and plant this campaign's canary."""
-    reference = reference_for(target) if plan.with_reference else None
     lanes = _lanes_for(plan.lanes, target)
     total = None if plan.seeds is None else len(plan.seeds) * len(lanes)
-    with output.bar(f"searching {target.name}", total) as advance:
-        campaign = search(
-            target,
-            lanes,
-            against=reference,
-            seeds=plan.seeds,
-            seconds=plan.seconds,
-            kept_per_break=plan.kept_per_break,
-            progress=lambda lane, done: advance(done),
-        )
-    findings = _findings(output, target, campaign, reference, known)
+    with _reference_for(target, plan.with_reference) as reference:
+        with output.bar(f"searching {target.name}", total) as advance:
+            campaign = search(
+                target,
+                lanes,
+                against=reference,
+                seeds=plan.seeds,
+                seconds=plan.seconds,
+                kept_per_break=plan.kept_per_break,
+                progress=lambda lane, done: advance(done),
+            )
+        findings = _findings(output, target, campaign, reference, known)
     for one in findings:
         finding_file.save(one, folder)
     canaries: dict[str, bool] = {}
     with output.bar(f"canary in {target.name}", None):
         try:
-            canaries = run_canaries(target, lanes, campaign.broken.keys())
+            canaries = run_canaries(target, lanes, campaign.kinds.keys())
         except HarnessError as error:  # void, and what was found is still said
             campaign.harness_errors.append(f"while planting canaries: {error}")
     return Verdict(campaign, findings, canaries)
 
 
+@contextmanager
+def _reference_for(target: Target, wanted: bool) -> Iterator[ReferenceTarget | None]:
+    """The reference beside a target, where it is wanted and the release is modelled."""
+    reference = reference_for(target) if wanted else None
+    try:
+        yield reference
+    finally:
+        if reference is not None:
+            reference.close()
+
+
 def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     """The lanes that a target can run. The reference has no scheduler of its own; a plug-in is one
-    kind of manager.
+    kind of manager; of a release before 0.10 the media hasher runs alone.
 
     Raises:
         InputError: none of them.
     """
-    chosen = list(lanes)
-    if isinstance(target, ReferenceTarget):
-        chosen = [lane for lane in lanes if lane.depth != "scheduler"]
-    elif isinstance(target, HostTarget) and target.plug_in_kind is not None:
+    chosen = [lane for lane in lanes if target.runs_depth(lane.depth)]
+    if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         chosen = [lane for lane in lanes if lane.manager == target.plug_in_kind]
     if not chosen:
+        asked = ", ".join(dict.fromkeys(lane.depth for lane in lanes))
         raise InputError(
-            f"target {target.name} has nothing to run at that depth; expected a real release at "
-            f"scheduler depth, and an encoder cache manager"
+            f"target {target.name} has nothing to run at that depth ({asked}); expected "
+            f"{_depths_of(target)} of it, or another target"
         )
     return chosen
+
+
+def _depths_of(target: Target) -> str:
+    """The depths that a target runs, to be named in a refusal."""
+    return ", ".join(depth for depth in EVENTS_OF_DEPTH if target.runs_depth(depth))
 
 
 def _findings(
@@ -133,6 +148,7 @@ def _findings(
                     broken.trace,
                     broken.contract,
                     reference,
+                    kind=broken.kind,
                     seconds=broken.seconds,
                     elsewhere=elsewhere,
                 )
@@ -146,7 +162,7 @@ def _findings(
                     f"{broken.contract} at seed {broken.trace.header.seed} did not come out again"
                 )
                 continue
-            fault = covering(known, one.contract, one.release, broken.lane.name)
+            fault = covering(known, one.contract, one.release, broken.lane.name, one.kind)
             if fault is not None:
                 one = one.annotated(fault.thread, fault.note)
             found.setdefault(one.key, one)
@@ -244,21 +260,24 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
             raise InputError(f"{file} is a trace without a target; give one with --target")
         target_text = what.target
     target = resolve(target_text, report=output.say)
-    if isinstance(target, ReferenceTarget) and not target.runs(_trace_of(what)):
-        depth = _trace_of(what).depth
+    trace = _trace_of(what)
+    if not target.runs_depth(trace.depth):
         raise InputError(
-            f"{file}: the reference does not run this {depth}-depth trace; expected a real release "
-            f"as --target"
+            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
+            f"trace of {_depths_of(target)}, or another target"
         )
-    try:
-        runs = findings_of.replay(what, target, times, reference_for(target))
-    finally:
-        target.close()
+    if isinstance(target, ReferenceTarget) and not target.runs(trace):
+        raise InputError(
+            f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "
+            f"release as --target"
+        )
+    with closing(target), _reference_for(target, wanted=True) as reference:
+        runs = findings_of.replay(what, target, times, reference)
     if runs.examination.illegal is not None:
         raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
     if isinstance(what, Finding):
         report.print_finding(what, output.report, str(file))
-    for _, _, sentence in runs.examination.breaks():
+    for *_, sentence in runs.examination.breaks():
         output.line(sentence)
     output.line(runs.sentence)
     output.write_json(

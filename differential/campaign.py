@@ -17,6 +17,7 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import Examination, examine
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.kv_cache_generator import kv_cache_trace
+from cacheproof.differential.media_hash_generator import media_hash_trace
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.scheduler_generator import scheduler_trace
@@ -98,6 +99,31 @@ _ITEM_KEYS = frozenset(
         "item ends on a block boundary",
         "item in two blocks",
         "item moved in an equal block",
+    }
+)
+_MEDIA_HASH = frozenset(
+    {
+        "another form over the same bytes",
+        "types over the same bytes",
+        "names of arguments",
+        "list against map",
+        "type of a key",
+        "dtype of an array",
+        "shape of an array",
+        "fields of an array",
+        "array against tensor",
+        "size of an image",
+        "mode of an image",
+        "palette of an image",
+        "transparency of an image",
+        "image id",
+        "picture from one file",
+        "frames from one file",
+        "order of arguments",
+        "order of a mapping",
+        "layout of an array",
+        "list or tuple",
+        "huge int",
     }
 )
 _BLOCK_HASH = _ITEM_KEYS | frozenset(
@@ -191,6 +217,14 @@ LANES = {
             _CONTINUED,
             by_release=True,
         ),
+        Lane(
+            "media hash",
+            "media_hash",
+            "media_hash",
+            media_hash_trace,
+            _MEDIA_HASH,
+            by_release=True,
+        ),
         Lane("KV cache", "kv_cache", "kv_cache", kv_cache_trace, _KV_CACHE),
     )
 }
@@ -198,9 +232,11 @@ LANES = {
 
 @dataclass(frozen=True)
 class Break:
-    """A trace that breaks something: a contract by id, or the lockstep, and when it was found."""
+    """A trace that breaks something: a contract by id, in a kind that its judge tells apart, or the
+    lockstep, and when it was found."""
 
     contract: str
+    kind: str
     lane: Lane
     trace: Trace
     event: int
@@ -229,13 +265,15 @@ class LaneReport:
 
 @dataclass
 class Campaign:
-    """The outcome of a search. `breaks` keeps a few traces for each broken contract and lane."""
+    """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane and kind
+    of break; `broken` and `kinds` count traces by contract and lane, and by kind as well."""
 
     target: str
     release: str | None
     lanes: list[LaneReport]
     breaks: list[Break]
     broken: Counter[tuple[str, str]]
+    kinds: Counter[tuple[str, str, str]]
     harness_errors: list[str]
     seconds: float
 
@@ -260,7 +298,7 @@ def search(
 ) -> Campaign:
     """Search `target` over `seeds` of every lane, or for about `seconds`.
 
-    Of each contract broken in a lane the first `kept_per_break` traces are kept.
+    Of each contract broken in a lane the first `kept_per_break` traces of each kind are kept.
     A host that breaks is restarted and its batch counted as a harness error; after a few of those
     the search gives up.
     """
@@ -269,7 +307,7 @@ def search(
         LaneReport(lane, compared=against is not None and lane.depth != "scheduler")
         for lane in lanes
     ]
-    outcome = Campaign(target.name, target.release, reports, [], Counter(), [], 0.0)
+    outcome = Campaign(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
 
     def out_of_time() -> bool:
         return seconds is not None and time.monotonic() - started > seconds
@@ -280,12 +318,13 @@ def search(
             for trace, result in zip(traces, results, strict=True):
                 seen = examine(trace, result, target, against, report.reach)
                 _tally(report, seen, len(result.records))
-                for contract, event, sentence in seen.breaks():
+                for contract, kind, event, sentence in seen.breaks():
                     elapsed = time.monotonic() - started
-                    found = Break(contract, report.lane, trace, event, sentence, elapsed)
-                    outcome.broken[contract, report.lane.name] += 1
-                    if outcome.broken[contract, report.lane.name] <= kept_per_break:
+                    found = Break(contract, kind, report.lane, trace, event, sentence, elapsed)
+                    outcome.kinds[contract, report.lane.name, kind] += 1
+                    if outcome.kinds[contract, report.lane.name, kind] <= kept_per_break:
                         outcome.breaks.append(found)
+                outcome.broken.update((contract, report.lane.name) for contract in seen.broken)
         except HarnessError as error:
             outcome.harness_errors.append(f"{report.lane.name}: {error}")
         progress(report, len(traces))

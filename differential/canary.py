@@ -4,7 +4,7 @@ A search that does not find a fault that is there says nothing by finding none. 
 one per contract, each by itself, and is void when one of them does not come back.
 """
 
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cacheproof.differential.campaign import Lane
@@ -14,7 +14,7 @@ from cacheproof.differential.trace import Trace
 
 CANARY_TRACES = 60
 
-_FAULT_OF = {
+_FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
     "encoder_cache": {
         "EC-1": "leaks_a_slot",
         "EC-2": "miscounts_freeable",
@@ -53,6 +53,15 @@ _FAULT_OF = {
         "BK-3": "hashes_growth_otherwise",
         "BK-4": "never_repeats",
     },
+    "media_hash": {
+        "MH-2": {"order of arguments": "leans_on_order"},
+        "MH-3": {
+            "list against map": "forgets_kinds_of_containers",
+            "mode of an image": "forgets_forms",
+        },
+        "MH-3a": {"shape of an array": "forgets_forms"},
+        "MH-4": {"image": "never_repeats"},
+    },
     "kv_cache": {
         "BP-1": "keeps_hits_queued",
         "BP-2": "loses_a_hash",
@@ -89,10 +98,17 @@ NO_CANARY = {
 
 @dataclass(frozen=True)
 class Canary:
-    """A fault of `targets/host` that breaks the contract: of a manager, or of a hasher."""
+    """A fault of `targets/host` that breaks the contract: of a manager, or of a hasher. It breaks it
+    in that kind, where a judge tells kinds of break apart."""
 
     contract: str
     fault: str
+    kind: str = ""
+
+    @property
+    def name(self) -> str:
+        """The contract, and the kind where there is one."""
+        return ", ".join(part for part in (self.contract, self.kind) if part)
 
 
 def canaries(
@@ -101,16 +117,23 @@ def canaries(
     broken: Collection[str] = (),
     depth: str = "manager",
 ) -> list[Canary]:
-    """One canary per contract that judges a kind of manager of a release at a depth.
+    """One canary per contract that judges a kind of manager of a release at a depth, and kind of
+    break that is told apart.
 
     `broken` are contracts that the release breaks of itself: their canaries would prove nothing.
     """
-    faults = _FAULT_OF[manager]
     return [
-        Canary(rule.id, faults[rule.id])
+        canary
         for rule in rules_for(manager, release).all
         if rule.id not in broken and (manager, depth, rule.id) not in NO_CANARY
+        for canary in _canaries_of(rule.id, _FAULT_OF[manager][rule.id])
     ]
+
+
+def _canaries_of(contract: str, faults: str | Mapping[str, str]) -> list[Canary]:
+    if isinstance(faults, str):
+        return [Canary(contract, faults)]
+    return [Canary(contract, fault, kind) for kind, fault in faults.items()]
 
 
 def finds_canary(canary: Canary, target: Target, traces: Iterable[Trace]) -> bool:
@@ -118,29 +141,29 @@ def finds_canary(canary: Canary, target: Target, traces: Iterable[Trace]) -> boo
 
     Raises HarnessError as the target.
     """
+    sought = canary.contract, canary.kind
     return any(
-        canary.contract in examine(trace, target.run([trace], canary.fault)[0], target).violations
+        sought in examine(trace, target.run([trace], canary.fault)[0], target).by_kind
         for trace in traces
     )
 
 
 def run_canaries(
-    target: Target, lanes: Sequence[Lane], broken: Set[tuple[str, str]]
+    target: Target, lanes: Sequence[Lane], broken: Set[tuple[str, str, str]]
 ) -> dict[str, bool]:
     """Plant every canary of the lanes' managers in `target`: which were found.
 
-    `broken` are the contracts that the target breaks of itself, each with the lane. Raises
-    HarnessError as the target.
+    `broken` are the contracts that the target breaks of itself, each with the lane and the kind of
+    break. Raises HarnessError as the target.
     """
     found: dict[str, bool] = {}
     for lane in lanes:
         if lane.resized:
             continue
-        without = {contract for contract, name in broken if name == lane.name} | lane.silent_on
+        ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
+        without = {contract for contract, kind in ours if not kind} | lane.silent_on
         for canary in canaries(lane.manager, target.release, without, lane.depth):
-            found[f"{canary.contract} ({lane.name})"] = finds_canary(
-                canary,
-                target,
-                (lane.trace(seed, target.release) for seed in range(CANARY_TRACES)),
-            )
+            if (canary.contract, canary.kind) not in ours:
+                traces = (lane.trace(seed, target.release) for seed in range(CANARY_TRACES))
+                found[f"{canary.name} ({lane.name})"] = finds_canary(canary, target, traces)
     return found

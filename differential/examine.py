@@ -11,6 +11,7 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.judge import Judge, Rules, Violation
 from cacheproof.differential.kv_cache import KVCacheJudge
 from cacheproof.differential.lockstep import Difference, compare
+from cacheproof.differential.media_hash import MediaHashJudge
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import FullState, TraceResult
 from cacheproof.differential.targets.base import Target
@@ -21,26 +22,33 @@ from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.records import EncoderCacheState
 
 LOCKSTEP = "lockstep"
-AnyJudge = Judge | BlockHashJudge | KVCacheJudge
+AnyJudge = Judge | BlockHashJudge | MediaHashJudge | KVCacheJudge
 
 
 @dataclass(frozen=True)
 class Examination:
     """What is wrong with a trace's records: the first violation of each contract, and the first
-    difference from the reference. `illegal` means that nothing was judged."""
+    difference from the reference. `by_kind` has the first violation of each contract and kind.
+    `illegal` means that nothing was judged."""
 
     violations: dict[str, Violation]
+    by_kind: dict[tuple[str, str], Violation]
     difference: Difference | None
     illegal: str | None
     calls: int
     resident_sum: int
 
-    def breaks(self) -> Iterator[tuple[str, int, str]]:
-        """What is broken: a contract's id or LOCKSTEP, the event, and a sentence."""
-        for contract, violation in self.violations.items():
-            yield contract, violation.event, violation.sentence
+    @property
+    def broken(self) -> set[str]:
+        """Ids of the contracts that are broken, and LOCKSTEP with a difference."""
+        return {*self.violations, *(() if self.difference is None else (LOCKSTEP,))}
+
+    def breaks(self) -> Iterator[tuple[str, str, int, str]]:
+        """What is broken: a contract's id or LOCKSTEP, in which kind, the event, and a sentence."""
+        for (contract, kind), violation in self.by_kind.items():
+            yield contract, kind, violation.event, violation.sentence
         if self.difference is not None:
-            yield LOCKSTEP, self.difference.event, self.difference.sentence
+            yield LOCKSTEP, "", self.difference.event, self.difference.sentence
 
 
 @lru_cache
@@ -63,7 +71,7 @@ def examine(
             what the trace does not have, or deltas do not add up to the full state.
     """
     if result.illegal is not None:
-        return Examination({}, None, result.illegal, 0, 0)
+        return Examination({}, {}, None, result.illegal, 0, 0)
     _check_complete(trace, result, target)
     judge = judge_of(
         trace, target.release, target.protocol, result.capacity, reach or Reachability()
@@ -81,7 +89,15 @@ def examine(
     difference = None
     if reference is not None and reference.runs(trace):
         difference = compare(reference.run([trace])[0], result)
-    return Examination(judge.violations, difference, None, judge.calls_judged, judge.resident_sum)
+    violations = judge.violations
+    by_kind = (
+        judge.by_kind
+        if isinstance(judge, MediaHashJudge)
+        else {(contract, one.kind): one for contract, one in violations.items()}
+    )
+    return Examination(
+        violations, by_kind, difference, None, judge.calls_judged, judge.resident_sum
+    )
 
 
 def judge_of(
@@ -94,6 +110,8 @@ def judge_of(
     """What judges the records of a trace; `capacity` is what the release made of the trace's."""
     if trace.depth == "block_hash":
         return BlockHashJudge(trace, release, reach)
+    if trace.depth == "media_hash":
+        return MediaHashJudge(release, reach)
     if trace.depth == "kv_cache":
         semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
         return KVCacheJudge(msgspec.to_builtins(trace.header.config), semantics, release, reach)

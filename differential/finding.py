@@ -14,6 +14,7 @@ import msgspec
 from cacheproof.differential.examine import Examination, examine
 from cacheproof.differential.judge import Violation
 from cacheproof.differential.lockstep import Difference
+from cacheproof.differential.media_hash_kinds import parts
 from cacheproof.differential.record import StepRecord, TraceResult
 from cacheproof.differential.retrace import Retrace
 from cacheproof.differential.shrink import BATCH, shrink
@@ -64,6 +65,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     known: str | None
     known_note: str | None
     shape: str
+    kind: str = ""
     seconds: float
     protocol: dict[str, bool]
     capacity: int | None
@@ -79,7 +81,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def key(self) -> tuple[str, str]:
         """Findings of one target with equal keys are one."""
-        return self.contract, self.shape
+        return self.contract, f"{self.shape}; {self.kind}" if self.kind else self.shape
 
     @property
     def retrace(self) -> Retrace:
@@ -147,6 +149,7 @@ def found_in(
     contract: str,
     reference: ReferenceTarget | None = None,
     *,
+    kind: str = "",
     times: int = TIMES,
     seconds: float = 0.0,
     batch: int = BATCH,
@@ -155,13 +158,14 @@ def found_in(
     """Run the trace, and when it breaks the contract, shrink it, replay it and write it down.
 
     `contract` is an id, or `lockstep` for a difference from `reference`. A smaller trace must break
-    the same contract, or differ in the same field. `seconds` is how long the search took. No batch
-    may be in flight. Half of the replays run `elsewhere`, in another process (see `replay`).
+    the same contract, by nothing but parts of that `kind`, or differ in the same field. `seconds`
+    is how long the search took. No batch may be in flight. Half of the replays run `elsewhere`, in
+    another process (see `replay`).
 
     Raises:
         HarnessError: the target broke.
     """
-    fault = _Fault(target, contract, reference if contract == LOCKSTEP else None)
+    fault = _Fault(target, contract, kind, reference if contract == LOCKSTEP else None)
     first = fault.of([trace])[0]
     if first is None:
         return None
@@ -223,13 +227,14 @@ def digest_of(records: Sequence[StepRecord]) -> str:
 
 
 class _Fault:
-    """What a smaller trace must still do: break a contract, or differ in a field."""
+    """What a smaller trace must still do: break a contract in a kind, or differ in a field."""
 
-    def __init__(self, target: Target, contract: str, reference: Any) -> None:
+    def __init__(self, target: Target, contract: str, kind: str, reference: Any) -> None:
         self.reference = reference
         self.field: str | None = None
         self._target = target
         self._contract = contract
+        self._parts = parts(kind)
 
     def of(self, traces: list[Trace]) -> list[Violation | Difference | None]:
         return [
@@ -239,7 +244,14 @@ class _Fault:
 
     def broken(self, examination: Examination) -> Violation | Difference | None:
         if self._contract != LOCKSTEP:
-            return examination.violations.get(self._contract)
+            return next(
+                (
+                    violation
+                    for (contract, kind), violation in examination.by_kind.items()
+                    if contract == self._contract and parts(kind) <= self._parts
+                ),
+                None,
+            )
         difference = examination.difference
         if difference is None or self.field not in (None, difference.field):
             return None
@@ -277,11 +289,11 @@ def _written_down(
         parting = Parting(
             broken.call, broken.operation, broken.field, _json(broken.left), _json(broken.right)
         )
-        kind = f"{broken.field} of {broken.operation}: {shape(small)}"
+        form = f"{broken.field} of {broken.operation}: {shape(small)}"
     else:
         rule = by_id(contract)
         title, source, harm = rule.title, rule.source, rule.harm
-        why, sentence, parting, kind = broken.why, broken.sentence, None, shape(small)
+        why, sentence, parting, form = broken.why, broken.sentence, None, shape(small)
     return Finding(
         schema_version=SCHEMA_VERSION,
         tool={"cacheproof": version("cacheproof"), "python": sys.version.split()[0]},
@@ -302,7 +314,8 @@ def _written_down(
         replays=f"{runs.same} of {runs.times}",
         known=None,
         known_note=None,
-        shape=kind,
+        shape=form,
+        kind=broken.kind if isinstance(broken, Violation) else "",
         seconds=round(seconds, 3),
         protocol=target.protocol._asdict(),
         capacity=runs.result.capacity,

@@ -28,7 +28,10 @@ _CREDITS = frozenset({"release", "free"})
 
 @dataclass(frozen=True)
 class Violation:
-    """A contract that does not hold: where, and both sides of the broken equation."""
+    """A contract that does not hold: where, and both sides of the broken equation.
+
+    `kind` tells apart the ways in which one contract can break, where a judge knows of several.
+    """
 
     contract: Contract
     event: int
@@ -36,6 +39,7 @@ class Violation:
     request: str
     identifier: str
     why: str
+    kind: str = ""
 
     @property
     def sentence(self) -> str:

@@ -18,7 +18,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One fault of some releases: which contract it breaks, where, and where it is discussed.
 
     `thread` is the public thread, None when there is none; `lane` narrows the entry to one lane
-    of a campaign.
+    of a campaign, `kind` to one kind of break, where a judge tells several apart.
     """
 
     contract: str
@@ -27,14 +27,16 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str
     thread: str | None = None
     lane: str | None = None
+    kind: str | None = None
 
-    def covers(self, contract: str, release: str | None, lane: str) -> bool:
-        """Whether a finding of that contract, release and lane is this fault."""
+    def covers(self, contract: str, release: str | None, lane: str, kind: str = "") -> bool:
+        """Whether a finding of that contract, release, lane and kind is this fault."""
         return (
             contract == self.contract
             and release is not None
             and release in Versions(self.releases)
             and self.lane in (None, lane)
+            and self.kind in (None, kind)
         )
 
 
@@ -68,10 +70,10 @@ def load(path: Path | None = None) -> list[KnownFault]:
 
 
 def covering(
-    faults: Sequence[KnownFault], contract: str, release: str | None, lane: str
+    faults: Sequence[KnownFault], contract: str, release: str | None, lane: str, kind: str = ""
 ) -> KnownFault | None:
     """The first listed fault that covers a finding."""
-    return next((fault for fault in faults if fault.covers(contract, release, lane)), None)
+    return next((fault for fault in faults if fault.covers(contract, release, lane, kind)), None)
 
 
 def _check_names(faults: Sequence[KnownFault], source: str) -> None:

@@ -2,7 +2,8 @@
 
 Each maker knows one way in which two values come close: the same bytes under another type, a
 boundary moved between keys and values, another shape or dtype or size over the same bytes, media
-that share their original bytes. `pair` is a pure function of (`GENERATOR`, seed).
+that share their original bytes. Several pairs make a trace, whose calls are all held against each
+other. `pair` and `media_hash_trace` are pure functions of (`GENERATOR`, seed).
 """
 
 import random
@@ -10,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cacheproof.differential.media_hash import Description, call
+from cacheproof.differential.media_hash_description import Description, call
 from cacheproof.differential.media_hash_pairs import (
     Two,
     file_or_frames,
@@ -36,8 +37,20 @@ from cacheproof.differential.media_hash_values import (
     tensor,
     text,
 )
+from cacheproof.differential.trace import (
+    SCHEMA,
+    Hash,
+    MediaAlgorithm,
+    MediaHashConfig,
+    MediaHashHeader,
+    Trace,
+)
+from cacheproof.spec.versions import release_key
 
 GENERATOR = "media-hash-1"
+PAIRS = 6
+_ALGORITHMS: tuple[MediaAlgorithm, ...] = ("blake3", "blake3", "blake3", "sha256", "sha512")
+_FIRST_THAT_CHOOSES = "0.15.1"
 Maker = Callable[[random.Random], Two]
 
 
@@ -59,6 +72,18 @@ def pair(seed: int) -> Pair:
     if rng.random() < 0.5:
         first, second = second, first
     return Pair(way, _as_call(first), _as_call(second))
+
+
+def media_hash_trace(seed: int, *, release: str | None = None) -> Trace:
+    """The trace of a seed: `PAIRS` pairs, the two of each side by side, under an algorithm that the
+    release offers; None: that any does."""
+    chooses = release is None or release_key(release) >= release_key(_FIRST_THAT_CHOOSES)
+    algorithm = _ALGORITHMS[seed % len(_ALGORITHMS) if chooses else 0]
+    header = MediaHashHeader(
+        schema=SCHEMA, config=MediaHashConfig(algorithm), seed=seed, generator=GENERATOR
+    )
+    pairs = [pair(seed * PAIRS + number) for number in range(PAIRS)]
+    return Trace(header, tuple(Hash(value) for one in pairs for value in (one.first, one.second)))
 
 
 def _as_call(value: Description) -> Description:
@@ -268,8 +293,8 @@ def _framed_as_argument(rng: random.Random) -> Two:
         (b"data", b"\3" + struct.pack("<Q", size)),
     ):
         head += _framed(name) + entry
-    filler = bytes(rng.randrange(97, 123) for _ in range(key_size - len(head)))
-    rest = bytes(rng.randrange(97, 123) for _ in range(size - len(filler) - 9))
+    filler = bytes((rng.randrange(97, 123),)) * (key_size - len(head))
+    rest = bytes((rng.randrange(97, 123),)) * (size - len(filler) - 9)
     data = filler + b"\3" + struct.pack("<Q", len(rest)) + rest
     key = (head + filler).decode()
     return (

@@ -2,7 +2,7 @@
 
 import random
 
-from cacheproof.differential.media_hash import Description, call
+from cacheproof.differential.media_hash_description import Description, call
 from cacheproof.differential.media_hash_values import (
     array,
     image,

@@ -14,8 +14,9 @@ from rich.text import Text
 
 from cacheproof.differential.finding import LOCKSTEP, TIMES, Finding
 from cacheproof.differential.lockstep import DELTA_FIELDS
+from cacheproof.differential.media_hash_values import written
 from cacheproof.differential.retrace import Moment
-from cacheproof.differential.trace import Add, Continue, Prompt, Trace
+from cacheproof.differential.trace import Add, Continue, Hash, Prompt, Trace
 from cacheproof.differential.words import changed_fields, program, told, value
 from cacheproof.spec.records import EncoderCacheState
 
@@ -76,6 +77,8 @@ def _step(finding: Finding, moments: list[Moment]) -> RenderableType:
     moment = moments[finding.event]
     if finding.trace.depth == "block_hash":
         return _columns(("", "key as it grew", "key afresh"), _keys(moment))
+    if finding.trace.depth == "media_hash":
+        return _columns(("call", "digest"), [_digest_of(one) for one in moments])
     if finding.trace.depth == "kv_cache":
         return _columns(("", "after"), _changed(moment))
     changed = changed_fields(moment.before, moment.after)
@@ -108,12 +111,18 @@ def _lanes(finding: Finding, moments: list[Moment]) -> RenderableType:
         match depth:
             case "block_hash":
                 sides: tuple[str, ...] = (", ".join(key for _, key, _ in _keys(moment)),)
+            case "media_hash":
+                sides = (_digest_of(moment)[1],)
             case "kv_cache":
                 sides = (", ".join(f"{name} {what}" for name, what in _changed(moment)),)
             case _:
                 sides = (_ledger(moment), _store(moment))
         rows.append((f"{mark}{number}", _scheduler(moment), *sides))
-    titles = {"block_hash": ("request", "keys"), "kv_cache": ("engine", "block pool")}
+    titles = {
+        "block_hash": ("request", "keys"),
+        "media_hash": ("hasher", "digest"),
+        "kv_cache": ("engine", "block pool"),
+    }
     shown = titles.get(depth, ("scheduler", "ledger", "store"))
     return _columns(("", *shown), rows[-EVENTS_SHOWN:])
 
@@ -122,6 +131,15 @@ def _changed(moment: Moment) -> list[tuple[str, str]]:
     """What an event changed of the block pool."""
     outcome = moment.record[0] or {"changed": {}}
     return [(name.replace("_", " "), value(what)) for name, what in outcome["changed"].items()]
+
+
+def _digest_of(moment: Moment) -> tuple[str, str]:
+    """A call of the media hasher and the first digits of what it gave."""
+    assert isinstance(moment.event, Hash)
+    outcome = moment.record[0] or {}
+    raised = f"raises {outcome['raises']}" if "raises" in outcome else "no such value"
+    unstable = "another each time" if "unstable" in outcome else raised
+    return written(moment.event.value), outcome.get("digest", "")[:KEY_DIGITS] or unstable
 
 
 def _keys(moment: Moment) -> list[tuple[str, str, str]]:

@@ -177,6 +177,8 @@ class _Search:
             pass
         while self._try(smaller.simpler_groups(self.trace)):
             pass
+        while self._try(smaller.simpler_values(self.trace)):
+            pass
         while smaller.with_tokens(self.trace) and self._try(smaller.simpler_prompts(self.trace)):
             pass
         self._try(smaller.scaled(self.trace))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.media_hash_smaller import smaller_calls, weight
 from cacheproof.differential.trace import (
     EMBEDDED,
     Add,
@@ -20,6 +21,7 @@ from cacheproof.differential.trace import (
     BlockHashConfig,
     BlockHashEvent,
     Finish,
+    Hash,
     KVCacheConfig,
     ManagerConfig,
     Preempt,
@@ -48,7 +50,7 @@ _KINDS = (
     "finish", "abort", "preempt", "release", "reset", "reset_prefix", "prompt", "decode",
     "continue",
     "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
-    "common_prefix", "take_events", "take_stats", "take_residencies",
+    "common_prefix", "take_events", "take_stats", "take_residencies", "hash",
 )  # fmt: skip
 NUMBERS = (
     "tokens", "steps", "input", "max_tokens", "priority", "prompt",
@@ -272,6 +274,14 @@ def simpler_groups(trace: Trace) -> Iterator[Trace | None]:
                 yield edited(trace, put((*path, name), False))
 
 
+def simpler_values(trace: Trace) -> Iterator[Trace | None]:
+    """Calls of the media hasher with less in them."""
+    hashed = [(n, event.value) for n, event in enumerate(trace.events) if isinstance(event, Hash)]
+    for values in smaller_calls([value for _, value in hashed]) if hashed else ():
+        edits = zip(hashed, values, strict=True)
+        yield edited(trace, *(put(("events", n, "value"), value) for (n, _), value in edits))
+
+
 def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
     """The default hash, prompts without an adapter, a salt or embeddings, and with fewer and
     plainer tokens."""
@@ -453,6 +463,8 @@ def _numbers_of(trace: Trace) -> Iterator[int]:
     for event in trace.events:
         if isinstance(event, Arrive):
             yield from (count for _, count in event.text)
+        if isinstance(event, Hash):
+            yield weight(event.value)
         if isinstance(event, BlockHashEvent):
             yield from (1 + token for token in event.tokens)
             yield from (row is None or row.strip("0") != "" for row in _rows(event))

@@ -5,21 +5,26 @@ project. `claims` writes the assertion.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Any
 
 import jinja2
 
 from cacheproof.differential.claims import AFTER_AN_EVENT, OF_THE_STORE, RAISES, Case, claim
-from cacheproof.differential.finding import Finding
+from cacheproof.differential.finding import LOCKSTEP, Finding
+from cacheproof.differential.media_hash_program import IMPORTS, arguments, kinds_in
 from cacheproof.differential.record import CallRecord
+from cacheproof.differential.standalone_block_hash import BlockHashTest
 from cacheproof.differential.trace import (
     Abort,
     Add,
     AnyEvent,
+    Hash,
     ManagerConfig,
+    MediaHashConfig,
     Notices,
+    Prompt,
     Schedule,
     SchedulerConfig,
     Update,
@@ -32,6 +37,8 @@ _CLASSES = {
     "encoder_cache": "EncoderCacheManager",
     "encoder_decoder": "EncoderDecoderCacheManager",
 }
+APART = ("MH-3", "MH-3a")
+"""Contracts of two digests that must differ; by the others of that component two must be one."""
 _METHODS = {
     "check": "check_and_update_cache",
     "can": "can_allocate",
@@ -59,8 +66,12 @@ def why_none(finding: Finding) -> str:
 
 
 def _written(finding: Finding) -> tuple[str | None, str]:
-    if finding.trace.depth in ("block_hash", "kv_cache"):
-        return None, "block keys and KV blocks are shown by their replay"
+    if finding.trace.depth == "block_hash":
+        return _block_hash_test(finding), "a difference from the reference is shown by its replay"
+    if finding.trace.depth == "kv_cache":
+        return None, "KV blocks are shown by their replay"
+    if finding.trace.depth == "media_hash":
+        return _media_hash_test(finding), "a difference from the reference is shown by its replay"
     if finding.trace.depth == "scheduler":
         return _SchedulerTest(finding).text(), "no attribute shows it after the event"
     retrace, parting = finding.retrace, finding.parting
@@ -77,10 +88,7 @@ class _Test:
         self._case = case
         self._finding = case.finding
         self._methods = _METHODS_PER_INPUT if case.per_input else _METHODS
-        self._variables = {
-            request: request if _is_plain(request) else f"request_{number}"
-            for number, request in enumerate(case.requests)
-        }
+        self._variables = _variables(case.requests)
         plug_in = _PLUG_IN.fullmatch(case.finding.target)
         self._module = plug_in[1] if plug_in else _MODULE
         self._class = plug_in[2] if plug_in else _CLASSES[case.finding.configuration.manager]
@@ -182,6 +190,43 @@ class _Test:
             yield self._line(call)
 
 
+def _media_hash_test(finding: Finding) -> str | None:
+    """The two calls, or the one made twice, on the release's hasher."""
+    calls = [event.value for event in finding.events if isinstance(event, Hash)]
+    config = finding.configuration.config
+    if finding.parting is not None or len(calls) > 2 or not isinstance(config, MediaHashConfig):
+        return None
+    kinds = set().union(*map(kinds_in, calls))
+    return _template("standalone_media_hash.py.jinja").render(
+        finding=finding,
+        story=_story(finding),
+        imports=[line for kind, line in IMPORTS.items() if kind in kinds],
+        has_media="media" in kinds,
+        has_images="image" in kinds,
+        algorithm=config.algorithm,
+        name=re.sub(r"\W+", "_", finding.contract).lower(),
+        one=arguments(calls[0]),
+        other=arguments(calls[-1]),
+        relation="!=" if finding.contract in APART else "==",
+    )
+
+
+def _block_hash_test(finding: Finding) -> str | None:
+    """Two keys that must not be equal, or must."""
+    if finding.parting is not None or finding.contract == LOCKSTEP:
+        return None
+    requests = [event.request for event in finding.events if isinstance(event, Prompt)]
+    shown = BlockHashTest(finding, _variables(requests))
+    return _template("standalone_block_hash.py.jinja").render(
+        finding=finding,
+        story=_story(finding),
+        config=shown.config,
+        **shown.shows,
+        name=re.sub(r"\W+", "_", finding.contract).lower(),
+        body=[_one_line(line) for line in shown.body()],
+    )
+
+
 def _story(finding: Finding) -> str:
     known = finding.known_note and f" Known: {finding.known or 'yes'}, {finding.known_note}."
     return (
@@ -265,6 +310,14 @@ def _template(name: str) -> jinja2.Template:
 def _one_line(line: str) -> str:
     """A line of the body, whatever is in the names that it shows."""
     return " ".join(line.splitlines())
+
+
+def _variables(requests: Iterable[str]) -> dict[str, str]:
+    """A variable for each request: its name where that can be one."""
+    return {
+        request: request if _is_plain(request) else f"request_{number}"
+        for number, request in enumerate(requests)
+    }
 
 
 def _is_plain(name: str) -> bool:

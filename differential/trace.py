@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.media_hash_description import Description, Malformed, check_call
 from cacheproof.reference.hash_functions import Algorithm
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
 
@@ -26,6 +27,7 @@ Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 RunLength = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+MediaAlgorithm = Literal["blake3", "sha256", "sha512"]
 Row = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{8})+$", max_length=1024)]
 
 
@@ -245,9 +247,16 @@ class TakeResidencies(Event, tag="take_residencies", frozen=True):
     """How long blocks have been held is taken."""
 
 
+class Hash(Event, tag="hash", frozen=True):
+    """A call of the media hasher; `value` describes it, see `media_hash_description`."""
+
+    value: Description
+
+
 ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
 SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
 BlockHashEvent = Prompt | Decode | Continue
+MediaHashEvent = Hash
 KVCacheEvent = (
     Arrive
     | Slots
@@ -264,13 +273,14 @@ KVCacheEvent = (
     | TakeStats
     | TakeResidencies
 )
-AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent | KVCacheEvent
+AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent | MediaHashEvent | KVCacheEvent
 Arrival = Add | Prompt | Arrive
 Showing = Arrival | Continue
 EVENTS_OF_DEPTH = {
     "manager": get_args(ManagerEvent),
     "scheduler": get_args(SchedulerEvent),
     "block_hash": get_args(BlockHashEvent),
+    "media_hash": (MediaHashEvent,),
     "kv_cache": get_args(KVCacheEvent),
 }
 
@@ -344,6 +354,24 @@ class BlockHashHeader(
     generator: Name | None = None
 
 
+class MediaHashConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What the hasher digests with."""
+
+    algorithm: MediaAlgorithm = "blake3"
+
+
+class MediaHashHeader(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="media_hash"
+):
+    """The first line of a trace for the media hash."""
+
+    schema: int
+    config: MediaHashConfig
+    manager: Literal["media_hash"] = "media_hash"
+    seed: int | None = None
+    generator: Name | None = None
+
+
 class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A KV cache group: layers of one kind. `window` is that of a window, or a chunk, in tokens."""
 
@@ -378,7 +406,7 @@ class KVCacheHeader(
     generator: Name | None = None
 
 
-Header = ManagerHeader | SchedulerHeader | BlockHashHeader | KVCacheHeader
+Header = ManagerHeader | SchedulerHeader | BlockHashHeader | MediaHashHeader | KVCacheHeader
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -389,7 +417,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def depth(self) -> str:
-        """How the target is driven: `manager`, `scheduler`, `block_hash` or `kv_cache`."""
+        """How the target is driven: one of `EVENTS_OF_DEPTH`."""
         return depth_of(self.header)
 
     def with_events(self, events: Iterable[AnyEvent]) -> "Trace":
@@ -480,6 +508,8 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
     if not isinstance(event, EVENTS_OF_DEPTH[depth]):
         kinds = ", ".join(one.__struct_config__.tag for one in EVENTS_OF_DEPTH[depth])
         raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
+    if isinstance(event, Hash):
+        _check_value(event, where)
     _check_names([getattr(event, "request", None)], where)
     if not isinstance(event, Showing):
         return
@@ -512,6 +542,13 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
             f"{where}: {error}; expected items in prompt order, apart from each other and within "
             f"the prompt, and a mask as long as its item"
         ) from None
+
+
+def _check_value(event: Hash, where: str) -> None:
+    try:
+        check_call(event.value)
+    except Malformed as error:
+        raise InputError(f"{where}: {error}, see docs/media-hash.md") from None
 
 
 def _check_embeds(event: Prompt, where: str) -> None:

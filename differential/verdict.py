@@ -86,7 +86,8 @@ class Verdict:
         campaign = self.campaign
         lines = []
         for contract, calls, lanes in _judged(campaign):
-            finding = next((f for f in self.findings if f.contract == contract), None)
+            listed = [f.known for f in self.findings if f.contract == contract and f.known_note]
+            count = sum(f.contract == contract for f in self.findings)
             broken = sum(count for (id, _), count in campaign.broken.items() if id == contract)
             verdict, known = "tested", None
             scope = f"{calls:,} calls in {', '.join(lanes)}"
@@ -94,9 +95,9 @@ class Verdict:
                 verdict = "refuted"
                 scope = f"{broken:,} traces break it; {scope}"
                 known = (
-                    "not listed"
-                    if finding is None or finding.known_note is None
-                    else (finding.known or "listed, no public thread")
+                    (listed[0] or "listed, no public thread")
+                    if 0 < count == len(listed)
+                    else "not listed"
                 )
             elif not calls:
                 verdict = "vacuous"
@@ -134,11 +135,12 @@ def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[
     missing = []
     for fault in known:
         met = any(
-            fault.covers(contract, campaign.release, lane) for contract, lane in campaign.broken
+            fault.covers(contract, campaign.release, lane, kind)
+            for contract, lane, kind in campaign.kinds
         )
         possible = any(
             report.traces
-            and fault.covers(fault.contract, campaign.release, report.lane.name)
+            and fault.covers(fault.contract, campaign.release, report.lane.name, fault.kind or "")
             and by_id(fault.contract) in rules_for(report.lane.manager, campaign.release).all
             for report in campaign.lanes
         )

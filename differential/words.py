@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from cacheproof.differential.media_hash_values import written
 from cacheproof.differential.trace import (
     Abort,
     Add,
@@ -12,6 +13,7 @@ from cacheproof.differential.trace import (
     Continue,
     Decode,
     Finish,
+    Hash,
     Notices,
     Preempt,
     Prompt,
@@ -26,7 +28,7 @@ from cacheproof.differential.trace import (
     Walk,
 )
 
-_POSITIONAL = ("request", "identifier")
+_POSITIONAL = ("request", "identifier", "value")
 _WIDTH = 92
 
 
@@ -59,6 +61,8 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return "the step's output arrives"
         case Stall():
             return f"{event.request} is walked, finds no KV blocks, and waits on"
+        case Hash():
+            return f"hash {written(event.value)}"
         case Release():
             return f"input {event.input} of {event.request} is released once more"
         case Walk():
@@ -155,6 +159,8 @@ def _arguments(struct: Any) -> list[str]:
         if field.name == "items":
             items = [f"Item({', '.join(_arguments(item))})" for item in content]
             shown = f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+        elif isinstance(struct, Hash):
+            shown = written(content)
         else:
             shown = literal(content)
         arguments.append(shown if field.name in _POSITIONAL else f"{field.name}={shown}")

@@ -23,6 +23,10 @@ class Target(Interface):
         """How its scheduler calls its manager. Raises HarnessError when it does not start."""
         ...
 
+    def runs_depth(self, depth: str) -> bool:
+        """Whether it runs traces of that depth."""
+        ...
+
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
         """One result per trace, in order. `fault` plants a fault of `host/faults.py` by name.
 

@@ -9,7 +9,7 @@ import queue
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +18,7 @@ import msgspec
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
 START_SECONDS = 300.0
@@ -52,7 +52,8 @@ class HostTarget:
     """Runs traces on a vLLM tree through `targets/host` in that tree's own interpreter.
 
     `command` is the interpreter, `environment` what it needs to find the tree. `plug_in` puts a
-    class (`module:Class`) in the place of the release's manager.
+    class (`module:Class`) in the place of the release's manager. `module` has the `Release` that is
+    run in place of the tree's whole vLLM, and `depths` are all that it runs.
     """
 
     def __init__(
@@ -63,13 +64,17 @@ class HostTarget:
         environment: Mapping[str, str],
         *,
         plug_in: str | None = None,
+        module: str | None = None,
+        depths: Collection[str] = tuple(EVENTS_OF_DEPTH),
         start_seconds: float = START_SECONDS,
         batch_seconds: float = BATCH_SECONDS,
     ) -> None:
         self.name = name
         self.release = release
-        self._command = [*command, str(HOST_FOLDER)]
+        self._interpreter = command
+        self._command = [*command, str(HOST_FOLDER), *([module] if module else [])]
         self._environment = {**environment, "PYTHONHASHSEED": "0"}
+        self._depths = depths
         self._plug_in = plug_in
         self._start_seconds = start_seconds
         self._batch_seconds = batch_seconds
@@ -107,6 +112,16 @@ class HostTarget:
     def plug_in_kind(self) -> str | None:
         """The kind of manager that the plug-in is: it is driven as no other. None without one."""
         return self.hello.plug_in if self._plug_in else None
+
+    def runs_depth(self, depth: str) -> bool:
+        return depth in self._depths
+
+    def beside(
+        self, name: str, module: str, depths: Collection[str], settings: Mapping[str, str]
+    ) -> "HostTarget":
+        """A host of another module in the same interpreter, with the same libraries."""
+        environment = {**self._environment, **settings}
+        return HostTarget(name, None, self._interpreter, environment, module=module, depths=depths)
 
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
         self.submit(traces, fault)

@@ -1,6 +1,7 @@
 """The reference managers as a target, in this process."""
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -10,9 +11,16 @@ from cacheproof.differential.targets import reference_kv_cache as kv_cache
 from cacheproof.differential.targets.host.block_hash import BlockHashSession
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
+from cacheproof.differential.targets.host.media_hash_alone import of_reference
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
 from cacheproof.differential.targets.host.session import run_events
-from cacheproof.differential.trace import BlockHashConfig, ManagerHeader, Trace
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.trace import (
+    BlockHashConfig,
+    ManagerHeader,
+    MediaHashConfig,
+    Trace,
+)
 from cacheproof.reference.block_hash import continue_request, get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -27,12 +35,18 @@ from cacheproof.reference.request import (
 from cacheproof.reference.semantics import Semantics
 
 Factory = Callable[[int, Semantics], Any]
+MEDIA_LIBRARIES = ("blake3", "numpy", "PIL")
 HASH_SEED = "0"
 """What hosts are started with as PYTHONHASHSEED, from which vLLM derives the first parent key."""
 MANAGERS: dict[str, Factory] = {
     "encoder_cache": EncoderCacheManager,
     "encoder_decoder": EncoderDecoderCacheManager,
 }
+
+
+def missing_media_libraries() -> list[str]:
+    """Libraries of arrays, images and digests that this interpreter does without."""
+    return [name for name in MEDIA_LIBRARIES if find_spec(name) is None]
 
 
 def protocol_of(semantics: Semantics) -> Protocol:
@@ -51,7 +65,7 @@ def protocol_of(semantics: Semantics) -> Protocol:
 
 class ReferenceTarget:
     """Runs traces on the reference, under the semantics of a release or the ideal. It has no
-    scheduler."""
+    scheduler. `media_hash` is a host that hashes media for it, with the libraries of a release."""
 
     def __init__(
         self,
@@ -61,12 +75,14 @@ class ReferenceTarget:
         name: str = "reference",
         release: str | None = None,
         managers: dict[str, Factory] | None = None,
+        media_hash: HostTarget | None = None,
     ) -> None:
         self.name = name
         self.release = release
         self.semantics = semantics or Semantics.ideal()
         self._protocol = protocol or protocol_of(self.semantics)
         self._managers = managers or MANAGERS
+        self._media_hash = media_hash
 
     @property
     def protocol(self) -> Protocol:
@@ -75,11 +91,19 @@ class ReferenceTarget:
     def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
         return [self._result(trace, fault) for trace in traces]
 
+    def runs_depth(self, depth: str) -> bool:
+        if depth == "media_hash" and self._media_hash is None:
+            return not missing_media_libraries()
+        return depth != "scheduler"
+
     def runs(self, trace: Trace) -> bool:
-        """Whether the reference can run traces of this depth."""
+        """Whether the reference can run this trace."""
+        config = trace.header.config
         if trace.depth == "kv_cache":
-            return kv_cache.models(msgspec.to_builtins(trace.header.config), self.semantics)
-        return trace.depth != "scheduler"
+            return kv_cache.models(msgspec.to_builtins(config), self.semantics)
+        if isinstance(config, MediaHashConfig) and config.algorithm != "blake3":
+            return self.runs_depth(trace.depth) and self.semantics.chooses_media_digest
+        return self.runs_depth(trace.depth)
 
     def _result(self, trace: Trace, fault: str | None) -> TraceResult:
         try:
@@ -94,6 +118,11 @@ class ReferenceTarget:
         if isinstance(trace.header.config, BlockHashConfig):
             config = trace.header.config
             return run_events(_block_hash_session(config, self.semantics, fault), events)
+        if isinstance(trace.header.config, MediaHashConfig):
+            if self._media_hash is not None:
+                return self._media_hash.run([trace], fault)[0].records
+            algorithm = trace.header.config.algorithm
+            return run_events(of_reference(self.semantics, algorithm, fault), events)
         if trace.depth == "kv_cache":
             return kv_cache.run(
                 msgspec.to_builtins(trace.header.config), events, self.semantics, fault
@@ -116,7 +145,9 @@ class ReferenceTarget:
         return self
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """End the host that hashes media, where there is one."""
+        if self._media_hash is not None:
+            self._media_hash.close()
 
 
 def _block_hash_session(

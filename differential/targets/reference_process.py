@@ -19,8 +19,7 @@ class ReferenceProcess(HostTarget):
     """A host process that runs the reference with ideal semantics."""
 
     def __init__(self) -> None:
-        super().__init__("reference process", None, [sys.executable], os.environ)
-        self._command.append(__name__)
+        super().__init__("reference process", None, [sys.executable], os.environ, module=__name__)
 
 
 class Release:

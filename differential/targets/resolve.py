@@ -1,20 +1,26 @@
 """From what the user writes after --target to a target that runs."""
 
+import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import checkouts, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.cache import Report
+from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.targets.versions import runs_hasher_alone
 from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
 NEWEST = "0.33.0"
 FIRST_V1 = (0, 8)
+MEDIA_HASH = "media_hash"
+HASHER_ALONE = "host.media_hash_alone"
 EXPECTED = "expected reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
 
 
@@ -48,7 +54,12 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
     command, environment = releases.host_command(release)
     if plug_in is not None:
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()
-    return HostTarget(name, _promised(release.version), command, environment, plug_in=plug_in)
+    promised = _promised(release.version)
+    if runs_hasher_alone(release.version) and plug_in is None:
+        return HostTarget(
+            name, promised, command, environment, module=HASHER_ALONE, depths=(MEDIA_HASH,)
+        )
+    return HostTarget(name, promised, command, environment, plug_in=plug_in)
 
 
 def _promised(version: str) -> str | None:
@@ -60,16 +71,28 @@ def _promised(version: str) -> str | None:
 
 
 def reference_for(target: Target) -> ReferenceTarget | None:
-    """The reference under the semantics of the target's release; None where it is not modelled."""
+    """The reference under the semantics of the target's release; None where it is not modelled.
+
+    Its media hash runs in the target's interpreter, with the libraries that the target has. It is
+    to be closed.
+    """
     if target.release is None:
         return None
     try:
         semantics = Semantics.of_vllm(target.release)
     except NotModelled:
         return None
+    name = f"reference@{target.release}"
+    hasher = hasher_beside(target, semantics) if isinstance(target, HostTarget) else None
     return ReferenceTarget(
-        semantics, target.protocol, name=f"reference@{target.release}", release=target.release
+        semantics, target.protocol, name=name, release=target.release, media_hash=hasher
     )
+
+
+def hasher_beside(target: HostTarget, semantics: Semantics) -> HostTarget:
+    """A host that hashes media as the reference does, with the libraries of the target."""
+    flags = {REFERENCE_SETTING: json.dumps(asdict(semantics))}
+    return target.beside("reference hasher", HASHER_ALONE, (MEDIA_HASH,), flags)
 
 
 def _semantics(version: str) -> Semantics:

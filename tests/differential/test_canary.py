@@ -1,5 +1,7 @@
 """A search finds each planted fault, and does not find one that is not there."""
 
+import re
+
 import pytest
 
 from cacheproof.differential.block_hash_generator import block_hash_trace
@@ -14,25 +16,29 @@ from cacheproof.differential.canary import (
 from cacheproof.differential.examine import rules_for
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.kv_cache_generator import kv_cache_trace
+from cacheproof.differential.media_hash_generator import media_hash_trace
 from cacheproof.differential.targets.host.block_hash_faults import BLOCK_HASH_FAULTS
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
+from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 
 TRACES = {
     "encoder_cache": manager_trace,
     "encoder_decoder": lambda seed: manager_trace(seed, "encoder_decoder"),
     "block_hash": block_hash_trace,
+    "media_hash": media_hash_trace,
     "kv_cache": kv_cache_trace,
 }
 DEPTHS = {
     "encoder_cache": "manager",
     "encoder_decoder": "manager",
     "block_hash": "block_hash",
+    "media_hash": "media_hash",
     "kv_cache": "kv_cache",
 }
 KINDS = sorted(TRACES)
-SEEDS = range(20)
+SEEDS = range(60)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +73,9 @@ def test_every_contract_has_a_canary_or_a_reason(kind: str) -> None:
 
 def test_a_campaign_plants_the_canaries_of_all_its_lanes() -> None:
     lanes = [lane for lane in LANES.values() if lane.depth != "scheduler"]
-    found = run_canaries(ReferenceTarget(), lanes, broken={("EC-7", "encoder cache")})
+    found = run_canaries(ReferenceTarget(), lanes, broken={("EC-7", "encoder cache", "")})
     assert all(found.values())
-    contracts = {name.partition(" ")[0] for name in found}
+    contracts = {re.split("[ ,]", name)[0] for name in found}
     planted = {canary.contract for kind in KINDS for canary in canaries(kind, depth=DEPTHS[kind])}
     assert contracts == planted - {"EC-7"}
 
@@ -89,5 +95,12 @@ def test_a_contract_that_the_release_breaks_of_itself_has_no_canary() -> None:
 
 def test_every_fault_is_used_or_is_the_one_that_does_nothing() -> None:
     used = {canary.fault for kind in KINDS for canary in canaries(kind, depth=DEPTHS[kind])}
-    planted = set(FAULTS) | set(BLOCK_HASH_FAULTS) | set(KV_CACHE_FAULTS)
-    assert planted == used | {"nothing", "hits_backwards"}
+    planted = set(FAULTS) | set(BLOCK_HASH_FAULTS) | set(MEDIA_HASH_FAULTS) | set(KV_CACHE_FAULTS)
+    assert planted == used | {"nothing", "hits_backwards", "forgets_frames"}
+
+
+def test_a_canary_of_a_kind_is_planted_beside_other_kinds_and_not_beside_its_own() -> None:
+    lane, ours = LANES["media hash"], {("MH-3", "media hash", "list against map")}
+    found = run_canaries(ReferenceTarget(), [lane], broken=ours)
+    assert "MH-3, mode of an image (media hash)" in found
+    assert "MH-3, list against map (media hash)" not in found

@@ -1,74 +1,64 @@
 """Described values mean what their objects hold; the judge and the search find what is planted."""
 
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from cacheproof.differential.media_hash import (
-    Description,
-    MediaHashJudge,
-    call,
-    content,
-    pair_of,
-    spelling,
+from cacheproof.differential import media_hash_values
+from cacheproof.differential.campaign import LANES
+from cacheproof.differential.examine import examine
+from cacheproof.differential.media_hash import MediaHashJudge, pair_of
+from cacheproof.differential.media_hash_description import Description, call
+from cacheproof.differential.media_hash_generator import (
+    MAKERS,
+    PAIRS,
+    media_hash_trace,
+    pair,
 )
-from cacheproof.differential.media_hash_generator import MAKERS, pair
-from cacheproof.differential.media_hash_search import Search, trace_of
+from cacheproof.differential.media_hash_kinds import kind_of
+from cacheproof.differential.media_hash_meaning import content, spelling
 from cacheproof.differential.media_hash_values import (
     array,
     boolean,
+    double,
     image,
     integer,
     mapping,
     media,
+    none,
+    raw,
+    real,
     sequence,
+    spelled,
     text,
+    written,
 )
-from cacheproof.differential.record import TraceResult
-from cacheproof.differential.targets.host.media_hash import MediaHashSession
+from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.host.media_values import Builder, Unbuildable, limited
-from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Hash, dump, parse
 from cacheproof.reference import media_content
-from cacheproof.reference.media_hash import Indeterminate, MediaWithBytes, MultiModalHasher
+from cacheproof.reference.media_hash import MediaWithBytes
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.registry import by_id
 
-KINDS = {"image", "array"}
-WRAPPER = limited(MediaWithBytes, KINDS, takes_settings=True)
+WRAPPER = limited(MediaWithBytes, {"image", "array"}, takes_settings=True)
 SEEDS = range(300)
+TRACES = range(100)
+NEEDS_TORCH = {"array against tensor"}
+Kinds = Counter[tuple[str, str]]
 
 
-class InProcess:
-    """A target over one hash function, without a process."""
-
-    release = None
-
-    def __init__(self, hash_arguments: Callable[[dict[str, Any]], str]) -> None:
-        self._hash = hash_arguments
-
-    def run(self, traces: Sequence[Any], fault: str | None = None) -> list[TraceResult]:
-        return [
-            TraceResult(
-                run_events(  # type: ignore[arg-type]
-                    MediaHashSession(self._hash, WRAPPER, (Indeterminate,), fault=fault),
-                    trace["events"],
-                )
-            )
-            for trace in traces
-        ]
-
-
-def reference(semantics: Semantics) -> InProcess:
-    hasher = MultiModalHasher(semantics)
-    return InProcess(lambda arguments: hasher.hash_kwargs("sha256", **arguments))
-
-
-def search(target: InProcess, seeds: range = SEEDS, fault: str | None = None) -> Search:
-    found = Search(target, fault=fault)  # type: ignore[arg-type]
-    found.run(seeds)
+def kinds_broken(
+    semantics: Semantics, fault: str | None = None, reach: Reachability | None = None
+) -> Kinds:
+    """In how many traces the reference breaks each contract, kind by kind."""
+    target, found = ReferenceTarget(semantics), Kinds()
+    for seed in TRACES:
+        trace = media_hash_trace(seed, release="0.10.2")
+        result = target.run([trace], fault)[0]
+        found.update(examine(trace, result, target, None, reach).by_kind.keys())
     return found
 
 
@@ -154,9 +144,9 @@ def test_another_order_is_told_from_another_spelling() -> None:
 
 
 def judged(*outcomes: tuple[Description, dict[str, Any] | None]) -> dict[str, str]:
-    judge = MediaHashJudge()
+    judge = MediaHashJudge(None, Reachability())
     for number, (value, outcome) in enumerate(outcomes):
-        judge.judge(number, SimpleNamespace(value=value), (outcome, [], None, None))
+        judge.judge(number, Hash(value), (outcome, [], None, None))
     return {id: violation.sentence for id, violation in judge.violations.items()}
 
 
@@ -164,7 +154,7 @@ def test_a_collision_is_named_with_both_places() -> None:
     one, other = call(a=integer(1)), call(a=integer(2))
     found = judged((one, {"digest": "d"}), (other, {"digest": "d"}))
     assert set(found) == {"MH-3"}
-    assert found["MH-3"].startswith("MH-3 at event 2 (hash): beside event 1: ")
+    assert found["MH-3"].startswith("MH-3 at event 2 (hash): beside event 1, value of an int: ")
 
 
 def test_digests_that_change_break_the_contract_of_equal_values() -> None:
@@ -176,70 +166,51 @@ def test_what_raised_or_could_not_be_built_is_not_judged() -> None:
     assert not judged((one, {"raises": "TypeError"}), (other, None), (one, {"digest": "d"}))
 
 
-def test_the_ideal_hash_keeps_every_contract() -> None:
-    found = search(reference(Semantics.ideal()))
-    assert found.counts == {}
-    assert not found.stray
-    assert found.hashed > len(SEEDS)
+def test_the_ideal_hash_keeps_every_contract_and_meets_every_rare_state() -> None:
+    reach = Reachability()
+    assert not kinds_broken(Semantics.ideal(), reach=reach)
+    assert set(reach.never(LANES["media hash"].rare)) <= NEEDS_TORCH
 
 
 @pytest.mark.parametrize(
-    ("release", "expected"),
+    ("release", "kinds"),
     [
-        ("0.33.0", {"wrapped_integers", "zeros", "types_of_key", "framed_as_argument"}),
-        ("0.28.0", {"moved_boundary", "swallowed_argument", "path_as_key", "list_as_mapping"}),
+        (
+            "0.33.0",
+            {
+                "types over the same bytes",
+                "type of a key",
+                "array against str + names of arguments",
+                "frames from one file",
+            },
+        ),
+        (
+            "0.28.0",
+            {"names of arguments", "names of arguments + value of a str", "list against map"},
+        ),
     ],
 )
-def test_the_ways_in_which_a_release_collides_are_found(release: str, expected: set[str]) -> None:
-    found = search(reference(Semantics.of_vllm(release)))
-    ways = {way for contract, way in found.counts if contract == "MH-3"}
-    assert expected <= ways
-    assert ("MH-4", "huge_integers") in found.counts
-    assert ("MH-2", "orders") in found.counts
-
-
-def test_an_array_hash_without_shape_and_dtype_breaks_the_contract_of_forms() -> None:
-    def bytes_alone(arguments: dict[str, Any]) -> str:
-        return repr([(name, bytes(value)) for name, value in arguments.items()])
-
-    found = search(InProcess(bytes_alone))
-    assert {"reshaped_array", "retyped_array"} <= {way for id, way in found.counts if id == "MH-3a"}
-    sound = search(reference(Semantics.of_vllm("0.33.0")))
-    assert not any(id == "MH-3a" for id, _ in sound.counts)
-    assert min(sound.reached[way] for way in ("reshaped_array", "palettes", "image_forms")) > 0
-
-
-def test_the_same_seeds_give_the_same_findings() -> None:
-    first, second = (search(reference(Semantics.of_vllm("0.33.0"))) for _ in range(2))
-    assert first.counts == second.counts
-    assert first.found == second.found
-
-
-def test_a_trace_can_be_judged_event_by_event() -> None:
-    found = search(reference(Semantics.of_vllm("0.33.0")))
-    seed = found.found["MH-3", "zeros"]
-    (result,) = reference(Semantics.of_vllm("0.33.0")).run([trace_of(pair(seed))])
-    judge = MediaHashJudge()
-    for number, (event, record) in enumerate(
-        zip(trace_of(pair(seed))["events"], result.records, strict=True)
-    ):
-        judge.judge(number, SimpleNamespace(**event), record)
-    assert by_id("MH-3") in {violation.contract for violation in judge.violations.values()}
+def test_the_ways_in_which_a_release_collides_are_told_apart(release: str, kinds: set[str]) -> None:
+    found = kinds_broken(Semantics.of_vllm(release))
+    assert kinds <= {kind for contract, kind in found if contract == "MH-3"}
+    assert ("MH-4", "huge int") in found
+    assert ("MH-2", "order of a mapping") in found
+    assert "MH-3a" not in {contract for contract, _ in found}
 
 
 @pytest.mark.parametrize(
-    ("fault", "contracts"),
+    ("fault", "contract", "kind"),
     [
-        ("forgets_forms", {"MH-3", "MH-3a"}),
-        ("forgets_frames", {"MH-3"}),
-        ("forgets_kinds_of_containers", {"MH-3"}),
-        ("leans_on_order", {"MH-2"}),
-        ("never_repeats", {"MH-4"}),
+        ("forgets_forms", "MH-3a", "shape of an array"),
+        ("forgets_forms", "MH-3", "mode of an image"),
+        ("forgets_frames", "MH-3", "frames from one file"),
+        ("forgets_kinds_of_containers", "MH-3", "list against map"),
+        ("leans_on_order", "MH-2", "order of arguments"),
+        ("never_repeats", "MH-4", "image"),
     ],
 )
-def test_a_planted_fault_breaks_its_contract(fault: str, contracts: set[str]) -> None:
-    found = search(reference(Semantics.ideal()), fault=fault)
-    assert contracts <= {id for id, _ in found.counts}
+def test_a_planted_fault_breaks_its_contract(fault: str, contract: str, kind: str) -> None:
+    assert (contract, kind) in kinds_broken(Semantics.ideal(), fault)
 
 
 def test_every_fault_is_planted_here() -> None:
@@ -250,3 +221,107 @@ def test_every_fault_is_planted_here() -> None:
         "leans_on_order",
         "never_repeats",
     }
+
+
+SHOWN = image("L", (1, 1), b"a")
+OTHER = image("L", (1, 1), b"b")
+IDENTIFIED = image("L", (1, 1), b"a", image_id={"uuid": "61" * 16})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        (integer(1), real(5e-324), "types over the same bytes"),
+        (integer(2**64 - 1), integer(-1), "types over the same bytes"),
+        (text(""), raw(b""), "types over the same bytes"),
+        (boolean(True), real(1.0), "bool against float"),
+        (integer(1), integer(2), "value of an int"),
+        (integer(2**64), integer(2**65), "value of a huge int"),
+        (sequence(integer(1)), mapping(("0", integer(1))), "list against map"),
+        (sequence(), sequence(none()), "length of a list"),
+        (mapping(("1", none())), mapping((integer(1), none())), "type of a key"),
+        (mapping(("1", none())), mapping(("2", none())), "keys of a mapping"),
+        (array(b"abcd"), array(b"abcd", shape=(2, 2)), "shape of an array"),
+        (array(b"ab"), array(b"ab", "|i1"), "dtype of an array"),
+        (array(b"ab", [["a", "|u1"]]), array(b"ab", [["b", "|u1"]]), "fields of an array"),
+        (SHOWN, OTHER, "pixels of an image"),
+        (SHOWN, IDENTIFIED, "image id"),
+        (IDENTIFIED, raw(b"a" * 16), "image id over the same bytes"),
+        (media(IDENTIFIED, b"f"), text("a" * 16), "image id over the same bytes"),
+        (media(SHOWN, b"f"), media(OTHER, b"f"), "picture from one file"),
+        (media(SHOWN, b"f"), media(OTHER, b"g"), "fetched bytes + pixels of an image"),
+        (media(array(b"a"), b"f"), media(array(b"b"), b"f"), "frames from one file"),
+        (
+            media(SHOWN, b"f", mapping(("a", none()))),
+            media(OTHER, b"f"),
+            "decode settings + picture from one file",
+        ),
+        (sequence(none()), sequence(none(), kind="tuple"), "list or tuple"),
+        (array(b"ab"), array(b"ab", layout="strided"), "layout of an array"),
+        (media(SHOWN, b"f"), media(SHOWN, b"g"), "origin of a media"),
+        (integer(2**64), integer(2**64), "huge int"),
+    ],
+)
+def test_what_tells_two_values_apart_has_a_name(
+    one: Description, other: Description, kind: str
+) -> None:
+    assert kind_of(call(x=one), call(x=other)) == kind
+    assert kind_of(call(x=other), call(x=one)) == kind
+    nested = (call(a=none(), x=mapping(("k", sequence(value)))) for value in (one, other))
+    assert kind_of(*nested) == (f"{kind} + none + str" if one == other else kind)
+
+
+def test_one_confusion_does_not_hide_another_in_a_trace() -> None:
+    values = (integer(0), real(0.0), mapping(("1", none())), mapping((integer(1), none())))
+    judge = MediaHashJudge(None, Reachability())
+    for number, value in enumerate(values):
+        digest = "ab"[number // 2]
+        judge.judge(number, Hash(call(x=value)), ({"digest": digest}, [], None, None))
+    assert set(judge.by_kind) == {("MH-3", "types over the same bytes"), ("MH-3", "type of a key")}
+    assert list(judge.violations) == ["MH-3"]
+
+
+def test_every_call_is_held_against_every_other() -> None:
+    first, second, third = (call(x=integer(number)) for number in range(3))
+    found = judged((first, {"digest": "d"}), (second, {"digest": "e"}), (third, {"digest": "d"}))
+    assert "beside event 1" in found["MH-3"]
+
+
+def test_a_trace_is_a_pure_function_of_its_seed_and_can_be_read_back() -> None:
+    for seed in range(30):
+        trace = media_hash_trace(seed)
+        assert trace == media_hash_trace(seed)
+        assert len(trace.events) == 2 * PAIRS
+        assert parse(dump(trace).encode().splitlines(), "trace") == trace
+
+
+def test_a_release_is_asked_for_the_algorithms_that_it_has() -> None:
+    def asked(release: str | None) -> set[str]:
+        headers = (media_hash_trace(seed, release=release).header for seed in range(10))
+        return {header.config.algorithm for header in headers}  # type: ignore[union-attr]
+
+    assert asked("0.8.5") == asked("0.14.1") == {"blake3"}
+    assert asked("0.15.1") == asked(None) == {"blake3", "sha256", "sha512"}
+
+
+def test_what_is_written_makes_the_value() -> None:
+    words: dict[str, Any] = {**vars(media_hash_values), "call": call}
+    odd = [double(b"\1" * 7 + b"\x7f"), double(bytes(6) + b"\xf0\x7f"), real(-0.0)]
+    long = [text("a\"'" + "k" * 40 + "\\"), raw(b"'\"" + bytes(99)), text("k" * 99)]
+    values = [call(**{"x y": value}) for value in (*odd, *long)]
+    values += [value for seed in SEEDS for value in pair(seed)[1:]]
+    for value in values:
+        assert eval(written(value), words) == value
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ("", '""'),
+        ("k" * 40, '"k" * 40'),
+        ("ab" + "k" * 40 + "c", '"ab" + "k" * 40 + "c"'),
+        (bytes(20) + b"a", 'b"\\x00" * 20 + b"a"'),
+    ],
+)
+def test_long_runs_are_written_as_products(content: str | bytes, shown: str) -> None:
+    assert spelled(content) == shown

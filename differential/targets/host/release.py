@@ -15,6 +15,7 @@ from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
+from . import media_hash
 from .block_hash_release import block_hash_session
 from .faults import FAULTS
 from .kv_cache import KVCacheSession
@@ -50,7 +51,8 @@ class Release:
             "python": sys.version.split()[0],
             "vllm": vllm.__version__,
             "protocol": self.protocol._asdict(),
-            "sources": {name: _digest(function) for name, function in modelled_functions()},
+            "sources": {name: _digest(function) for name, function in modelled_functions()}
+            | media_hash.modelled_sources(),
             "plug_in": kind,
             "refusal": refusal,
         }
@@ -76,6 +78,9 @@ class Release:
             if header["depth"] == "block_hash":
                 records = run_events(block_hash_session(header, fault), trace["events"])
                 return {"records": records}
+            if header["depth"] == "media_hash":
+                hasher = media_hash.of_release(header["config"]["algorithm"], fault)
+                return {"records": run_events(hasher, trace["events"])}
             if header["depth"] == "kv_cache":
                 return {"records": run_events(_kv_cache(header["config"], fault), trace["events"])}
             if header["depth"] == "scheduler":

@@ -2,62 +2,60 @@
 
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.errors import InputError
-from cacheproof.differential.media_hash_search import Search
+from cacheproof.differential.campaign import LANES, Campaign, search
+from cacheproof.differential.canary import run_canaries
+from cacheproof.differential.examine import LOCKSTEP
+from cacheproof.differential.finding import found_in
+from cacheproof.differential.finding_file import save
+from cacheproof.differential.known import covering, load
 from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.media_hash import NEWEST, MediaHashTarget
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import hasher_beside, reference_for, resolve
+from cacheproof.reference.semantics import Semantics
 
+NEWEST = "0.33.0"
 OTHERS = ("0.10.2", "0.11.0", "0.13.0", "0.14.1", "0.15.1", "0.18.1", "0.28.0", "0.30.0", "0.32.0")
-SEEDS = range(2000)
-FORMS = ("image_forms", "palettes", "reshaped_array", "retyped_array")
+LANE = LANES["media hash"]
+SEEDS = range(300)
+FORMS = {"size of an image", "palette of an image", "shape of an array", "dtype of an array"}
 
 
 @contextmanager
-def host(release: str) -> Iterator[MediaHashTarget]:
-    target = MediaHashTarget(release)
-    try:
+def host(release: str) -> Iterator[HostTarget]:
+    with closing(resolve(f"vllm@{release}", report=print)) as target:
+        assert isinstance(target, HostTarget)
         yield target
-    finally:
-        target.close()
 
 
-@contextmanager
-def reference(semantics: str, environment_of: str = NEWEST) -> Iterator[MediaHashTarget]:
-    target = MediaHashTarget(environment_of, semantics=semantics)
-    try:
-        yield target
-    finally:
-        target.close()
+def lockstep(version: str, semantics: Semantics, seeds: range = SEEDS) -> Campaign:
+    """A release beside the reference with these semantics, in one environment."""
+    with host(version) as real, closing(hasher_beside(real, semantics)) as hasher:
+        reference = ReferenceTarget(semantics, media_hash=hasher)
+        return search(real, [LANE], against=reference, seeds=seeds)
 
 
-def lockstep(version: str, semantics: str, algorithm: str, seeds: range) -> Search:
-    with host(version) as real, reference(semantics, version) as ours:
-        search = Search(real, ours, algorithm)
-        search.run(seeds)
-        return search
-
-
-def test_the_newest_release_has_the_digests_of_the_reference() -> None:
-    with host(NEWEST) as real, reference(NEWEST) as ours:
-        for algorithm in ("blake3", "sha256", "sha512"):
-            search = Search(real, ours, algorithm)
-            search.run(SEEDS)
-            assert search.parted == []
-            assert search.hashed == 2 * len(SEEDS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("version", OTHERS)
-def test_a_release_has_the_digests_of_the_reference(version: str) -> None:
-    search = lockstep(version, version, "blake3", SEEDS)
-    assert search.parted == []
-    assert search.hashed > len(SEEDS)
+@pytest.mark.parametrize(
+    "version", [NEWEST, *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)]
+)
+def test_a_release_has_the_digests_of_the_reference_and_breaks_what_is_listed(
+    version: str,
+) -> None:
+    campaign = lockstep(version, Semantics.of_vllm(version))
+    assert campaign.harness_errors == []
+    assert campaign.broken[LOCKSTEP, LANE.name] == 0
+    assert campaign.calls > 10 * len(SEEDS)
+    alone = [(rule, kind) for rule, _, kind in campaign.kinds if " + image + " not in kind]
+    known = load()
+    unlisted = [one for one in alone if not covering(known, one[0], version, LANE.name, one[1])]
+    assert unlisted == []
 
 
 @pytest.mark.slow
@@ -66,46 +64,97 @@ def test_a_release_has_the_digests_of_the_reference(version: str) -> None:
     [("0.11.0", "0.10.2"), ("0.16.0", "0.15.1"), ("0.27.0", "0.18.1"), ("0.31.0", "0.30.0")],
 )
 def test_the_semantics_of_the_release_before_a_change_part(version: str, before: str) -> None:
-    assert lockstep(before, version, "blake3", SEEDS).parted != []
+    assert lockstep(before, Semantics.of_vllm(version)).broken[LOCKSTEP, LANE.name] > 0
 
 
 def test_sound_semantics_part_from_the_newest_release_where_it_collides() -> None:
-    parted = lockstep(NEWEST, "ideal", "blake3", range(200)).parted
-    assert len(parted) > 100
+    campaign = lockstep(NEWEST, Semantics.ideal(), range(50))
+    assert campaign.broken[LOCKSTEP, LANE.name] == 50
 
 
 def test_the_ideal_reference_keeps_every_contract_beside_torch() -> None:
-    with reference("ideal") as ours:
-        search = Search(ours)
-        search.run(SEEDS)
-    assert search.counts == {}
-    assert not search.stray
-    assert search.reached["array_or_tensor"] > 20
+    with host(NEWEST) as real, closing(hasher_beside(real, Semantics.ideal())) as hasher:
+        campaign = search(hasher, [LANE], against=None, seeds=SEEDS)
+    assert campaign.kinds == Counter()
+    assert campaign.lanes[0].never_met == []
 
 
 def test_two_processes_agree() -> None:
     with host(NEWEST) as one, host(NEWEST) as other:
-        search = Search(one, other)
-        search.run(range(200))
-    assert search.parted == []
+        traces = [LANE.trace(seed, NEWEST) for seed in range(50)]
+        assert one.run(traces) == other.run(traces)
 
 
 def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix() -> None:
     found = {}
     for version in ("0.8.5", "0.9.0.1"):
         with host(version) as target:
-            search = Search(target)
-            search.run(range(5000))
-        found[version] = {way for id, way in search.counts if id == "MH-3a"}
-        assert min(search.reached[way] for way in FORMS) >= 100
-    assert found["0.8.5"] >= set(FORMS)
+            campaign = search(target, [LANE], against=None, seeds=SEEDS)
+        found[version] = {kind for rule, _, kind in campaign.kinds if rule == "MH-3a"}
+        assert campaign.lanes[0].reach.met["another form over the same bytes"] >= 100
+    assert found["0.8.5"] >= FORMS
     assert found["0.9.0.1"] == set()
 
 
+@pytest.mark.parametrize("version", [NEWEST, "0.8.5"])
+def test_planted_faults_are_found_beside_the_faults_of_the_release(version: str) -> None:
+    with host(version) as target:
+        campaign = search(target, [LANE], against=None, seeds=range(60))
+        assert all(run_canaries(target, [LANE], campaign.kinds.keys()).values())
+
+
+def test_a_release_before_the_other_depths_runs_this_one_alone() -> None:
+    with host("0.8.5") as target:
+        assert [lane.name for lane in LANES.values() if target.runs_depth(lane.depth)] == [
+            LANE.name
+        ]
+        assert reference_for(target) is None
+
+
 def test_an_algorithm_that_a_release_lacks_is_refused_by_name() -> None:
-    refusal = r"vllm@0.9.0.1: this release hashes media with blake3 alone, not sha256; expected"
-    with host("0.9.0.1") as target, pytest.raises(InputError, match=refusal):
-        Search(target, algorithm="sha256").run(range(1))
+    with host("0.9.0.1") as target:
+        result = target.run([LANE.trace(3, None)])[0]
+    assert result.illegal == "this release hashes media with blake3 alone, not sha256"
+
+
+def test_what_is_found_is_shrunk_to_the_two_values_and_fails_as_a_test_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """Every kind that the newest release breaks: two calls, or one that is made twice."""
+    with host(NEWEST) as target, closing(target.another()) as elsewhere:
+        campaign = search(target, [LANE], against=None, seeds=range(50), kept_per_break=1)
+        tests = []
+        for broken in campaign.breaks:
+            one = found_in(
+                target, broken.trace, broken.contract, kind=broken.kind, elsewhere=elsewhere
+            )
+            assert one is not None
+            assert set(one.kind.split(" + ")) <= set(broken.kind.split(" + "))
+            assert len(one.events) == (1 if one.kind == "huge int" else 2)
+            tests += [path for path in save(one, tmp_path) if path.suffix == ".py"]
+    assert len(tests) >= len({(broken.contract, broken.kind) for broken in campaign.breaks}) - 1
+    assert ran(tests) == {path.name: False for path in tests}
+
+
+def ran(tests: list[Path]) -> dict[str, bool]:
+    """Whether each file's test passes in the interpreter of the newest release."""
+    command, environment = releases.host_command(releases.install(NEWEST, report=print))
+    return {path.name: subprocess.run(
+        [*command, "-P", "-c", RUN, str(path)], env=environment, capture_output=True
+    ).returncode == 0 for path in tests}  # fmt: skip
+
+
+RUN = """
+import os, runpy, sys
+class Patch:
+    def setenv(self, name, value): os.environ[name] = value
+names = runpy.run_path(sys.argv[1])
+try:
+    [test] = [names[name] for name in names if name.startswith("test_")]
+    test(Patch())
+except AssertionError:
+    sys.exit(1)
+"""
 
 
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "findings").glob("media-hash-*.md"))
