@@ -3,7 +3,7 @@ the one that first had its content.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproof.differential.judge import Violation
 from cacheproof.differential.reachability import Reachability
@@ -13,6 +13,15 @@ from cacheproof.spec.block_hash import COMPONENT, BlockContent, BlockPair, Reque
 from cacheproof.spec.registry import Contract, contracts
 
 Prefix = tuple[BlockContent, ...]
+
+
+class Place(NamedTuple):
+    """Where a key was met: the last of these blocks, as the request grew or hashed `afresh`."""
+
+    event: int
+    request: str
+    afresh: bool
+    prefix: Prefix
 
 
 class Content:
@@ -79,8 +88,9 @@ class Content:
 
 
 class BlockHashJudge:
-    """Judges one trace. `violations` holds the first violation of each contract; `calls_judged`
-    counts pairs and requests that were compared."""
+    """Judges one trace. `violations` holds the first violation of each contract, `places` where the
+    two blocks of it were met, and `compared` how many keys of a request were. `calls_judged` counts
+    pairs and requests that were compared."""
 
     state = None
     stored: Mapping[str, int] = {}
@@ -89,6 +99,8 @@ class BlockHashJudge:
     def __init__(self, trace: Trace, release: str | None, reach: Reachability) -> None:
         assert isinstance(trace.header.config, BlockHashConfig)
         self.violations: dict[str, Violation] = {}
+        self.places: dict[str, tuple[Place, Place]] = {}
+        self.compared = 0
         self.calls_judged = 0
         self._config = trace.header.config
         self._reach = reach
@@ -96,8 +108,8 @@ class BlockHashJudge:
         self._of_pair = [rule for rule in rules if rule.parameters == ("p",)]
         self._of_keys = [rule for rule in rules if rule.parameters == ("k",)]
         self._requests: dict[str, Content] = {}
-        self._by_key: dict[str, tuple[str, Prefix]] = {}
-        self._by_prefix: dict[Prefix, str] = {}
+        self._by_key: dict[str, Place] = {}
+        self._by_prefix: dict[Prefix, tuple[str, Place]] = {}
         self._offsets: dict[Any, set[tuple[int, ...]]] = {}
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
@@ -124,41 +136,51 @@ class BlockHashJudge:
             raise ValueError(f"{len(afresh)} full blocks and keys for {len(grown)}")
         alike = sum(a is b or a == b for a, b in zip(computed, afresh, strict=True))
         keys = RequestKeys(tuple(grown[:alike]), tuple(fresh[:alike]))
+        self.compared = alike
         self._evaluate(self._of_keys, {"k": keys}, number, event)
-        for source, prefixes in ((fresh, afresh), (grown, computed)):
+        for source, prefixes, is_fresh in ((fresh, afresh, True), (grown, computed, False)):
             for key, prefix in zip(source, prefixes, strict=True):
-                self._pair(key, prefix, number, event)
+                self._pair(key, Place(number, event.request, is_fresh, prefix), event)
 
-    def _pair(self, key: str, prefix: Prefix, number: int, event: Any) -> None:
+    def _pair(self, key: str, place: Place, event: Any) -> None:
+        prefix = place.prefix
         if prefix not in self._by_prefix:
             self._note_new(prefix)
-        first_key = self._by_prefix.setdefault(prefix, key)
-        _, first_prefix = self._by_key.setdefault(key, (event.request, prefix))
+        first_key, first_of_prefix = self._by_prefix.setdefault(prefix, (key, place))
+        first_of_key = self._by_key.setdefault(key, place)
         pairs = []
-        if first_prefix is not prefix:
-            pairs.append((True, first_prefix))
+        if first_of_key.prefix is not prefix:
+            pairs.append((True, first_of_key))
         if first_key != key:
-            pairs.append((False, prefix))
-        for same_key, other in pairs:
+            pairs.append((False, first_of_prefix))
+        for same_key, first in pairs:
+            other = first.prefix
             pair = BlockPair(same_key, prefix[-1], other[-1], prefix, other)
-            self._evaluate(self._of_pair, {"p": pair}, number, event)
+            for contract in self._evaluate(self._of_pair, {"p": pair}, place.event, event):
+                self.places[contract] = (first, place)
             if same_key and prefix == other:
                 self._reach.meet("equal blocks share")
 
     def _evaluate(
         self, rules: Iterable[Contract], values: Mapping[str, Any], number: int, event: Any
-    ) -> None:
+    ) -> list[str]:
+        """Judge by the rules; ids of those that break for the first time."""
         self.calls_judged += 1
-        for rule in rules:
-            if rule.id not in self.violations and not rule.predicate(*values.values()):
-                self.violations[rule.id] = Violation(
-                    rule,
-                    number,
-                    type(event).__struct_config__.tag,
-                    event.request,
-                    "",
-                    rule.explain(**values),
-                )
+        broken = [
+            rule
+            for rule in rules
+            if rule.id not in self.violations and not rule.predicate(*values.values())
+        ]
+        for rule in broken:
+            self.violations[rule.id] = Violation(
+                rule,
+                number,
+                type(event).__struct_config__.tag,
+                event.request,
+                "",
+                rule.explain(**values),
+            )
+        return [rule.id for rule in broken]
 
     def _note_new(self, prefix: Prefix) -> None:
         """A block of new content: has it been met with its items at other places?"""
