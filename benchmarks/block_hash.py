@@ -2,11 +2,12 @@
 
     .venv/bin/python benchmarks/block_hash.py --rounds 9
 
-Both hash the same prompts in one process, in turns: under the release's semantics, whose digests
-must be equal, and under the ideal ones.
+Both hash the same prompts in one process, in turns, with each function that the release offers:
+under the release's semantics, whose digests must be equal, and under the ideal ones.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import subprocess
@@ -41,27 +42,35 @@ def main() -> None:
     )
     print(f"A prompt of {PROMPT_TOKENS:,} tokens in blocks of {BLOCK_SIZE}; milliseconds, median "
           f"(least to most) of {chosen.rounds} rounds\n")  # fmt: skip
-    print(f"| prompt | vllm@{chosen.release} | reference, the same digests | reference, ideal |")
-    print("|---|---|---|---|")
+    release = f"vllm@{chosen.release}"
+    print(f"| prompt | function | {release} | reference, the same digests | reference / {release} "
+          f"| reference, ideal |")  # fmt: skip
+    print("|---|---|---|---|---|---|")
     for line in done.stdout.splitlines():
-        name, *columns = json.loads(line)
-        print(f"| {name} | {' | '.join(map(spread, columns))} |")
+        name, algorithm, theirs, ours, ideal = json.loads(line)
+        ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
+        columns = [spread(theirs, 1000), spread(ours, 1000), spread(ratios), spread(ideal, 1000)]
+        print(f"| {name} | {algorithm} | {' | '.join(columns)} |")
 
 
-def spread(seconds: list[float]) -> str:
-    """Median, least and most, in milliseconds."""
-    middle, *ends = (1000 * f(seconds) for f in (statistics.median, min, max))
-    return f"{middle:.1f} ({ends[0]:.1f} to {ends[1]:.1f})"
+def spread(values: list[float], scale: float = 1) -> str:
+    """Median, least and most, times `scale`."""
+    middle, *ends = (scale * f(values) for f in (statistics.median, min, max))
+    return f"{middle:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
 
 
 def inside(release: str, rounds: int) -> None:
-    """Runs beside the release: one line of JSON for each prompt."""
+    """Runs beside the release: one line of JSON for each prompt and function."""
     package = types.ModuleType("cacheproof")
     package.__path__ = [str(ROOT)]
     sys.modules["cacheproof"] = package
     sys.path.append(str(ROOT / "differential" / "targets"))
-    for name, images in PROMPTS.items():
-        hashers = list(_hashers(release, _prompt(images)))
+    from cacheproof.reference.hash_functions import algorithms
+    from cacheproof.reference.semantics import Semantics
+
+    offered = algorithms(Semantics.of_vllm(release))
+    for (name, images), algorithm in itertools.product(PROMPTS.items(), offered):
+        hashers = list(_hashers(release, _prompt(images), algorithm))
         seconds: list[list[float]] = [[] for _ in hashers]
         for _ in range(rounds):
             digests = []
@@ -70,8 +79,8 @@ def inside(release: str, rounds: int) -> None:
                 digests.append(hasher(request))
                 timed.append(time.process_time() - started)
             assert len(digests[0]) == PROMPT_TOKENS // BLOCK_SIZE
-            assert digests[0] == digests[1] != digests[2]
-        print(json.dumps([name, *seconds]), flush=True)
+            assert digests[0] == digests[1]
+        print(json.dumps([name, algorithm, *seconds]), flush=True)
 
 
 def _prompt(images: int) -> dict[str, Any]:
@@ -84,28 +93,28 @@ def _prompt(images: int) -> dict[str, Any]:
     return {"tokens": tokens, "items": items}
 
 
-def _hashers(release: str, prompt: dict[str, Any]) -> Iterator[tuple[Callable[[Any], Any], Any]]:
+def _hashers(
+    release: str, prompt: dict[str, Any], algorithm: str
+) -> Iterator[tuple[Callable[[Any], Any], Any]]:
     """The release's hasher and the reference's, each with the request that it hashes."""
-    from host.block_hash_release import make_request
-    from vllm.utils.hashing import sha256
-    from vllm.v1.core import kv_cache_utils
+    from host.block_hash_release import block_hasher, make_request
 
-    from cacheproof.reference.block_hash import get_request_block_hasher, hash_function
+    from cacheproof.reference.block_hash import get_request_block_hasher
+    from cacheproof.reference.hash_functions import hash_function
     from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, TokenRequest
     from cacheproof.reference.semantics import Semantics
 
-    kv_cache_utils.init_none_hash(sha256)
     event = {"request": "r", "lora": None, "salt": None, "embeds": None, **prompt}
     event["items"] = [{**item, "mm_hash": None, "is_embed": None} for item in prompt["items"]]
-    theirs = kv_cache_utils.get_request_block_hasher(BLOCK_SIZE, sha256)
-    yield theirs, make_request(event, None)
+    config = {"block_size": BLOCK_SIZE, "lookahead": 0, "algorithm": algorithm}
+    yield block_hasher(config), make_request(event, None)
     features = [
         MultiModalFeature(item["identifier"], PlaceholderRange(item["offset"], item["length"]), "")
         for item in prompt["items"]
     ]
     request = TokenRequest("r", prompt["tokens"], features)
     for semantics in (Semantics.of_vllm(release), Semantics.ideal()):
-        hash_fn = hash_function(semantics)
+        hash_fn = hash_function(semantics, algorithm)
         yield (
             get_request_block_hasher(BLOCK_SIZE, hash_fn, semantics=semantics, seed="0"),
             request,
