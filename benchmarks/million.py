@@ -45,6 +45,8 @@ def compare(name: str, lanes: list[Lane], operations: int) -> int:
             if found.contract == LOCKSTEP:
                 print(f"{found.lane.name}, seed {found.trace.header.seed}: {found.sentence}")
     target.close()
+    if reference is not None:
+        reference.close()
     print(
         f"| {name} | {calls:,} | 0 to {seeds - 1:,} | {traces:,} | {differences} | "
         f"{', '.join(sorted(broken)) or 'none'} | {seconds:.0f} |",

@@ -12,6 +12,7 @@ from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.gallery import kill_matrix
 from cacheproof.differential.known import KnownFault
+from cacheproof.differential.targets.reference import missing_media_libraries
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict, listed_but_missing
 from cacheproof.searching import Plan, judge_target, print_canaries, print_lanes, verdict_json
@@ -58,6 +59,8 @@ def gallery(output: Output) -> int:
     with output.bar("running faulty variants", None):
         matrix = kill_matrix()
     output.line(matrix.to_markdown())
+    if missing := missing_media_libraries():
+        output.line(f"not run: variants of the media hash, without {', '.join(missing)}")
     output.write_json("gallery", matrix.to_json())
     return HOLDS if not matrix.survivors else VOID
 

@@ -60,7 +60,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
             "mode of an image": "forgets_forms",
         },
         "MH-3a": {"shape of an array": "forgets_forms"},
-        "MH-4": {"image": "never_repeats"},
+        "MH-4": {"image": "never_repeats", "layout of an array": "leans_on_layout"},
     },
     "kv_cache": {
         "BP-1": "keeps_hits_queued",
@@ -98,8 +98,8 @@ NO_CANARY = {
 
 @dataclass(frozen=True)
 class Canary:
-    """A fault of `targets/host` that breaks the contract: of a manager, or of a hasher. It breaks it
-    in that kind, where a judge tells kinds of break apart."""
+    """A fault of `targets/host` that breaks the contract: of a manager, or of a hasher. It breaks
+    it in that kind, where a judge tells kinds of break apart."""
 
     contract: str
     fault: str

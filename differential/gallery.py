@@ -15,9 +15,19 @@ from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.kv_cache_generator import kv_cache_trace
-from cacheproof.differential.targets.host import block_hash_faults, kv_cache_faults
+from cacheproof.differential.media_hash_generator import media_hash_trace
+from cacheproof.differential.targets.host import (
+    block_hash_faults,
+    kv_cache_faults,
+    media_hash_faults,
+)
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.targets.reference import MANAGERS, Factory, ReferenceTarget
+from cacheproof.differential.targets.reference import (
+    MANAGERS,
+    Factory,
+    ReferenceTarget,
+    missing_media_libraries,
+)
 from cacheproof.differential.trace import Trace
 from cacheproof.differential.variants import (
     admission,
@@ -35,6 +45,7 @@ from cacheproof.spec.registry import Contract, contracts
 
 SEEDS = range(60)
 BLOCK_HASH = "block_hash"
+MEDIA_HASH = "media_hash"
 KV_CACHE = "kv_cache"
 KV_CACHE_TRACES = 16
 KEPT_BECAUSE = {
@@ -43,6 +54,7 @@ KEPT_BECAUSE = {
     "ED-1": "the headline of the public report, which ED-5 implies",
     "ED-2": "it names the call at fault, where ED-5 names the sum",
     "BP-1": "it names the block that is queued and held, where BP-3 names the sum",
+    "MH-3a": "the public report, which MH-3 implies",
     "BK-1": "it names what the key of a block forgot, where BK-2 says that two prefixes differ",
     "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }
@@ -50,7 +62,7 @@ KEPT_BECAUSE = {
 
 @dataclass(frozen=True)
 class Variant:
-    """One faulty manager, block hasher, or KV cache manager.
+    """One faulty manager, hasher of blocks or media, or KV cache manager.
 
     `factory` makes the manager; a hasher and a KV cache manager are faulty by their `semantics`, or
     by a fault planted in them. `resized` lets identifiers come back with another size, and drives
@@ -103,6 +115,18 @@ def _hasher_with(fault: Callable[..., Any]) -> Variant:
     assert fault.__doc__ is not None
     name = fault.__name__.replace("_", "-")
     return Variant(name, fault.__doc__, BLOCK_HASH, None, fault=fault.__name__)
+
+
+def _media_hasher_without(name: str, sentence: str, *flags: str) -> Variant:
+    """The reference's media hasher without upstream fixes."""
+    variant = _hasher_without(name, sentence, "hashes_media_content", *flags)
+    return replace(variant, manager=MEDIA_HASH)
+
+
+def _media_hasher_with(fault: Callable[..., Any]) -> Variant:
+    """The reference's media hasher with a fault planted in it."""
+    variant = _hasher_with(fault)
+    return replace(variant, manager=MEDIA_HASH, name=f"media-{variant.name}")
 
 
 def _kv_cache_without(
@@ -247,6 +271,21 @@ VARIANTS: tuple[Variant, ...] = (
     _hasher_with(block_hash_faults.forgets_the_prefix),
     _hasher_with(block_hash_faults.hashes_growth_otherwise),
     _hasher_with(block_hash_faults.never_repeats),
+    _media_hasher_without(
+        "media-without-types",
+        "Values are hashed as their bytes, media as the file that they came from (as vLLM 0.33.0).",
+    ),
+    _media_hasher_without(
+        "media-end-to-end",
+        "Names and values are hashed end to end (as before vLLM 0.31.0).",
+        "frames_media_chunks",
+    ),
+    _media_hasher_with(media_hash_faults.forgets_forms),
+    _media_hasher_with(media_hash_faults.forgets_frames),
+    _media_hasher_with(media_hash_faults.forgets_kinds_of_containers),
+    _media_hasher_with(media_hash_faults.leans_on_order),
+    _media_hasher_with(media_hash_faults.leans_on_layout),
+    _media_hasher_with(media_hash_faults.never_repeats),
     _kv_cache_with(kv_cache_faults.keeps_hits_queued),
     _kv_cache_with(kv_cache_faults.leaks_a_block),
     _kv_cache_with(kv_cache_faults.frees_the_first_block_first),
@@ -421,7 +460,7 @@ class KillMatrix:
         lines = [
             "# The kill matrix",
             "",
-            "Each variant is a manager or the block hasher of the reference with one fault. A "
+            "Each variant is a manager or a hasher of the reference with one fault. A "
             "seeded search runs it under "
             f"the driver of a correct scheduler, {len(self.seeds)} traces each, or "
             f"{KV_CACHE_TRACES} of the KV cache's longer ones, or those at which a rare fault "
@@ -474,14 +513,23 @@ def kill_matrix(seeds: Sequence[int] = SEEDS) -> KillMatrix:
             shape=variant.shape,
             seeds=variant.seeds,
         )
-        for variant in VARIANTS
+        for variant in runnable()
     }
     return KillMatrix(
         seeds=tuple(seeds),
-        kills={variant: killers(variant, seeds) for variant in VARIANTS},
+        kills={variant: killers(variant, seeds) for variant in runnable()},
         false_alarms=frozenset().union(*(killers(twin, seeds) for twin in twins)),
         contracts=_all_contracts(),
     )
+
+
+def runnable() -> list[Variant]:
+    """The variants that this interpreter has the libraries for."""
+    return [
+        variant
+        for variant in VARIANTS
+        if variant.manager != MEDIA_HASH or not missing_media_libraries()
+    ]
 
 
 def killers(variant: Variant, seeds: Sequence[int] = SEEDS) -> frozenset[str]:
@@ -506,6 +554,8 @@ def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
             yield _kv_cache_trace(seed, variant.shape)
         elif variant.manager == BLOCK_HASH:
             yield block_hash_trace(seed)
+        elif variant.manager == MEDIA_HASH:
+            yield media_hash_trace(seed)
         else:
             yield manager_trace(seed, variant.manager, resized=variant.resized)
 
@@ -515,6 +565,6 @@ _kv_cache_trace = cache(kv_cache_trace)
 
 def _all_contracts() -> tuple[Contract, ...]:
     """The contracts of all that has variants, in the order of the register."""
-    judged = (*MANAGERS, BLOCK_HASH, KV_CACHE)
+    judged = {variant.manager for variant in runnable()}
     judging = {rule.id for manager in judged for rule in rules_for(manager, release=None).all}
     return tuple(rule for rule in contracts() if rule.id in judging)

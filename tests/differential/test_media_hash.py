@@ -206,6 +206,7 @@ def test_the_ways_in_which_a_release_collides_are_told_apart(release: str, kinds
         ("forgets_frames", "MH-3", "frames from one file"),
         ("forgets_kinds_of_containers", "MH-3", "list against map"),
         ("leans_on_order", "MH-2", "order of arguments"),
+        ("leans_on_layout", "MH-4", "layout of an array"),
         ("never_repeats", "MH-4", "image"),
     ],
 )
@@ -215,10 +216,12 @@ def test_a_planted_fault_breaks_its_contract(fault: str, contract: str, kind: st
 
 def test_every_fault_is_planted_here() -> None:
     assert set(MEDIA_HASH_FAULTS) == {
+        "nothing",
         "forgets_forms",
         "forgets_frames",
         "forgets_kinds_of_containers",
         "leans_on_order",
+        "leans_on_layout",
         "never_repeats",
     }
 

@@ -12,6 +12,11 @@ from typing import Any
 HashArguments = Callable[[dict[str, Any]], str]
 
 
+def nothing(hash_arguments: HashArguments) -> HashArguments:
+    """No fault."""
+    return hash_arguments
+
+
 def forgets_forms(hash_arguments: HashArguments) -> HashArguments:
     """Arrays and images are hashed by their bytes alone."""
 
@@ -49,6 +54,19 @@ def leans_on_order(hash_arguments: HashArguments) -> HashArguments:
     return hash_numbered
 
 
+def leans_on_layout(hash_arguments: HashArguments) -> HashArguments:
+    """Arrays count with where their elements lie in memory."""
+
+    def with_strides(value: Any) -> Any:
+        library = sys.modules.get("numpy")
+        if library is not None and isinstance(value, library.ndarray):
+            form = (value.dtype.descr, value.shape, value.strides)
+            return [*map(repr, form), value.tobytes()]
+        return value
+
+    return _replacing(hash_arguments, with_strides)
+
+
 def never_repeats(hash_arguments: HashArguments) -> HashArguments:
     """No digest is ever given twice."""
     given = itertools.count()
@@ -77,10 +95,12 @@ def _replacing(hash_arguments: HashArguments, replace: Callable[[Any], Any]) -> 
 MEDIA_HASH_FAULTS: dict[str, Callable[[HashArguments], HashArguments]] = {
     fault.__name__: fault
     for fault in (
+        nothing,
         forgets_forms,
         forgets_frames,
         forgets_kinds_of_containers,
         leans_on_order,
+        leans_on_layout,
         never_repeats,
     )
 }
