@@ -15,6 +15,7 @@ from typer.exceptions import Abort, TyperException
 from cacheproof import __version__, contract_table, main_job, searching
 from cacheproof.console import Output
 from cacheproof.differential import known as known_faults
+from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
@@ -38,6 +39,7 @@ FindingsOption = Annotated[
     Path | None,
     typer.Option("--findings", metavar="DIR", help="Keep findings there, not in the cache folder."),
 ]
+DEPTHS = dict.fromkeys(lane.depth for lane in LANES.values())
 A_WEEK = 7 * 24 * 3600
 TARGET_HELP = "reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
@@ -108,7 +110,7 @@ def fuzz(
     ] = "reference",
     depth: Annotated[
         str | None,
-        typer.Option(help="manager, scheduler, block_hash or kv_cache; all by default."),
+        typer.Option(help=f"{', '.join(DEPTHS)}; all by default."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(min=1, max=A_WEEK, help="Search for about so long.")

@@ -183,6 +183,7 @@ def fuzz(
     finally:
         target.close()
     print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
+    _print_kinds(output, verdict.campaign)
     for one in verdict.findings:
         report.print_finding(one, output.report, str(finding_file.path_of(one, folder)))
     print_verdict(output, verdict)
@@ -208,6 +209,10 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
             }
             for lane in campaign.lanes
         ],
+        "broken": [
+            {"contract": contract, "lane": lane, "kind": kind or None, "traces": traces}
+            for (contract, lane, kind), traces in campaign.kinds.most_common()
+        ],
         "canaries": verdict.canaries,
         "void_because": verdict.void_because,
         "findings": verdict.findings,
@@ -229,6 +234,16 @@ def print_lanes(output: Output, lanes: Sequence[LaneReport], seconds: float) -> 
                 + "; ".join(lane.never_met)
             )
     output.line(f"searched for {seconds:.0f} s")
+
+
+def _print_kinds(output: Output, campaign: Campaign) -> None:
+    """How many traces broke a contract in which kind, where a judge tells kinds apart."""
+    table = Table("broken", "by", "traces", box=None, pad_edge=False)
+    for (contract, _, kind), traces in campaign.kinds.most_common():
+        if kind:
+            table.add_row(contract, kind, f"{traces:,}")
+    if table.row_count:
+        output.report.print(table)
 
 
 def print_verdict(output: Output, verdict: Verdict) -> None:

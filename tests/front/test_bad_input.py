@@ -97,7 +97,7 @@ def test_the_reference_has_no_scheduler(run: Run, tmp_path: Path) -> None:
         '"block_size":4,"num_blocks":8}}\n'
     )
     refusal = run("replay", path, "--target", "reference").refusal
-    assert "the reference does not run this scheduler-depth trace" in refusal
+    assert "reference does not run this scheduler-depth trace" in refusal
 
 
 BLOCKS = '{"depth":"block_hash","schema":1,"config":{"block_size":1%s}}\n'

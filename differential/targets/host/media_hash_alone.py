@@ -23,6 +23,8 @@ from .protocol import HostError, Illegal, Protocol
 from .session import run_events
 
 REFERENCE_SETTING = "CACHEPROOF_REFERENCE"
+REFERENCE_PACKAGE = "cacheproof.reference"
+"""Imported by those alone who run the reference: the package need not be there otherwise."""
 
 
 class Release:
@@ -77,7 +79,7 @@ def of_reference(
 def _parts(
     semantics: Any, algorithm: str
 ) -> tuple[HashArguments, Wrapper | None, tuple[type[Exception], ...]]:
-    module = importlib.import_module("cacheproof.reference.media_hash")
+    module = importlib.import_module(f"{REFERENCE_PACKAGE}.media_hash")
     hasher = module.MultiModalHasher(semantics)
     try:
         hasher.hash_kwargs(algorithm)
@@ -97,4 +99,4 @@ def _semantics(flags: dict[str, bool]) -> Any:
     need not be here."""
     package = sys.modules.setdefault("cacheproof", types.ModuleType("cacheproof"))
     package.__path__ = [str(Path(__file__).parents[3])]
-    return importlib.import_module("cacheproof.reference.semantics").Semantics(**flags)
+    return importlib.import_module(f"{REFERENCE_PACKAGE}.semantics").Semantics(**flags)

@@ -1,0 +1,89 @@
+"""The media hasher at the command line: kinds of collisions, and releases that run nothing else."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OLD, NEW = "vllm@0.8.5", "vllm@0.33.0"
+SEARCH = ("fuzz", "--depth", "media_hash", "--seeds", "0:50", "--target")
+COLLISION = (
+    '{"depth":"media_hash","schema":1,"config":{}}\n'
+    '{"event":"hash","value":{"is":"call","arguments":[["x",{"is":"int","value":"0"}]]}}\n'
+    '{"event":"hash","value":{"is":"call","arguments":[["x",'
+    '{"is":"float","bits":"0000000000000000"}]]}}\n'
+)
+MANAGER = (
+    '{"depth":"manager","schema":1,"manager":"encoder_cache",'
+    '"config":{"capacity":4,"compute_budget":4}}\n'
+)
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def collision(tmp_path: Path) -> Path:
+    path = tmp_path / "collision.jsonl"
+    path.write_text(COLLISION)
+    return path
+
+
+def known_without(kind: str, path: Path) -> Path:
+    """The shipped list of known faults without the entries of a kind."""
+    shipped = (resources.files("cacheproof.differential") / "known.toml").read_text()
+    entries = [entry for entry in tomllib.loads(shipped)["known"] if entry.get("kind") != kind]
+    lines = (
+        "\n".join(["[[known]]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())])
+        for entry in entries
+    )
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_a_collision_of_a_kind_that_is_not_listed_is_told_beside_the_listed_ones(
+    run: Run, tmp_path: Path
+) -> None:
+    where = ("--findings", tmp_path / "findings", "--json", tmp_path / "out.json")
+    assert run(*SEARCH, NEW, *where).code == 0
+    known = known_without("type of a key", tmp_path / "known.toml")
+    ran = run(*SEARCH, NEW, *where, "--known", known)
+    assert ran.code == 1
+    assert "1 unlisted and" in ran.out
+    found = json.loads((tmp_path / "out.json").read_text())["findings"]
+    assert [one["kind"] for one in found if one["known_note"] is None] == ["type of a key"]
+    assert "types over the same bytes" in ran.out
+
+
+def test_a_users_own_trace_collides_by_the_same_name(run: Run, collision: Path) -> None:
+    for target in (NEW, OLD):
+        ran = run("replay", collision, "--target", target, "--times", 2)
+        assert ran.code == 1
+        assert "beside event 1, types over the same bytes" in ran.out
+    assert run("replay", collision, "--target", "reference", "--times", 2).code == 0
+
+
+def test_a_release_whose_hasher_runs_alone_refuses_other_depths_by_name(
+    run: Run, tmp_path: Path
+) -> None:
+    refusal = run("fuzz", "--target", OLD, "--depth", "manager").refusal
+    assert "target vllm@0.8.5 has nothing to run at that depth (manager)" in refusal
+    assert "media_hash" in refusal
+    path = tmp_path / "trace.jsonl"
+    path.write_text(MANAGER)
+    refusal = run("replay", path, "--target", OLD).refusal
+    assert "vllm@0.8.5 does not run this manager-depth trace" in refusal
+
+
+def test_a_search_of_such_a_release_is_not_void(run: Run, tmp_path: Path) -> None:
+    ran = run(*SEARCH, OLD, "--findings", tmp_path)
+    assert ran.code == 0
+    assert "MH-3a" in ran.out
+
+
+def test_two_releases_part_where_a_change_lies_between_them(run: Run) -> None:
+    ran = run("diff", OLD, "vllm@0.9.0.1", "--seconds", 5)
+    assert ran.code == 1
+    assert "in lane media hash" in ran.out
