@@ -14,6 +14,7 @@ from cacheproof.differential.media_hash_meaning import content, spelling
 Parts = frozenset[str]
 ONE_ENCODING = "types over the same bytes"
 ONE_IMAGE_ID = "image id over the same bytes"
+NOTHING = "kinds of nothing"
 ARGUMENTS = "names of arguments"
 _ASPECTS = {
     "image": {"mode": "mode", "size": "size", "hex": "pixels", "palette": "palette",
@@ -47,19 +48,22 @@ def _contents(one: Description, two: Description) -> Parts:
         case "map", "map":
             return _mapped(one["entries"], two["entries"])
         case ("list" | "tuple", "list" | "tuple"):
-            if len(one["items"]) != len(two["items"]):
-                return frozenset({"length of a list"})
-            return _union(map(_contents, one["items"], two["items"]))
+            if len(one["items"]) == len(two["items"]):
+                return _union(map(_contents, one["items"], two["items"]))
         case "media", "media":
             return _fetched(one, two)
         case ("image", "image") | ("array", "array") | ("tensor", "tensor"):
             return _aspects(one, two)
     if _uuid(one) != _uuid(two):
         one, two = _bare(one), _bare(two)
-    if (data := _data(one)) is not None and data == _data(two):
+    if _one_encoding(one, two):
         has_id = "image" in (one["is"], two["is"])
         return frozenset({ONE_IMAGE_ID if has_id else ONE_ENCODING})
+    if _is_nothing(one) and _is_nothing(two):
+        return frozenset({NOTHING})
     first, second = sorted((_class(one), _class(two)))
+    if first == second == "list":
+        return frozenset({"length of a list"})
     same = f"value of {_article(first)}"
     return frozenset({same if first == second else f"{first} against {second}"})
 
@@ -134,7 +138,7 @@ def _builds(one: Description, two: Description) -> Parts:
     if one == two:
         return _union(map(_leaves, _children(one))) or frozenset({_class(one)})
     if one["is"] != two["is"]:
-        return frozenset({" or ".join(sorted((_class(one), _class(two))))})
+        return frozenset({" or ".join(sorted((one["is"], two["is"])))})
     differing = [
         pair for pair in zip(_children(one), _children(two), strict=True) if pair[0] != pair[1]
     ]
@@ -166,6 +170,8 @@ def _children(value: Description) -> list[Description]:
 def _class(value: Description) -> str:
     if value["is"] == "int" and not -(2**63) <= int(value["value"]) < 2**64:
         return "huge int"
+    if value["is"] == "tuple":
+        return "list"
     return "image id" if _uuid(value) else str(value["is"])
 
 
@@ -186,6 +192,26 @@ def _data(value: Description) -> bytes | None:
         case _:
             identity = _uuid(value)
             return None if identity is None else bytes.fromhex(identity)
+
+
+def _one_encoding(one: Description, two: Description) -> bool:
+    data = _data(one)
+    return data is not None and data == _data(two)
+
+
+def _is_nothing(value: Description) -> bool:
+    """Whether a value has no content but its kind: None, what is empty, lists of nothing else."""
+    match value["is"]:
+        case "none":
+            return True
+        case "list" | "tuple":
+            return all(map(_is_nothing, value["items"]))
+        case "map":
+            return not value["entries"]
+        case "str" | "bytes":
+            return _data(value) == b""
+        case _:
+            return False
 
 
 def _uuid(value: Description) -> str | None:
