@@ -197,6 +197,7 @@ class Judge:
             events.Schedule: self._schedule,
             events.Abort: self._finish,
             events.ResetPrefix: self._only_calls,
+            events.Pause: self._only_calls,
         }
         self._notes = {
             "can": self._note_admission,

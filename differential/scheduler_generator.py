@@ -7,13 +7,18 @@ KV blocks, mostly under the priority policy, whose victims may have been schedul
 """
 
 from random import Random
+from typing import Any
+
+import msgspec
 
 from cacheproof.differential.trace import (
     SCHEMA,
     Abort,
+    Adapter,
     Add,
     AnyEvent,
     Item,
+    Pause,
     Reset,
     ResetPrefix,
     Schedule,
@@ -22,17 +27,28 @@ from cacheproof.differential.trace import (
     Trace,
     Update,
 )
+from cacheproof.reference.semantics import Semantics
 
 VERSION = "scheduler/1"
 
 
-def scheduler_trace(seed: int, *, async_scheduling: bool | None = None) -> Trace:
-    """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said."""
-    return _SchedulerTrace(seed, async_scheduling).build()
+def scheduler_trace(
+    seed: int,
+    *,
+    async_scheduling: bool | None = None,
+    semantics: Semantics | None = None,
+) -> Trace:
+    """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said.
+
+    It asks for nothing that a release of those semantics does not have.
+    """
+    return _SchedulerTrace(seed, async_scheduling, semantics or Semantics.ideal()).build()
 
 
 class _SchedulerTrace:
-    def __init__(self, seed: int, async_scheduling: bool | None) -> None:
+    def __init__(self, seed: int, async_scheduling: bool | None, semantics: Semantics) -> None:
+        self._semantics = semantics
+        self._extras = Random(f"{VERSION}/extras/{seed}")
         random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
         self._seed = seed
         self._squeezed = random.random() < 0.4
@@ -54,7 +70,10 @@ class _SchedulerTrace:
         if async_scheduling is None:
             async_scheduling = random.random() < 0.25
         draw = self._draw_squeezed if self._squeezed else self._draw_tight
-        self._config = draw(largest, async_scheduling)
+        self._config = self._with_extras(draw(largest, async_scheduling))
+        self._adapters = self._extras.randint(1, 4) if self._config.max_loras else 0
+        self._pauses = semantics.pauses and self._extras.random() < 0.1
+        self._restarts = semantics.restarts_running and self._extras.random() < 0.15
         self._events: list[AnyEvent] = []
         self._live: list[str] = []
         self._arrived = 0
@@ -100,6 +119,30 @@ class _SchedulerTrace:
             async_scheduling=async_scheduling,
         )
 
+    def _with_extras(self, config: SchedulerConfig) -> SchedulerConfig:
+        """Now and then what few deployments use, as far as the release has it."""
+        random, offered = self._extras, self._semantics
+        adaptive = random.random() < 0.15 and offered.spares_lone_prefill
+        active = random.randint(1, config.max_num_seqs) if random.random() < 0.1 else None
+        reserve = random.random() < 0.8 or not offered.admits_whole_sequences
+        watermark = random.choice((0.1, 0.2)) if random.random() < 0.1 else 0.0
+        interval = random.choice((2, 3, 5)) if random.random() < 0.1 else 1
+        max_loras = random.choice((1, 2)) if random.random() < 0.12 else 0
+        speculates = random.random() < 0.3 and offered.takes_drafts
+        drafts = random.choice((1, 2, 3, 4)) if speculates else 0
+        return msgspec.structs.replace(
+            config,
+            long_prefill_token_threshold_adaptive=adaptive,
+            max_num_active_seqs=active if offered.spares_lone_prefill else None,
+            scheduler_reserve_full_isl=reserve,
+            watermark=watermark if offered.reserves_blocks else 0.0,
+            prefill_schedule_interval=interval if offered.holds_prefills else 1,
+            max_loras=max_loras,
+            num_speculative_tokens=drafts,
+            drafter=drafts > 0 and random.random() < 0.6,
+            v2_model_runner=random.random() < 0.3,
+        )
+
     def _template(self, identifier: str, largest: int) -> tuple[str, tuple[bool, ...]]:
         random = self._random
         mask = [True] * random.randint(1, largest)
@@ -122,12 +165,15 @@ class _SchedulerTrace:
                 request = self._live.pop(random.randrange(len(self._live)))
                 self._events.append(Abort(request))
             if in_flight == limit or random.random() < 0.5:
-                self._events.append(Update())
+                self._events.append(Update(accepted=self._accepted()))
                 in_flight -= 1
             if random.random() < 0.01:
                 self._events.append(Reset())
             if random.random() < 0.02:
-                self._events.append(ResetPrefix())
+                running = self._restarts and self._extras.random() < 0.7
+                self._events.append(ResetPrefix(running=running))
+            if self._pauses and self._extras.random() < 0.2:
+                self._events.append(Pause(self._extras.choice(("new", "all", "none", "none"))))
         header = SchedulerHeader(
             schema=SCHEMA,
             manager="encoder_cache",
@@ -136,6 +182,13 @@ class _SchedulerTrace:
             generator=VERSION,
         )
         return Trace(header, tuple(self._events))
+
+    def _accepted(self) -> tuple[int, ...]:
+        """How many drafts requests accept; mostly all or none."""
+        most = self._config.num_speculative_tokens
+        if most == 0:
+            return ()
+        return tuple(self._extras.choice((0, 0, 1, most)) for _ in range(3))
 
     def _add(self) -> None:
         random = self._random
@@ -165,6 +218,20 @@ class _SchedulerTrace:
                 tuple(items),
                 max_tokens=random.randint(1, max(1, min(12, room))),
                 priority=random.choice((0, 0, 1, 2)),
+                **self._rare(),
             )
         )
         self._live.append(request)
+
+    def _rare(self) -> dict[str, Any]:
+        """What few requests have."""
+        random = self._extras
+        number = random.randint(1, self._adapters) if self._adapters else 0
+        adapter = Adapter(f"adapter-{number}", number, f"/adapters/{number}") if number else None
+        skips = random.random() < 0.03 and self._semantics.skips_reading
+        return {
+            "lora": adapter if random.random() < 0.7 else None,
+            "salt": random.choice(("s1", "s2")) if random.random() < 0.05 else None,
+            "skip_reading": skips,
+            "stop_after": random.randint(1, 4) if random.random() < 0.2 else None,
+        }

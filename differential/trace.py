@@ -45,14 +45,27 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="
     """What the engine does next."""
 
 
+class Adapter(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The LoRA adapter of a request."""
+
+    lora_name: Name
+    lora_int_id: Size
+    lora_path: Name
+
+
 class Add(Event, tag="add", frozen=True):
-    """A request arrives, with `prompt` tokens and its items in prompt order."""
+    """A request arrives, with `prompt` tokens and its items in prompt order. Output number
+    `stop_after` is a token that ends it; `skip_reading` keeps it from hitting the prefix cache."""
 
     request: Name
     prompt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
     items: tuple[Item, ...] = ()
     max_tokens: Size = 1
     priority: int = 0
+    lora: Adapter | None = None
+    salt: Name | None = None
+    skip_reading: bool = False
+    stop_after: Size | None = None
 
 
 class Walk(Event, tag="walk", frozen=True):
@@ -74,9 +87,11 @@ class Notices(Event, tag="notices", frozen=True):
 
 
 class Update(Event, tag="update", frozen=True):
-    """The output of the `steps` oldest steps in flight arrives."""
+    """The output of the `steps` oldest steps in flight arrives. Its requests with drafts accept so
+    many of them, in turn."""
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
+    accepted: tuple[Count, ...] = ()
 
 
 class Preempt(Event, tag="preempt", frozen=True):
@@ -113,15 +128,15 @@ class Abort(Event, tag="abort", frozen=True):
 
 
 class ResetPrefix(Event, tag="reset_prefix", frozen=True):
-    """The prefix cache is reset."""
+    """The prefix cache is reset; with `running`, running requests start over."""
+
+    running: bool = False
 
 
-class Adapter(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The LoRA adapter of a request."""
+class Pause(Event, tag="pause", frozen=True):
+    """From now on only running requests are scheduled, or none, or all again."""
 
-    lora_name: Name
-    lora_int_id: Size
-    lora_path: Name
+    mode: Literal["new", "all", "none"]
 
 
 class Prompt(Event, tag="prompt", frozen=True):
@@ -254,7 +269,7 @@ class Hash(Event, tag="hash", frozen=True):
 
 
 ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
-SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
+SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Pause
 BlockHashEvent = Prompt | Decode | Continue
 MediaHashEvent = Hash
 KVCacheEvent = (
@@ -308,6 +323,15 @@ class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     policy: Literal["fcfs", "priority"] = "fcfs"
     long_prefill_token_threshold: Count = 0
     async_scheduling: bool = False
+    long_prefill_token_threshold_adaptive: bool = False
+    max_num_active_seqs: Size | None = None
+    scheduler_reserve_full_isl: bool = True
+    watermark: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    prefill_schedule_interval: Size = 1
+    max_loras: Count = 0
+    num_speculative_tokens: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
+    drafter: bool = False
+    v2_model_runner: bool = False
 
 
 class ManagerHeader(

@@ -97,8 +97,6 @@ class KVCacheManager:
         self.log_stats = log_stats
         self.prefix_cache_stats = PrefixCacheStats()
         self.semantics = semantics or Semantics.ideal()
-        if not self.semantics.tells_external_tokens:
-            raise NotModelledCache("allocation before 0.14.0")
         self.coordinator = get_kv_cache_coordinator(
             kv_cache_config,
             max_model_len,

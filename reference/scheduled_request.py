@@ -1,5 +1,6 @@
-"""A request as the KV cache manager sees it: its tokens, and how far its computation is."""
+"""A request between arrival and end: its tokens, and how far its computation is."""
 
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any
 
@@ -13,25 +14,83 @@ class RequestStatus(Enum):
     WAITING_FOR_REMOTE_KVS = "loading"
     RUNNING = "running"
     PREEMPTED = "preempted"
+    FINISHED_STOPPED = "stopped"
+    FINISHED_LENGTH_CAPPED = "length"
+    FINISHED_ABORTED = "aborted"
+    FINISHED_ERROR = "error"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a request of this status has ended."""
+        return self in _FINISHED
+
+
+_FINISHED = frozenset(status for status in RequestStatus if status.name.startswith("FINISHED"))
 
 
 class ScheduledRequest(TokenRequest):
     """A request between arrival and end; arguments as TokenRequest.
 
+    Smaller priorities go first, and among equal ones earlier arrivals. It ends with any of
+    `stop_token_ids`, or after `max_tokens`.
+
     Attributes:
         status: where it stands.
         num_computed_tokens: tokens whose KV exists or is being computed.
         num_in_flight_tokens: those of them in steps whose output is outstanding.
+        num_output_placeholders: tokens that outstanding outputs will bring, drafts included.
+        spec_token_ids: draft tokens to be verified by its next step.
+        num_stale_output_tokens: tokens in flight of steps from before it was preempted.
+        drop_stale_output: whether the output of those steps is dropped, not delivered.
+        is_prefill_chunk: whether its last step left known tokens to compute.
         num_preemptions: how often it lost its blocks.
         skip_reading_prefix_cache: whether it computes all of its prompt itself.
         shared_prefix_boundary: tokens that another group would have hit, 0 when none would.
     """
 
-    def __init__(self, *args: Any, skip_reading_prefix_cache: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        max_tokens: int = 1,
+        stop_token_ids: Collection[int] = (),
+        priority: int = 0,
+        arrival_time: float = 0.0,
+        skip_reading_prefix_cache: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self.max_tokens = max_tokens
+        self.stop_token_ids = stop_token_ids
+        self.priority = priority
+        self.arrival_time = arrival_time
         self.status = RequestStatus.WAITING
         self.num_computed_tokens = 0
         self.num_in_flight_tokens = 0
+        self.num_output_placeholders = 0
+        self.spec_token_ids: Sequence[int] = ()
+        self.num_stale_output_tokens = 0
+        self.drop_stale_output = False
+        self.is_prefill_chunk = False
         self.num_preemptions = 0
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
         self.shared_prefix_boundary = 0
+
+    @property
+    def urgency(self) -> tuple[int, float, str]:
+        """Under the priority policy the smallest goes first."""
+        return self.priority, self.arrival_time, self.request_id
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Tokens decoded so far."""
+        return self.num_tokens - self.num_prompt_tokens
+
+    @property
+    def num_tokens_with_spec(self) -> int:
+        """Known tokens, and the drafts behind them."""
+        return self.num_tokens + len(self.spec_token_ids)
+
+    @property
+    def num_confirmed_tokens(self) -> int:
+        """Computed tokens that no rejected draft can take back."""
+        return self.num_computed_tokens - self.num_output_placeholders

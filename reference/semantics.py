@@ -243,6 +243,111 @@ class Semantics:
         "0.32.0", "release source", "common prefixes are not counted: cascade attention is gone"
     )
 
+    # scheduler
+    takes_drafts: bool = change(
+        "0.12.0", "release source", "drafts are taken as they are modelled here"
+    )
+    spares_sure_ends: bool = change(
+        "0.12.0", "release source", "no step for a request whose last token is on its way"
+    )
+    unschedules_victims: bool = change(
+        "0.12.0", "release source", "a victim that the step had scheduled is taken out of it"
+    )
+    waits_for_long_prompts: bool = change(
+        "0.12.0", "release source", "unchunked prompts are not overtaken for want of tokens"
+    )
+    forgets_drafts: bool = change(
+        "0.14.0", "release source", "drafts of a request that is preempted are forgotten"
+    )
+    keeps_passed_over_in_order: bool = change(
+        "0.14.0", "release source", "requests that a step passes over keep their order"
+    )
+    skips_reading: bool = change(
+        "0.12.0", "release source", "a request may compute all of its prompt itself"
+    )
+    pauses: bool = change("0.18.1", "release source", "scheduling can be paused")
+    restarts_running: bool = change(
+        "0.27.1", "release source", "with a reset of the prefix cache running requests start over"
+    )
+    sets_passed_over_apart: bool = change(
+        "0.18.1", "release source", "requests that were passed over wait in a queue of their own"
+    )
+    spares_lone_prefill: bool = change(
+        "0.31.0", "release source", "a request that is alone may have the whole token budget"
+    )
+    rejoins_passed_over: bool = change(
+        "0.31.0", "release source", "a request that is passed over goes back to where it stood"
+    )
+    marks_stale_output: bool = change(
+        "0.27.1", "release source", "output of before a preemption changes no counter"
+    )
+    releases_confirmed: bool = change(
+        "0.27.1", "release source", "an item is released when no rejected draft can need it again"
+    )
+    rolls_back_for_drafter: bool = change(
+        "0.18.1", "release source", "a chunk that rolls back before an item keeps a drafter off it"
+    )
+    counts_no_rows: bool = change(
+        "0.22.1", "release source", "an item with a mask places no embedding before its start"
+    )
+    pads_drafts: bool = change(
+        "0.27.1", "release source", "a request that joins decoding ones is padded with drafts"
+    )
+    looks_ahead_at_once: bool = change(
+        "0.27.1", "release source", "an admitted request has slots for a drafter from the start"
+    )
+    reads_ahead_sparsely: bool = change(
+        "0.28.0", "release source", "an item counts whose first embedding only a drafter reads"
+    )
+    omits_nobody: bool = change(
+        "0.28.0", "release source", "a victim that was passed over shifts nobody out of the step"
+    )
+    pads_wholly: bool = change(
+        "0.29.0", "release source", "padding ends before the model's length, or there is none"
+    )
+    pads_lone_requests: bool = change(
+        "0.30.0", "release source", "so is a request whose cached prefix leaves one token"
+    )
+    keeps_hits_whole: bool = change(
+        "0.32.0", "release source", "an item that is cached is not split either"
+    )
+    passes_over_unschedulable: bool = change(
+        "0.33.0", "release source", "a waiting request without a token to compute is passed over"
+    )
+    reads_ahead_without: bool = change(
+        "0.33.0", "release source", "a drafter may read ahead into an item that is not encoded"
+    )
+    releases_ahead: bool = change(
+        "0.33.0", "release source", "an item is released before a drafter's reading is past it"
+    )
+    holds_prefills: bool = change(
+        "0.33.0", "release source", "prompts can be held back in favour of requests that decode"
+    )
+    counts_running_loras: bool = change(
+        "0.33.0", "release source", "adapters of running requests count, scheduled or not"
+    )
+    caches_processed: bool = change(
+        "0.33.0", "release source", "an output lets blocks be found up to the steps in flight"
+    )
+    keeps_items_whole: bool = change(
+        "0.33.0", "vLLM PR #52412", "an item on which a chunk starts is not split either"
+    )
+    goes_on_after_preempting_itself: bool = change(
+        "0.33.0", "release source", "requests behind one that preempted itself are still scheduled"
+    )
+    pads_within_threshold: bool = change(
+        None, "no public thread", "no padding where one request may not have so many tokens"
+    )
+    takes_after_blocks: bool = change(
+        None, "no public thread", "items are claimed, and others evicted, once KV blocks are had"
+    )
+    passes_sparse_items: bool = change(
+        None, "no public thread", "an item without an embedding in the window is not admitted"
+    )
+    runs_urgent_first: bool = change(
+        None, "no public thread", "running requests go on in order of priority"
+    )
+
     @classmethod
     def ideal(cls) -> "Semantics":
         """Everything that the contracts demand."""

@@ -8,6 +8,7 @@ import msgspec
 
 from cacheproof.differential.record import FullState, StepRecord, TraceResult
 from cacheproof.differential.targets import reference_kv_cache as kv_cache
+from cacheproof.differential.targets import reference_scheduler as scheduler
 from cacheproof.differential.targets.host.block_hash import BlockHashSession
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
@@ -19,6 +20,7 @@ from cacheproof.differential.trace import (
     BlockHashConfig,
     ManagerHeader,
     MediaHashConfig,
+    SchedulerConfig,
     Trace,
 )
 from cacheproof.reference.block_hash import continue_request, get_request_block_hasher
@@ -64,8 +66,8 @@ def protocol_of(semantics: Semantics) -> Protocol:
 
 
 class ReferenceTarget:
-    """Runs traces on the reference, under the semantics of a release or the ideal. It has no
-    scheduler. `media_hash` is a host that hashes media for it, with the libraries of a release."""
+    """Runs traces on the reference, under the semantics of a release or the ideal. `media_hash` is
+    a host that hashes media for it, with the libraries of a release."""
 
     def __init__(
         self,
@@ -92,9 +94,9 @@ class ReferenceTarget:
         return [self._result(trace, fault) for trace in traces]
 
     def runs_depth(self, depth: str) -> bool:
-        if depth == "media_hash" and self._media_hash is None:
-            return not missing_media_libraries()
-        return depth != "scheduler"
+        return (
+            depth != "media_hash" or self._media_hash is not None or not missing_media_libraries()
+        )
 
     def runs(self, trace: Trace) -> bool:
         """Whether the reference can run this trace."""
@@ -103,17 +105,29 @@ class ReferenceTarget:
             return kv_cache.models(msgspec.to_builtins(config), self.semantics)
         if isinstance(config, MediaHashConfig) and config.algorithm != "blake3":
             return self.runs_depth(trace.depth) and self.semantics.chooses_media_digest
+        if isinstance(config, SchedulerConfig):
+            return trace.header.manager == "encoder_cache"
         return self.runs_depth(trace.depth)
+
+    def records(self, trace: Trace) -> list[StepRecord]:
+        """The step records of one trace. Raises Illegal where those semantics do not know what it
+        asks for."""
+        return self._run(trace, None).records
 
     def _result(self, trace: Trace, fault: str | None) -> TraceResult:
         try:
-            return TraceResult(self.records(trace, fault))
+            return self._run(trace, fault)
         except Illegal as reason:
             return TraceResult([], illegal=str(reason))
 
-    def records(self, trace: Trace, fault: str | None = None) -> list[StepRecord]:
-        """The step records of one trace. Raises Illegal where those semantics do not know what it
-        asks for."""
+    def _run(self, trace: Trace, fault: str | None) -> TraceResult:
+        if trace.depth != "scheduler":
+            return TraceResult(self._records(trace, fault))
+        session = scheduler.session(msgspec.to_builtins(trace), self.semantics, fault)
+        records = run_events(session, msgspec.to_builtins(trace.events))
+        return TraceResult(_with_states(records), capacity=session.recorder.manager.cache_size)
+
+    def _records(self, trace: Trace, fault: str | None) -> list[StepRecord]:
         events = [msgspec.to_builtins(event) for event in trace.events]
         if isinstance(trace.header.config, BlockHashConfig):
             config = trace.header.config
@@ -135,11 +149,7 @@ class ReferenceTarget:
         session = ManagerSession(
             header, manager, self._protocol, shows_sizes=self.semantics.remembers_sizes
         )
-        records = run_events(session, events)
-        return [
-            record if record[3] is None else (*record[:3], msgspec.convert(record[3], FullState))
-            for record in records
-        ]
+        return _with_states(run_events(session, events))
 
     def another(self) -> "ReferenceTarget":
         return self
@@ -148,6 +158,14 @@ class ReferenceTarget:
         """End the host that hashes media, where there is one."""
         if self._media_hash is not None:
             self._media_hash.close()
+
+
+def _with_states(records: list[tuple[Any, ...]]) -> list[StepRecord]:
+    """The records with their full states as targets report them."""
+    return [
+        record if record[3] is None else (*record[:3], msgspec.convert(record[3], FullState))
+        for record in records
+    ]
 
 
 def _block_hash_session(

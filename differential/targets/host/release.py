@@ -22,7 +22,8 @@ from .kv_cache import KVCacheSession
 from .kv_cache_faults import KV_CACHE_FAULTS
 from .manager_depth import ManagerSession
 from .protocol import HostError, Illegal, Protocol
-from .scheduler_depth import SchedulerSession, modelled_functions
+from .scheduler_depth import build, modelled_functions
+from .scheduler_session import SchedulerSession
 from .session import run_events
 
 CLASSES = {
@@ -84,7 +85,7 @@ class Release:
             if header["depth"] == "kv_cache":
                 return {"records": run_events(_kv_cache(header["config"], fault), trace["events"])}
             if header["depth"] == "scheduler":
-                session = SchedulerSession(trace, make_manager)
+                session = SchedulerSession(build(trace, make_manager), header["config"])
             else:
                 session = ManagerSession(
                     header, make_manager(header["config"]["capacity"]), self.protocol

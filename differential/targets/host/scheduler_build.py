@@ -25,9 +25,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from .protocol import Event, HostError, Illegal
+from .scheduler_session import VOCABULARY_SIZE
 
 for _name, _value in {
     "HF_HUB_OFFLINE": "1",
@@ -40,7 +41,14 @@ for _name, _value in {
 
 import torch  # noqa: E402
 import vllm.v1.core.kv_cache_utils as kv_cache_utils  # noqa: E402
-from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig  # noqa: E402
+from vllm.config import (  # noqa: E402
+    CacheConfig,
+    LoRAConfig,
+    ModelConfig,
+    SchedulerConfig,
+    SpeculativeConfig,
+    VllmConfig,
+)
 from vllm.model_executor.models import ModelRegistry  # noqa: E402
 from vllm.v1.core import encoder_cache_manager  # noqa: E402
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
@@ -66,7 +74,6 @@ except ImportError:
     register_all_kvcache_specs = None
 
 EOS_TOKEN_ID = 2
-VOCABULARY_SIZE = 50272
 _LONGEST_MODEL_LEN = 1 << 20
 _ARCHITECTURE = "SchedulerOnlyForCausalLM"
 _KV_CACHE_LAYOUT = "LBNHC"  # where bytes lie is the workers' business; 0.30+ wants it named
@@ -81,6 +88,14 @@ REFUSALS = (
 )
 
 
+# What not every release has, with the value that says nothing.
+_LATER = {
+    "long_prefill_token_threshold_adaptive": False,
+    "max_num_active_seqs": None,
+    "scheduler_reserve_full_isl": True,
+    "watermark": 0.0,
+    "prefill_schedule_interval": 1,
+}
 # Every release takes this one; a refusal means that the driver does not know the release.
 _PLAIN = {
     "max_num_seqs": 4,
@@ -94,6 +109,11 @@ _PLAIN = {
     "policy": "fcfs",
     "long_prefill_token_threshold": 0,
     "async_scheduling": False,
+    **_LATER,
+    "max_loras": 0,
+    "num_speculative_tokens": 0,
+    "drafter": False,
+    "v2_model_runner": False,
 }
 
 
@@ -108,6 +128,13 @@ class Engine(NamedTuple):
 
 class _NeverBuilt(torch.nn.Module):
     """Answers the release's questions about the architecture without importing a real model."""
+
+    supports_lora = True
+    embedding_modules: ClassVar[dict[str, str]] = {}
+    embedding_padding_modules: ClassVar[list[str]] = []
+    packed_modules_mapping: ClassVar[dict[str, list[str]]] = {}
+    lora_skip_prefixes: ClassVar[list[str]] = []
+    is_3d_moe_weight = False
 
     def __init__(self, vllm_config: Any, prefix: str = "") -> None:
         raise HostError("no model is built at scheduler depth")
@@ -203,8 +230,13 @@ def _model_config(max_model_len: int) -> Any:
 
 def _configure(config: Event) -> Any:
     """The release's VllmConfig, refused where it silently changes what was asked for."""
+    later = {name: config[name] for name, nothing in _LATER.items() if config[name] != nothing}
+    for name in later:
+        if name not in parameters(SchedulerConfig):
+            raise Illegal(f"the release has no {name}")
     scheduler_config = call_known(
         SchedulerConfig,
+        **later,
         max_num_seqs=config["max_num_seqs"],
         max_num_batched_tokens=config["max_num_batched_tokens"],
         max_model_len=config["max_model_len"],
@@ -230,7 +262,9 @@ def _configure(config: Event) -> Any:
         scheduler_config=scheduler_config,
         cache_config=cache_config,
         model_config=_model_config(config["max_model_len"]),
+        lora_config=_lora_config(config["max_loras"]),
     )
+    vllm_config.speculative_config = _speculative_config(config, vllm_config)
     # The CPU platform has no use for it and switches it off; every other platform keeps it.
     scheduler_config.async_scheduling = config["async_scheduling"]
     for owner, field, key in (
@@ -244,6 +278,32 @@ def _configure(config: Event) -> Any:
         if getattr(owner, field) != config[key]:
             raise Illegal(f"the release turns {key} {config[key]} into {getattr(owner, field)}")
     return vllm_config
+
+
+def _lora_config(max_loras: int) -> Any:
+    if max_loras == 0:
+        return None
+    return call_known(LoRAConfig, max_loras=max_loras, max_cpu_loras=max_loras)
+
+
+def _speculative_config(config: Event, vllm_config: Any) -> Any:
+    """Drafts by prompt lookup, which needs no model. A drafter is one that says it is a model: what
+    is asked of its weights is nobody's business at scheduler depth."""
+    count = config["num_speculative_tokens"]
+    if count == 0:
+        return None
+    speculative = call_known(
+        SpeculativeConfig,
+        method="ngram",
+        num_speculative_tokens=count,
+        prompt_lookup_max=2,
+        prompt_lookup_min=1,
+        target_model_config=vllm_config.model_config,
+        target_parallel_config=vllm_config.parallel_config,
+    )
+    if config["drafter"]:
+        object.__setattr__(speculative, "method", "eagle")
+    return speculative
 
 
 def _plan_kv_cache(vllm_config: Any, num_blocks: int) -> Any:
@@ -291,14 +351,23 @@ def _engine(key: str) -> Engine | str:
         vllm_config,
         kv_cache_config,
         StructuredOutputManager(vllm_config),
-        kv_cache_utils.get_request_block_hasher(config["block_size"], sha256),
+        _block_hasher(vllm_config, config["block_size"]),
     )
+
+
+def _block_hasher(vllm_config: Any, block_size: int) -> Any:
+    """What makes the requests' block keys, made as the engine core makes it."""
+    lookahead = getattr(vllm_config, "num_hash_lookahead_tokens", 0)
+    further = {"num_hash_lookahead_tokens": lookahead} if lookahead else {}
+    return kv_cache_utils.get_request_block_hasher(block_size, sha256, **further)
 
 
 def engine_for(config: Event) -> Engine:
     """The parts for this configuration, cached; raises Illegal where the release refuses it."""
     _prepare_process()
-    engine = _engine(json.dumps({**config, "capacity": 0, "compute_budget": 0}, sort_keys=True))
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
+    budgets = {"capacity": 0, "compute_budget": 0, "v2_model_runner": False}
+    engine = _engine(json.dumps({**config, **budgets}, sort_keys=True))
     if isinstance(engine, str):
         raise Illegal(engine)
     return engine
@@ -324,8 +393,13 @@ def encoder_budget(engine: Engine, config: Event, largest_item: int) -> tuple[in
         raise Illegal(refusal(error)) from error
 
 
-def make_scheduler(engine: Engine, manager: Any, compute_budget: int) -> Any:
-    """A fresh real scheduler, the asynchronous one where so configured, around `manager`."""
+def make_scheduler(engine: Engine, manager: Any, compute_budget: int, *, v2: bool) -> Any:
+    """A fresh real scheduler, the asynchronous one where so configured, around `manager`.
+
+    It is told only now for which model runner it works: the second one wants a GPU's libraries, and
+    the configuration is refused where they are missing.
+    """
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(v2))
     vllm_config = engine.vllm_config
     arguments = {
         "vllm_config": vllm_config,
@@ -339,11 +413,3 @@ def make_scheduler(engine: Engine, manager: Any, compute_budget: int) -> Any:
     scheduler.encoder_cache_manager = manager
     scheduler.max_num_encoder_input_tokens = compute_budget
     return scheduler
-
-
-def make_encoder_cache_manager(engine: Engine, cache_size: int) -> Any:
-    """The release's own manager, made as its scheduler makes it."""
-    cls = encoder_cache_manager.EncoderCacheManager
-    if hasattr(cls, "create_manager"):
-        return cls.create_manager(cache_size=cache_size, vllm_config=engine.vllm_config)
-    return cls(cache_size=cache_size)

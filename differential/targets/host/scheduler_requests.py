@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from vllm.lora.request import LoRARequest
 from vllm.multimodal.inputs import MultiModalKwargsItem, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.v1.request import Request
@@ -19,12 +20,12 @@ from .protocol import Event, Illegal
 from .scheduler_build import (
     EOS_TOKEN_ID,
     REFUSALS,
-    VOCABULARY_SIZE,
     Engine,
     call_known,
     parameters,
     refusal,
 )
+from .scheduler_session import STOP_TOKEN_ID, VOCABULARY_SIZE, prompt_token_ids
 
 try:
     from vllm.multimodal.inputs import MultiModalFeatureSpec
@@ -37,8 +38,6 @@ except ModuleNotFoundError as error:
         raise
     from vllm.v1.engine.processor import Processor as InputProcessor
 
-FIRST_TEXT_TOKEN_ID = 10
-_PLACEHOLDER_TOKEN_ID = 3
 _COUNTS_EMBEDS = hasattr(Request, "get_num_encoder_embeds")
 
 
@@ -52,30 +51,31 @@ def item_size(item: Event) -> int:
 
 
 class RequestMaker:
-    """Makes the requests of one trace: ids and arrival times never repeat."""
+    """Makes the requests of one trace."""
 
     def __init__(self, engine: Engine, cache_size: int) -> None:
         self._validator = _PromptValidator(engine.vllm_config, cache_size)
         self._block_hasher = engine.block_hasher
-        self._arrivals: dict[str, float] = {}
 
-    def knows(self, request_id: str) -> bool:
-        """Whether a request of this id was made before."""
-        return request_id in self._arrivals
-
-    def make(self, event: Event) -> Any:
+    def make(self, event: Event, arrival_time: float) -> Any:
         """The release's request. Raises Illegal where the release refuses it."""
         _check_items(event)
         placeholders = [_placeholder(item) for item in event["items"]]
-        token_ids = _prompt_token_ids(event)
+        token_ids = prompt_token_ids(event)
         try:
             self._validator.check(token_ids, placeholders)
             sampling_params = SamplingParams(
-                max_tokens=event["max_tokens"], ignore_eos=True, temperature=0
+                max_tokens=event["max_tokens"],
+                ignore_eos=True,
+                stop_token_ids=[STOP_TOKEN_ID],
+                temperature=0,
             )
         except REFUSALS as error:
             raise Illegal(refusal(error)) from error
-        self._arrivals[event["request"]] = float(len(self._arrivals) + 1)
+        if event["skip_reading"]:
+            if not hasattr(sampling_params, "skip_reading_prefix_cache"):
+                raise Illegal("no request skips reading the prefix cache")
+            sampling_params.skip_reading_prefix_cache = True
         return call_known(
             Request,
             request_id=event["request"],
@@ -83,8 +83,10 @@ class RequestMaker:
             sampling_params=sampling_params,
             pooling_params=None,
             eos_token_id=EOS_TOKEN_ID,
-            arrival_time=self._arrivals[event["request"]],
+            arrival_time=arrival_time,
             priority=event["priority"],
+            lora_request=None if event["lora"] is None else LoRARequest(**event["lora"]),
+            cache_salt=event["salt"],
             block_hasher=self._block_hasher,
             **carried(event["items"]),
         )
@@ -164,15 +166,6 @@ def _placeholder(item: Event) -> Any:
         length=item["length"],
         is_embed=None if mask is None else torch.tensor(mask, dtype=torch.bool),
     )
-
-
-def _prompt_token_ids(event: Event) -> list[int]:
-    """One text for everybody: prompts share KV blocks wherever their items allow it."""
-    token_ids = [FIRST_TEXT_TOKEN_ID + position % 1000 for position in range(event["prompt"])]
-    for item in event["items"]:
-        start, length = item["offset"], item["length"]
-        token_ids[start : start + length] = [_PLACEHOLDER_TOKEN_ID] * length
-    return token_ids
 
 
 @functools.cache

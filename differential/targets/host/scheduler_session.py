@@ -1,0 +1,278 @@
+"""Drives a scheduler with engine-level events, as an engine core would.
+
+The engine's side is played by this session: it makes the requests, keeps up to two scheduler
+outputs in flight (one without asynchronous scheduling), samples a token wherever a step reaches
+the end of what is known of a request, and hands the outputs back in order. Nothing is decided
+here that the scheduler decides.
+"""
+
+import itertools
+import zlib
+from collections import deque
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, NamedTuple
+
+from .protocol import Event, HostError, Illegal
+
+FIRST_TEXT_TOKEN_ID = 10
+STOP_TOKEN_ID = 4
+VOCABULARY_SIZE = 50272
+_PLACEHOLDER_TOKEN_ID = 3
+_WAITING_QUEUES = ("kv_holding_waiting", "skipped_waiting", "waiting")
+
+
+class SchedulerKit(NamedTuple):
+    """What a session drives: a scheduler, and how it is spoken to.
+
+    scheduler: a release's, or one with its attributes and methods.
+    recorder: logs the calls of its encoder cache manager.
+    make_request: from an `add` event and the arrival time; raises Illegal for what is refused.
+    update: hands in a scheduler output with the tokens sampled for each of its requests; returns
+        (request, number of new tokens, whether it ended) for each that the engine is told of.
+    abort: ends a request from outside.
+    propose: hands in drafts for requests.
+    pause: from now on only running requests are scheduled ("new"), none ("all"), or all ("none").
+    preempted: the status of a request that lost its blocks.
+    resets: whether the encoder cache can be reset.
+    """
+
+    scheduler: Any
+    recorder: Any
+    make_request: Callable[[Event, float], Any]
+    update: Callable[[Any, dict[str, list[int]]], list[tuple[str, int, bool]]]
+    abort: Callable[[str], Any]
+    propose: Callable[[dict[str, list[int]]], Any]
+    pause: Callable[[str], Any]
+    preempted: Any
+    resets: bool
+
+
+class _Step(NamedTuple):
+    """A scheduler output in flight: the drafts of each of its requests that reaches the end of what
+    is known of it, None for the others."""
+
+    output: Any
+    drafts: dict[str, int | None]
+
+
+class SchedulerSession:
+    """One trace's scheduler. `apply` takes an event and returns its outcome, None for a no-op.
+
+    Raises Illegal where a request is refused, HostError where this driver is at fault; whatever the
+    scheduler itself raises while it runs comes out unchanged.
+    """
+
+    def __init__(self, kit: SchedulerKit, config: Event) -> None:
+        self.recorder = kit.recorder
+        self._kit = kit
+        self._scheduler = kit.scheduler
+        self._arrived: set[str] = set()
+        self._in_flight: deque[_Step] = deque()
+        self._asynchronous: bool = config["async_scheduling"]
+        self._max_in_flight = 2 if self._asynchronous else 1
+        self._max_drafts: int = config["num_speculative_tokens"]
+        self._has_drafter: bool = config["drafter"]
+        self._stops_after: dict[str, int | None] = {}
+        self._release_error: Exception | None = None
+        self._handlers: dict[str, Callable[[Event], Any]] = {
+            "add": self._add,
+            "schedule": self._schedule,
+            "update": self._update,
+            "abort": self._abort,
+            "reset": self._reset,
+            "reset_prefix": self._reset_prefix,
+            "pause": self._pause,
+        }
+
+    def apply(self, event: Event) -> Any:
+        """The event's outcome, ready for JSON."""
+        try:
+            return self._handlers[event["event"]](event)
+        except (Illegal, HostError):
+            raise
+        except Exception as error:
+            if error is self._release_error:
+                raise
+            raise HostError(f"{event['event']}: {type(error).__name__}: {error}") from error
+
+    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the scheduler; what it raises is its own and not this driver's."""
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self._release_error = error
+            raise
+
+    def _standing(self) -> dict[str, Any]:
+        """Who runs and who waits, in order, and how many KV blocks nobody holds."""
+        scheduler = self._scheduler
+        return {
+            "running": [request.request_id for request in scheduler.running],
+            "waiting": [
+                request.request_id
+                for name in _WAITING_QUEUES
+                for request in getattr(scheduler, name, ())
+            ],
+            "free_blocks": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
+        }
+
+    def _add(self, event: Event) -> Any:
+        if event["request"] in self._arrived:
+            return None
+        request = self._kit.make_request(event, float(len(self._arrived) + 1))
+        self._arrived.add(event["request"])
+        self._stops_after[event["request"]] = event["stop_after"]
+        self._ask(self._scheduler.add_request, request)
+        return self._standing()
+
+    def _schedule(self, event: Event) -> Any:
+        if len(self._in_flight) == self._max_in_flight:
+            return None
+        requests = self._scheduler.requests
+        preempted = self._kit.preempted
+        was_running = list(self._scheduler.running)
+        was_preempted = {
+            request_id for request_id, request in requests.items() if request.status == preempted
+        }
+        unsampled = {
+            request_id: request.num_output_placeholders for request_id, request in requests.items()
+        }
+        output = self._ask(self._scheduler.schedule)
+        started = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+        cached = output.scheduled_cached_reqs
+        computed = {**started, **dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))}
+        scheduled = dict(output.num_scheduled_tokens)
+        # 0.11 and before leave a request in `scheduled` that they preempt later in the same step.
+        drafts = {
+            request_id: len(tokens)
+            for request_id, tokens in output.scheduled_spec_decode_tokens.items()
+        }
+        reached: dict[str, int | None] = dict.fromkeys(scheduled)
+        for request_id in computed:
+            end = computed[request_id] + scheduled[request_id]
+            if end >= requests[request_id].num_tokens + unsampled[request_id]:
+                reached[request_id] = drafts.get(request_id, 0)
+        padded = started.keys() | getattr(cached, "resumed_req_ids", set())
+        for request_id in padded & drafts.keys():
+            reached[request_id] = 0  # nobody proposed them
+        self._in_flight.append(_Step(output, reached))
+        return {
+            "scheduled": scheduled,
+            "computed": computed,
+            "drafts": drafts,
+            "blocks": _blocks(output),
+            "encode": {
+                request_id: list(inputs)
+                for request_id, inputs in output.scheduled_encoder_inputs.items()
+            },
+            "notices": _notices(output),
+            # The two model runners get resumed requests under different headings.
+            "new": [request_id for request_id in started if request_id not in was_preempted],
+            "resumed": [request_id for request_id in computed if request_id in was_preempted],
+            "preempted": sorted(
+                request.request_id for request in was_running if request.status == preempted
+            ),
+            "finished": sorted(output.finished_req_ids),
+            **self._standing(),
+        }
+
+    def _update(self, event: Event) -> Any:
+        if not self._in_flight:
+            return None
+        sampled: dict[str, int] = {}
+        finished: list[str] = []
+        accepted = event["accepted"] or (0,)
+        for _ in range(min(event["steps"], len(self._in_flight))):
+            step = self._in_flight.popleft()
+            tokens = self._execute(step, accepted)
+            for request_id, count, ended in self._ask(self._kit.update, step.output, tokens):
+                sampled[request_id] = sampled.get(request_id, 0) + count
+                if ended:
+                    finished.append(request_id)
+            if self._max_drafts and not self._asynchronous:
+                self._ask(self._kit.propose, self._proposals(step))
+        return {"sampled": sampled, "finished": sorted(finished), **self._standing()}
+
+    def _execute(self, step: _Step, accepted: list[int]) -> dict[str, list[int]]:
+        """The tokens that the step's execution samples for each of its requests."""
+        turns = itertools.cycle(accepted)
+        sampled = {}
+        for request_id, drafts in step.drafts.items():
+            count = 0 if drafts is None else 1 + (min(drafts, next(turns)) if drafts else 0)
+            sampled[request_id] = [self._sample(request_id, number) for number in range(count)]
+        return sampled
+
+    def _sample(self, request_id: str, number: int) -> int:
+        """The token at a position: the same whenever it is sampled."""
+        request = self._scheduler.requests.get(request_id)
+        if request is None:
+            return FIRST_TEXT_TOKEN_ID  # it ended since, and nobody looks
+        if request.num_output_tokens + number + 1 == self._stops_after[request_id]:
+            return STOP_TOKEN_ID
+        position = request.num_tokens + number
+        digest = zlib.crc32(f"{request_id}@{position}".encode())
+        return FIRST_TEXT_TOKEN_ID + digest % (VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)
+
+    def _proposals(self, step: _Step) -> dict[str, list[int]]:
+        """Drafts for the step's requests that go on decoding: as many as a drafter makes, or fewer
+        without one."""
+        proposals = {}
+        for request_id, drafts in step.drafts.items():
+            count = 0 if drafts is None else self._max_drafts
+            if not self._has_drafter:
+                count = self._sample(request_id, 0) % (count + 1)
+            proposals[request_id] = [FIRST_TEXT_TOKEN_ID] * count
+        return proposals
+
+    def _abort(self, event: Event) -> Any:
+        if event["request"] not in self._scheduler.requests:
+            return None
+        self._ask(self._kit.abort, event["request"])
+        return self._standing()
+
+    def _reset(self, event: Event) -> Any:
+        if not self._kit.resets:
+            return None
+        self._ask(self._scheduler.reset_encoder_cache)
+        return True
+
+    def _reset_prefix(self, event: Event) -> Any:
+        if not event["running"]:
+            return bool(self._ask(self._scheduler.reset_prefix_cache))
+        try:
+            signature(self._scheduler.reset_prefix_cache).bind(True)
+        except TypeError:
+            raise Illegal("running requests cannot start over") from None
+        return bool(self._ask(self._scheduler.reset_prefix_cache, True))
+
+    def _pause(self, event: Event) -> Any:
+        self._ask(self._kit.pause, event["mode"])
+        return True
+
+
+def prompt_token_ids(event: Event) -> list[int]:
+    """One text for everybody: prompts share KV blocks wherever their items allow it."""
+    token_ids = [FIRST_TEXT_TOKEN_ID + position % 1000 for position in range(event["prompt"])]
+    for item in event["items"]:
+        start, length = item["offset"], item["length"]
+        token_ids[start : start + length] = [_PLACEHOLDER_TOKEN_ID] * length
+    return token_ids
+
+
+def _blocks(output: Any) -> dict[str, list[list[int]]]:
+    """The KV blocks that the workers are told of, for each request that gets some."""
+    cached = output.scheduled_cached_reqs
+    blocks = {new.req_id: new.block_ids for new in output.scheduled_new_reqs}
+    blocks.update(zip(cached.req_ids, cached.new_block_ids, strict=True))
+    return {
+        request_id: [list(group) for group in ids]
+        for request_id, ids in blocks.items()
+        if ids is not None and any(ids)
+    }
+
+
+def _notices(output: Any) -> list[str]:
+    if hasattr(output, "free_encoder_mm_hashes"):
+        return list(output.free_encoder_mm_hashes)
+    return [f"{request_id}#{input_id}" for request_id, input_id in output.free_encoder_input_ids]

@@ -1,0 +1,137 @@
+"""The reference scheduler as what a `SchedulerSession` drives."""
+
+from typing import Any
+
+from cacheproof.differential.targets.host.faults import FAULTS
+from cacheproof.differential.targets.host.protocol import Event
+from cacheproof.differential.targets.host.recorder import Recorder
+from cacheproof.differential.targets.host.scheduler_session import (
+    STOP_TOKEN_ID,
+    SchedulerKit,
+    SchedulerSession,
+    prompt_token_ids,
+)
+from cacheproof.reference.block_hash import get_request_block_hasher
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.hash_functions import hash_function
+from cacheproof.reference.kv_cache_manager import KVCacheManager
+from cacheproof.reference.kv_cache_specs import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+)
+from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
+from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.scheduler import Scheduler
+from cacheproof.reference.scheduler.state import PauseState
+from cacheproof.reference.semantics import Semantics
+
+NONE_HASH_SEED = "0"
+
+
+def session(trace: Event, semantics: Semantics, fault: str | None = None) -> SchedulerSession:
+    """The session of a trace; a fault is planted in its encoder cache manager."""
+    kit = _build(trace, semantics, fault)
+    return SchedulerSession(kit, trace["header"]["config"])
+
+
+def _build(trace: Event, semantics: Semantics, fault: str | None) -> SchedulerKit:
+    config = trace["header"]["config"]
+    largest = max(
+        (
+            _feature(item, semantics).mm_position.get_num_embeds()
+            for event in trace["events"]
+            if event["event"] == "add"
+            for item in event["items"]
+        ),
+        default=0,
+    )
+    capacity = max(config["capacity"], largest)
+    manager = EncoderCacheManager(capacity, semantics)
+    if fault is not None:
+        FAULTS[fault](manager)
+    recorder = Recorder(manager, shows_sizes=semantics.remembers_sizes)
+    caches = KVCacheConfig(
+        config["num_blocks"], (KVCacheGroupSpec(FullAttentionSpec(config["block_size"])),)
+    )
+    hash_lookahead = int(config["drafter"] and config["prefix_caching"] and semantics.looks_ahead)
+    scheduler = Scheduler(
+        SchedulerConfig(
+            max_num_batched_tokens=config["max_num_batched_tokens"],
+            max_num_seqs=config["max_num_seqs"],
+            max_model_len=config["max_model_len"],
+            encoder_compute_budget=max(config["compute_budget"], largest),
+            policy=config["policy"],
+            enable_chunked_prefill=config["chunked_prefill"],
+            disable_chunked_mm_input=config["disable_chunked_mm_input"],
+            long_prefill_token_threshold=config["long_prefill_token_threshold"],
+            async_scheduling=config["async_scheduling"],
+            long_prefill_token_threshold_adaptive=config["long_prefill_token_threshold_adaptive"],
+            max_num_active_seqs=config["max_num_active_seqs"],
+            scheduler_reserve_full_isl=config["scheduler_reserve_full_isl"],
+            prefill_schedule_interval=config["prefill_schedule_interval"],
+            max_loras=config["max_loras"],
+            num_speculative_tokens=config["num_speculative_tokens"],
+            drafter=config["drafter"],
+        ),
+        KVCacheManager(
+            caches,
+            config["max_model_len"],
+            enable_caching=config["prefix_caching"],
+            use_eagle=config["drafter"] and not hash_lookahead,
+            watermark=config["watermark"],
+            semantics=semantics,
+        ),
+        manager,
+        semantics=semantics,
+    )
+    hasher = get_request_block_hasher(
+        config["block_size"],
+        hash_function(semantics),
+        hash_lookahead,
+        semantics=semantics,
+        seed=NONE_HASH_SEED,
+    )
+
+    def make_request(event: Event, arrival_time: float) -> ScheduledRequest:
+        return ScheduledRequest(
+            event["request"],
+            prompt_token_ids(event),
+            [_feature(item, semantics) for item in event["items"]],
+            None if event["lora"] is None else LoRARequest(**event["lora"]),
+            event["salt"],
+            block_hasher=hasher,
+            skip_reading_prefix_cache=event["skip_reading"],
+            stop_token_ids=(STOP_TOKEN_ID,),
+            max_tokens=event["max_tokens"],
+            priority=event["priority"],
+            arrival_time=arrival_time,
+        )
+
+    def update(output: Any, sampled: dict[str, list[int]]) -> list[tuple[str, int, bool]]:
+        return [
+            (answer.request_id, len(answer.new_token_ids), answer.finish_reason is not None)
+            for answer in scheduler.update_from_output(output, sampled)
+        ]
+
+    return SchedulerKit(
+        scheduler,
+        recorder,
+        make_request,
+        update,
+        lambda request: scheduler.finish_requests([request], RequestStatus.FINISHED_ABORTED),
+        scheduler.update_draft_token_ids,
+        lambda mode: scheduler.set_pause_state(PauseState(mode)),
+        RequestStatus.PREEMPTED,
+        semantics.resets,
+    )
+
+
+def _feature(item: Event, semantics: Semantics) -> MultiModalFeature:
+    mask = item["is_embed"] if semantics.counts_embeds else None
+    position = PlaceholderRange(
+        item["offset"], item["length"], None if mask is None else tuple(mask)
+    )
+    identifier = item["identifier"]
+    return MultiModalFeature(identifier, position, item["mm_hash"] or identifier)

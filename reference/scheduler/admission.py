@@ -1,0 +1,69 @@
+"""What both passes over requests do: walk the items, and take what the walk granted."""
+
+from cacheproof.reference.scheduled_request import ScheduledRequest
+from cacheproof.reference.scheduler.encoder_inputs import (
+    EncoderWalk,
+    Foresight,
+    walk_encoder_inputs,
+)
+from cacheproof.reference.scheduler.state import SchedulerState
+from cacheproof.reference.scheduler.step import Step
+
+
+def walk(
+    state: SchedulerState,
+    step: Step,
+    request: ScheduledRequest,
+    num_computed_tokens: int,
+    num_new_tokens: int,
+) -> EncoderWalk:
+    """How many of the tokens the request's items let through."""
+    if num_new_tokens == 0 or not request.has_encoder_inputs:
+        return EncoderWalk(num_new_tokens, step.encoder_compute_budget)
+    manager = state.encoder_cache_manager
+    found = walk_encoder_inputs(
+        request,
+        num_computed_tokens,
+        num_new_tokens,
+        manager=Foresight(manager) if state.semantics.takes_after_blocks else manager,
+        encoder_compute_budget=step.encoder_compute_budget,
+        disable_chunked_mm_input=state.config.disable_chunked_mm_input,
+        num_lookahead_tokens=state.config.num_prefill_lookahead_tokens,
+        semantics=state.semantics,
+    )
+    if found.resized:
+        state.resized.append(request.request_id)
+    return found
+
+
+def take_encoder_inputs(
+    state: SchedulerState, step: Step, request: ScheduledRequest, found: EncoderWalk
+) -> None:
+    """Take from the encoder cache what the walk found: the request's tokens have KV blocks."""
+    manager = state.encoder_cache_manager
+    if state.semantics.takes_after_blocks:
+        _claim_and_evict(state, request, found, step.encoder_compute_budget)
+    if not found.inputs:
+        return
+    step.encoder_inputs[request.request_id] = found.inputs
+    # What a victim gave back since the walk is lost.
+    step.encoder_compute_budget = found.encoder_compute_budget
+    for input_id in found.inputs:
+        manager.allocate(request, input_id)
+    if state.semantics.claims_duplicates:
+        for input_id in found.repeats:
+            manager.check_and_update_cache(request, input_id)
+
+
+def _claim_and_evict(
+    state: SchedulerState, request: ScheduledRequest, found: EncoderWalk, budget: int
+) -> None:
+    """What a walk with the manager itself does on its way."""
+    manager = state.encoder_cache_manager
+    pending = 0
+    for input_id in sorted([*found.hits, *found.inputs]):
+        if input_id in found.hits:
+            manager.check_and_update_cache(request, input_id)
+        else:
+            manager.can_allocate(request, input_id, budget - pending, pending)
+            pending += request.get_num_encoder_embeds(input_id)

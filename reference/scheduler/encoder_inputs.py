@@ -1,0 +1,178 @@
+"""The walk over a request's items: what a step must encode, and how far it may compute.
+
+A step computes the tokens [computed, computed + new) of a request. Each item that places embeddings
+there is in the encoder cache already, or is admitted to it and encoded in this step. The first item
+that cannot be admitted ends the window: tokens go up to its start, and if that is where the window
+starts, or before, there are none.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
+from cacheproof.reference.scheduled_request import ScheduledRequest
+from cacheproof.reference.semantics import Semantics
+
+
+@dataclass(slots=True)
+class EncoderWalk:
+    """What a walk found.
+
+    Attributes:
+        num_new_tokens: tokens that may be computed, at most what was asked for.
+        hits: items that the cache has.
+        inputs: items to encode.
+        repeats: items whose identifier is one of theirs: to be claimed when those are allocated.
+        num_embeds: size of the items to encode.
+        encoder_compute_budget: what of the budget they leave.
+        resized: whether an identifier came back with another size than it has, which ends the
+            request.
+    """
+
+    num_new_tokens: int
+    encoder_compute_budget: int
+    hits: list[int] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    repeats: list[int] = field(default_factory=list)
+    num_embeds: int = 0
+    resized: bool = False
+
+
+class Foresight:
+    """What a manager would answer in one walk: it claims nothing, and evicts nothing."""
+
+    def __init__(self, manager: EncoderCacheManager) -> None:
+        self._manager = manager
+        self._num_free_slots = manager.num_free_slots
+        self._num_freeable_slots = manager.num_freeable_slots
+        self._rescued: set[str] = set()
+        self._evicted: set[str] = set()
+
+    def get_cached_num_encoder_embeds(self, request: Request, input_id: int) -> int | None:
+        """Size of the entry that the item would hit; None when there would be none."""
+        if request.mm_features[input_id].identifier in self._evicted:
+            return None
+        return self._manager.get_cached_num_encoder_embeds(request, input_id)
+
+    def check_and_update_cache(self, request: Request, input_id: int) -> bool:
+        """Whether the item would be hit."""
+        identifier = request.mm_features[input_id].identifier
+        if identifier not in self._manager.cached or identifier in self._evicted:
+            return False
+        if identifier not in self._rescued:
+            self._rescued.add(identifier)
+            self._num_freeable_slots -= self._manager.freeable.get(identifier, 0)
+        return True
+
+    def can_allocate(
+        self,
+        request: Request,
+        input_id: int,
+        encoder_compute_budget: int,
+        num_embeds_to_schedule: int,
+    ) -> bool:
+        """Whether the item would be admitted."""
+        need = request.get_num_encoder_embeds(input_id)
+        total = need + num_embeds_to_schedule
+        if need > encoder_compute_budget or total > self._num_freeable_slots:
+            return False
+        idle = iter(self._manager.freeable.items())
+        while total > self._num_free_slots:
+            identifier, size = next(idle)
+            if identifier not in self._rescued | self._evicted:
+                self._evicted.add(identifier)
+                self._num_free_slots += size
+        return True
+
+
+def walk_encoder_inputs(
+    request: ScheduledRequest,
+    num_computed_tokens: int,
+    num_new_tokens: int,
+    *,
+    manager: "EncoderCacheManager | Foresight",
+    encoder_compute_budget: int,
+    disable_chunked_mm_input: bool,
+    num_lookahead_tokens: int,
+    semantics: Semantics,
+) -> EncoderWalk:
+    """Walk the items in the window. The manager claims hits and evicts entries on the way; its
+    foresight only says what it would answer. Items that a drafter reads ahead of the window
+    (`num_lookahead_tokens`) are needed as well."""
+    walk = EncoderWalk(num_new_tokens, encoder_compute_budget)
+    end = num_computed_tokens + num_new_tokens
+    read_end = end + num_lookahead_tokens
+    rollback = num_lookahead_tokens if semantics.rolls_back_for_drafter else 0
+    clamp = 0 if semantics.reads_ahead_without else num_lookahead_tokens
+    sizes: dict[str, int] = {}
+    for input_id in _in_window(request.mm_features, num_computed_tokens, read_end):
+        feature = request.mm_features[input_id]
+        position, identifier = feature.mm_position, feature.identifier
+        is_split = disable_chunked_mm_input and _is_split(
+            position, num_computed_tokens, end, semantics
+        )
+        before = position.offset - num_computed_tokens
+        if is_split and semantics.keeps_hits_whole:
+            walk.num_new_tokens = max(0, before - rollback)
+            break
+
+        size = position.get_num_embeds()
+        known = sizes.get(identifier)
+        if known is None and semantics.refuses_resized:
+            known = manager.get_cached_num_encoder_embeds(request, input_id)
+        if semantics.refuses_resized and known not in (None, size):
+            return EncoderWalk(0, encoder_compute_budget, resized=True)
+        if identifier in sizes:
+            walk.repeats.append(input_id)
+            continue
+        if manager.check_and_update_cache(request, input_id):
+            walk.hits.append(input_id)
+            continue
+        if is_split:
+            walk.num_new_tokens = max(0, before - rollback)
+            break
+        is_sparse = semantics.counts_embeds and _is_sparse(
+            position,
+            num_computed_tokens,
+            read_end if semantics.reads_ahead_sparsely else end,
+            semantics,
+        )
+        if is_sparse and semantics.passes_sparse_items:
+            continue
+        if not manager.can_allocate(
+            request, input_id, walk.encoder_compute_budget, walk.num_embeds
+        ):
+            walk.num_new_tokens = min(num_new_tokens, max(0, before - clamp))
+            break
+        if is_sparse:
+            continue
+        sizes[identifier] = size
+        walk.inputs.append(input_id)
+        walk.num_embeds += size
+        walk.encoder_compute_budget -= size
+    return walk
+
+
+def _is_split(position: PlaceholderRange, start: int, end: int, semantics: Semantics) -> bool:
+    """Whether [start, end) has the first token of the item, and not all of them."""
+    has_first = start <= position.offset if semantics.keeps_items_whole else start < position.offset
+    return has_first and end < position.end
+
+
+def _is_sparse(position: PlaceholderRange, start: int, end: int, semantics: Semantics) -> bool:
+    """Whether the item places no embedding in [start, end)."""
+    if end == position.offset and position.is_embed and not semantics.counts_no_rows:
+        return False
+    first = max(0, start - position.offset)
+    last = max(first, min(position.length, end - position.offset))
+    rows = position.get_embeds_indices_in_range(first, last)
+    return rows[0] == rows[1]
+
+
+def _in_window(features: Sequence[MultiModalFeature], start: int, end: int) -> range:
+    """Numbers of the items that have a placeholder token in [start, end)."""
+    first = bisect_right(features, start, key=lambda feature: feature.mm_position.end)
+    last = bisect_left(features, end, key=lambda feature: feature.mm_position.offset)
+    return range(first, last)

@@ -1,0 +1,56 @@
+"""What a step tells the workers, and what its execution tells the engine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+BlockIds = tuple[list[int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRequestData:
+    """A request that the workers see for the first time, or again from its start."""
+
+    req_id: str
+    num_computed_tokens: int
+    block_ids: BlockIds
+
+
+@dataclass(frozen=True, slots=True)
+class CachedRequestData:
+    """Requests that the workers know, side by side: progress before the step, and new blocks.
+
+    `resumed_req_ids` have lost their old blocks: theirs are all that they hold.
+    """
+
+    req_ids: Sequence[str]
+    resumed_req_ids: frozenset[str]
+    new_block_ids: Sequence[BlockIds | None]
+    num_computed_tokens: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOutput:
+    """One step. Encoder inputs are numbers of a request's items; notices are identifiers whose
+    entries the workers drop before they encode."""
+
+    scheduled_new_reqs: Sequence[NewRequestData]
+    scheduled_cached_reqs: CachedRequestData
+    num_scheduled_tokens: Mapping[str, int]
+    scheduled_spec_decode_tokens: Mapping[str, Sequence[int]]
+    scheduled_encoder_inputs: Mapping[str, Sequence[int]]
+    free_encoder_mm_hashes: Sequence[str]
+    finished_req_ids: frozenset[str]
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        """Tokens that the step computes."""
+        return sum(self.num_scheduled_tokens.values())
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCoreOutput:
+    """What a step brought a request: tokens, and why it ended if it did."""
+
+    request_id: str
+    new_token_ids: Sequence[int]
+    finish_reason: str | None = None

@@ -1,0 +1,98 @@
+"""The running pass: every running request goes on, as far as tokens, items and blocks last.
+
+Where there are no blocks for one, others lose theirs: the last one that was admitted, or under the
+priority policy the least urgent. It may be the request itself.
+"""
+
+from operator import attrgetter
+
+from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduler.admission import take_encoder_inputs, walk
+from cacheproof.reference.scheduler.encoder_inputs import EncoderWalk
+from cacheproof.reference.scheduler.state import SchedulerState
+from cacheproof.reference.scheduler.step import Step
+
+_URGENCY = attrgetter("urgency")
+
+
+def schedule_running(state: SchedulerState, step: Step) -> None:
+    """Schedule what the running requests compute."""
+    if state.config.policy == "priority" and state.semantics.runs_urgent_first:
+        state.running.sort(key=_URGENCY)  # so that no victim has been scheduled already
+    position = 0
+    while position < len(state.running) and step.token_budget > 0:
+        request = state.running[position]
+        found = _walk(state, step, request)
+        if found.num_new_tokens == 0:
+            position += 1
+            continue
+        blocks = None
+        while request.status is RequestStatus.RUNNING and blocks is None:
+            blocks = state.kv_cache_manager.allocate_slots(
+                request,
+                found.num_new_tokens,
+                num_lookahead_tokens=state.config.num_lookahead_tokens,
+            )
+            if blocks is None:
+                position -= _preempt_one(state, step, position)
+        if blocks is not None:
+            position += 1
+            step.running.append(request)
+            step.schedule(request, found.num_new_tokens, blocks)
+            _take_drafts(step, request, found.num_new_tokens)
+            take_encoder_inputs(state, step, request, found)
+        elif not state.semantics.goes_on_after_preempting_itself:
+            break
+
+
+def _walk(state: SchedulerState, step: Step, request: ScheduledRequest) -> EncoderWalk:
+    """How many tokens the request may compute."""
+    sure_to_end = state.semantics.spares_sure_ends and _is_sure_to_end(request)
+    is_held = step.holds_prefills and request.is_prefill_chunk
+    wanted = 0 if sure_to_end or is_held else _num_new_tokens(state, step, request)
+    return walk(state, step, request, request.num_computed_tokens, wanted)
+
+
+def _is_sure_to_end(request: ScheduledRequest) -> bool:
+    """Whether outstanding output brings the request's last token, all its drafts rejected."""
+    if request.num_output_placeholders == 0:
+        return False
+    sure = request.num_confirmed_tokens + 2
+    return sure >= request.num_prompt_tokens + request.max_tokens
+
+
+def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest) -> int:
+    known = request.num_tokens_with_spec + request.num_output_placeholders
+    return min(
+        step.bounded(known - request.num_computed_tokens),
+        step.token_budget,
+        state.config.max_model_len - 1 - request.num_computed_tokens,
+    )
+
+
+def _take_drafts(step: Step, request: ScheduledRequest, num_new_tokens: int) -> None:
+    """The drafts that the step verifies; the others are forgotten."""
+    known = request.num_tokens + request.num_output_placeholders
+    count = request.num_computed_tokens + num_new_tokens - known
+    if request.spec_token_ids and count > 0:
+        step.spec_decode_tokens[request.request_id] = request.spec_token_ids[:count]
+    request.spec_token_ids = ()
+
+
+def _preempt_one(state: SchedulerState, step: Step, position: int) -> int:
+    """Preempt the next victim; by how much requests behind it move up before `position`."""
+    victim = _victim(state)
+    moves_up = state.running.index(victim) < position
+    counts = state.semantics.omits_nobody
+    if victim in step.running:
+        counts = counts or state.semantics.unschedules_victims
+        step.unschedule(victim, wholly=state.semantics.unschedules_victims)
+    state.preempt(victim)
+    step.preempted.append(victim)
+    return int(moves_up and counts)
+
+
+def _victim(state: SchedulerState) -> ScheduledRequest:
+    if state.config.policy == "priority":
+        return max(state.running, key=_URGENCY)
+    return state.running[-1]

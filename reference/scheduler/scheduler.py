@@ -1,0 +1,187 @@
+"""The scheduler: each step gives tokens to running requests first, and then admits waiting ones.
+
+A request has no phases. It has tokens that are known and tokens that are computed, and every step
+brings the second closer to the first, within two budgets: tokens, and embeddings to encode.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.kv_cache_manager import KVCacheManager
+from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.output import (
+    CachedRequestData,
+    EngineCoreOutput,
+    NewRequestData,
+    SchedulerOutput,
+)
+from cacheproof.reference.scheduler.running import schedule_running
+from cacheproof.reference.scheduler.state import PauseState, SchedulerState
+from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.scheduler.update import advance, update_from_output
+from cacheproof.reference.scheduler.waiting import schedule_waiting
+from cacheproof.reference.semantics import Semantics
+
+
+class Scheduler:
+    """Takes the decisions of vLLM's class of the same name, through methods of the same names.
+
+    The managers are those that it takes from; `semantics` says how a release decides.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        kv_cache_manager: KVCacheManager,
+        encoder_cache_manager: EncoderCacheManager,
+        *,
+        semantics: Semantics | None = None,
+    ) -> None:
+        self.state = SchedulerState(
+            config, kv_cache_manager, encoder_cache_manager, semantics or Semantics.ideal()
+        )
+
+    @property
+    def kv_cache_manager(self) -> KVCacheManager:
+        """Where blocks come from."""
+        return self.state.kv_cache_manager
+
+    @property
+    def requests(self) -> Mapping[str, ScheduledRequest]:
+        """Every request between arrival and end, by id."""
+        return self.state.requests
+
+    @property
+    def running(self) -> Sequence[ScheduledRequest]:
+        """The requests that hold KV blocks, in the order in which they were admitted."""
+        return self.state.running
+
+    @property
+    def waiting(self) -> Iterable[ScheduledRequest]:
+        """The requests that wait, in the order in which they are considered."""
+        return chain(self.state.passed_over, self.state.waiting)
+
+    def add_request(self, request: ScheduledRequest) -> None:
+        """A request arrives. Raises ValueError when one of its id is there."""
+        if request.request_id in self.state.requests:
+            raise ValueError(f"request {request.request_id} is there already")
+        self.state.requests[request.request_id] = request
+        self.state.waiting.add_request(request)
+
+    def schedule(self) -> SchedulerOutput:
+        """Decide on a step."""
+        state = self.state
+        is_paused = state.pause_state is PauseState.PAUSED_ALL
+        step = Step(
+            token_budget=0 if is_paused else state.config.max_num_batched_tokens,
+            encoder_compute_budget=state.config.encoder_compute_budget,
+            long_prefill_token_threshold=_long_prefill_token_threshold(state),
+            holds_prefills=_holds_prefills(state),
+        )
+        schedule_running(state, step)
+        schedule_waiting(state, step)
+        _count(state, step)
+        output = _output(state, step)
+        advance(state, output)
+        state.finished_req_ids = set()
+        return output
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]
+    ) -> list[EngineCoreOutput]:
+        """The output of the oldest step in flight has arrived.
+
+        `sampled` has the new token ids of each of its requests, none where a prompt is not done.
+        """
+        return update_from_output(self.state, scheduler_output, sampled)
+
+    def finish_requests(self, request_ids: Iterable[str], status: RequestStatus) -> None:
+        """Requests end from outside, at any moment; those that are not there are ignored."""
+        requests = self.state.requests
+        self.state.finish([requests[name] for name in request_ids if name in requests], status)
+
+    def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
+        """Drafts were proposed for requests, to be verified by their next step."""
+        for request_id, token_ids in drafts.items():
+            request = self.state.requests.get(request_id)
+            if request is not None:
+                request.spec_token_ids = () if request.is_prefill_chunk else token_ids
+
+    def set_pause_state(self, pause_state: PauseState) -> None:
+        """From now on this is scheduled."""
+        self.state.pause_state = pause_state
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False) -> bool:
+        """Let no KV block be found any more. False, and nothing done, while one is held.
+
+        With `reset_running_requests` running requests give theirs back first, and start over.
+
+        Raises:
+            RuntimeError: blocks are held even so.
+        """
+        if reset_running_requests:
+            for request in reversed(self.state.running[:]):
+                self.state.preempt(request, drops_output=True)
+        done = self.state.kv_cache_manager.reset_prefix_cache()
+        if reset_running_requests and not done:
+            raise RuntimeError("KV blocks are held though no request runs")
+        return done
+
+    def reset_encoder_cache(self) -> None:
+        """Forget every encoder output."""
+        self.state.encoder_cache_manager.reset()
+
+
+def _long_prefill_token_threshold(state: SchedulerState) -> int:
+    """The bound on one request's tokens; none for a request that is alone."""
+    threshold = state.config.long_prefill_token_threshold
+    eligible = len(state.running) + state.num_waiting
+    if eligible <= 1 and state.semantics.spares_lone_prefill:
+        return 0
+    if threshold > 0 and state.config.long_prefill_token_threshold_adaptive:
+        return max(threshold, state.config.max_num_batched_tokens // eligible)
+    return threshold
+
+
+def _holds_prefills(state: SchedulerState) -> bool:
+    """Whether requests that decode have the step for themselves."""
+    if state.config.prefill_schedule_interval == 1 or state.prefill_is_bound:
+        return False
+    passed = state.num_executed_steps + 1 - state.last_prefill_step
+    decodes = any(not request.is_prefill_chunk for request in state.running)
+    return decodes and passed < state.config.prefill_schedule_interval
+
+
+def _count(state: SchedulerState, step: Step) -> None:
+    """Count the step, and remember whether it had tokens of a prompt."""
+    if step.num_scheduled_tokens:
+        state.num_executed_steps += 1
+    if step.runs_prefill or step.admits_prefill:
+        state.last_prefill_step = state.num_executed_steps
+
+
+def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
+    cached = [*step.running, *step.resumed]
+    return SchedulerOutput(
+        scheduled_new_reqs=[
+            NewRequestData(
+                request.request_id,
+                request.num_computed_tokens,
+                state.kv_cache_manager.get_block_ids(request.request_id),
+            )
+            for request in step.new
+        ],
+        scheduled_cached_reqs=CachedRequestData(
+            [request.request_id for request in cached],
+            frozenset(request.request_id for request in step.resumed),
+            [step.new_blocks[one.request_id].get_block_ids(allow_none=True) for one in cached],
+            [request.num_computed_tokens for request in cached],
+        ),
+        num_scheduled_tokens=step.num_scheduled_tokens,
+        scheduled_spec_decode_tokens=step.spec_decode_tokens,
+        scheduled_encoder_inputs=step.encoder_inputs,
+        free_encoder_mm_hashes=state.encoder_cache_manager.get_freed_mm_hashes(),
+        finished_req_ids=frozenset(state.finished_req_ids),
+    )

@@ -1,0 +1,127 @@
+"""What a scheduler remembers between two calls, and the few moves that every concern makes."""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.kv_cache_manager import KVCacheManager
+from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.request_queue import RequestQueue, create_request_queue
+from cacheproof.reference.semantics import Semantics
+
+
+class PauseState(Enum):
+    """What is scheduled: everything, nothing that is not running, or nothing."""
+
+    UNPAUSED = "none"
+    PAUSED_NEW = "new"
+    PAUSED_ALL = "all"
+
+
+class SchedulerState:
+    """The requests and where they stand, beside the two caches that they take from.
+
+    Attributes:
+        requests: every request between arrival and end, by id.
+        passed_over: of those that hold no KV blocks, the ones that are considered first, since an
+            earlier step passed over them.
+        waiting: the others, in the order in which they are considered.
+        running: those that hold KV blocks, in the order in which they were admitted.
+        deferred: waiting requests that a step has passed over.
+        pause_state: what is scheduled.
+        prefill_is_bound: whether requests were left waiting when prompts were last not held back.
+        num_executed_steps, last_prefill_step: steps that had tokens, and the last with a prompt's.
+        finished_req_ids: requests that ended since the last step: the workers are told.
+        resized: requests whose item came back with another size, to be ended with an error.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        kv_cache_manager: KVCacheManager,
+        encoder_cache_manager: EncoderCacheManager,
+        semantics: Semantics,
+    ) -> None:
+        self.config = config
+        self.kv_cache_manager = kv_cache_manager
+        self.encoder_cache_manager = encoder_cache_manager
+        self.semantics = semantics
+        self.requests: dict[str, ScheduledRequest] = {}
+        self.passed_over = create_request_queue(config.policy)
+        self.waiting = create_request_queue(config.policy)
+        self.running: list[ScheduledRequest] = []
+        self.deferred: set[ScheduledRequest] = set()
+        self.pause_state = PauseState.UNPAUSED
+        self.prefill_is_bound = False
+        self.num_executed_steps = 0
+        self.last_prefill_step = -config.prefill_schedule_interval
+        self.finished_req_ids: set[str] = set()
+        self.resized: list[str] = []
+
+    @property
+    def num_waiting(self) -> int:
+        """How many requests wait."""
+        return len(self.passed_over) + len(self.waiting)
+
+    def preempt(self, request: ScheduledRequest, *, drops_output: bool = False) -> None:
+        """A running request gives back all that it holds and waits, before all others.
+
+        Output of its steps in flight is still delivered, or with `drops_output` is not.
+        """
+        self.running.remove(request)
+        self.kv_cache_manager.free(request)
+        self.encoder_cache_manager.free(request)
+        request.status = RequestStatus.PREEMPTED
+        request.num_computed_tokens = 0
+        if self.semantics.forgets_drafts:
+            request.spec_token_ids = ()
+        if self.semantics.marks_stale_output:
+            still_dropped = request.drop_stale_output and request.num_stale_output_tokens > 0
+            request.drop_stale_output = drops_output or still_dropped
+            request.num_stale_output_tokens = request.num_in_flight_tokens
+            request.num_output_placeholders = 0
+        request.num_preemptions += 1
+        self.waiting.prepend_requests([request])
+
+    def finish(self, requests: Iterable[ScheduledRequest], status: RequestStatus) -> None:
+        """Requests end from outside of a step: aborted, or in error."""
+        ended = list(requests)
+        gone = set(ended)
+        self.remove_from_queues(gone)
+        for request in ended:
+            request.status = status
+            self.free(request)
+
+    def remove_from_queues(self, requests: set[ScheduledRequest]) -> None:
+        """These requests neither run nor wait any more."""
+        if not requests:
+            return
+        self.running = [request for request in self.running if request not in requests]
+        for queue in (self.passed_over, self.waiting):
+            if any(request in requests for request in queue):
+                queue.remove_requests(requests)
+        self.deferred -= requests
+
+    def next_queue(self) -> RequestQueue | None:
+        """The queue of the waiting request that is considered next."""
+        queues = [queue for queue in (self.passed_over, self.waiting) if queue]
+        if len(queues) == 2 and self.config.policy == "priority":
+            return min(queues, key=lambda queue: queue.peek_request().urgency)
+        return queues[0] if queues else None
+
+    def pass_over(self, requests: Sequence[ScheduledRequest]) -> None:
+        """These requests were popped and not admitted."""
+        self.deferred.update(requests)
+        semantics = self.semantics
+        if not semantics.keeps_passed_over_in_order:
+            requests = requests[::-1]
+        apart = semantics.sets_passed_over_apart and not semantics.rejoins_passed_over
+        (self.passed_over if apart else self.waiting).prepend_requests(requests)
+
+    def free(self, request: ScheduledRequest) -> None:
+        """A request that ended gives back all that it holds."""
+        self.encoder_cache_manager.free(request)
+        self.kv_cache_manager.free(request)
+        del self.requests[request.request_id]
+        self.finished_req_ids.add(request.request_id)

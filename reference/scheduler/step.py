@@ -1,0 +1,73 @@
+"""What one call of schedule() has decided so far, and what it has left to spend."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cacheproof.reference.kv_cache_manager import KVCacheBlocks
+from cacheproof.reference.scheduled_request import ScheduledRequest
+
+
+@dataclass(slots=True)
+class Step:
+    """A step in the making.
+
+    Attributes:
+        token_budget: tokens that may still be scheduled.
+        encoder_compute_budget: embeddings that may still be encoded.
+        long_prefill_token_threshold: most tokens of one request, 0 for no bound.
+        holds_prefills: whether no prompt is computed, in favour of requests that decode.
+        running, new, resumed: scheduled requests by where they come from, in order.
+        preempted: requests that lost their blocks, in order.
+        loras: adapters of the step's requests, by number.
+        admits_prefill: whether a request was admitted that has more than one token to compute.
+        num_scheduled_tokens: tokens of every scheduled request.
+        new_blocks: blocks that the workers do not know of, of every scheduled request.
+        encoder_inputs: items to encode, of the requests that have some.
+        spec_decode_tokens: drafts to verify, of the requests that have some.
+    """
+
+    token_budget: int
+    encoder_compute_budget: int
+    long_prefill_token_threshold: int
+    holds_prefills: bool = False
+    running: list[ScheduledRequest] = field(default_factory=list)
+    new: list[ScheduledRequest] = field(default_factory=list)
+    resumed: list[ScheduledRequest] = field(default_factory=list)
+    preempted: list[ScheduledRequest] = field(default_factory=list)
+    loras: set[int] = field(default_factory=set)
+    admits_prefill: bool = False
+    num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
+    new_blocks: dict[str, KVCacheBlocks] = field(default_factory=dict)
+    encoder_inputs: dict[str, Sequence[int]] = field(default_factory=dict)
+    spec_decode_tokens: dict[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def runs_prefill(self) -> bool:
+        """Whether a running request goes on with its prompt."""
+        return any(request.is_prefill_chunk for request in self.running)
+
+    def bounded(self, num_new_tokens: int) -> int:
+        """So many tokens of one request, or as many as it may have."""
+        if 0 < self.long_prefill_token_threshold < num_new_tokens:
+            return self.long_prefill_token_threshold
+        return num_new_tokens
+
+    def schedule(
+        self, request: ScheduledRequest, num_new_tokens: int, blocks: KVCacheBlocks
+    ) -> None:
+        """The request computes so many tokens."""
+        self.num_scheduled_tokens[request.request_id] = num_new_tokens
+        self.new_blocks[request.request_id] = blocks
+        self.token_budget -= num_new_tokens
+
+    def unschedule(self, request: ScheduledRequest, *, wholly: bool = True) -> None:
+        """A running request that was scheduled in this step is not any more; unless `wholly`, what
+        it was to compute stays in the step."""
+        self.running.remove(request)
+        if not wholly:
+            return
+        self.token_budget += self.num_scheduled_tokens.pop(request.request_id)
+        del self.new_blocks[request.request_id]
+        self.spec_decode_tokens.pop(request.request_id, None)
+        for input_id in self.encoder_inputs.pop(request.request_id, ()):
+            self.encoder_compute_budget += request.get_num_encoder_embeds(input_id)

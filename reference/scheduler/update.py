@@ -1,0 +1,132 @@
+"""What follows from a step: progress when it is scheduled, tokens when its output arrives."""
+
+from collections.abc import Mapping, Sequence
+
+from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduler.output import EngineCoreOutput, SchedulerOutput
+from cacheproof.reference.scheduler.state import SchedulerState
+
+
+def advance(state: SchedulerState, output: SchedulerOutput) -> None:
+    """The step is on its way: its tokens count as computed."""
+    for request_id, count in output.num_scheduled_tokens.items():
+        request = state.requests[request_id]
+        request.num_computed_tokens += count
+        request.num_in_flight_tokens += count
+        known = request.num_tokens + request.num_output_placeholders
+        request.is_prefill_chunk = request.num_computed_tokens < known
+        if not state.semantics.releases_on_update:
+            release_consumed(state, request)
+        if state.config.async_scheduling and not request.is_prefill_chunk:
+            drafts = len(output.scheduled_spec_decode_tokens.get(request_id, ()))
+            request.num_output_placeholders += 1 + drafts
+            request.spec_token_ids = (-1,) * state.config.num_speculative_tokens
+
+
+def update_from_output(
+    state: SchedulerState, output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]
+) -> list[EngineCoreOutput]:
+    """The output of the oldest step in flight has arrived: `sampled` token ids by request."""
+    answers: list[EngineCoreOutput] = []
+    stopped: set[ScheduledRequest] = set()
+    for request_id, count in output.num_scheduled_tokens.items():
+        request = state.requests.get(request_id)
+        if request is None:
+            continue  # it ended since
+        request.num_in_flight_tokens -= count
+        is_stale = request.num_stale_output_tokens > 0
+        if is_stale:
+            request.num_stale_output_tokens -= count
+            if request.drop_stale_output:
+                continue
+        num_drafts = len(output.scheduled_spec_decode_tokens.get(request_id, ()))
+        if num_drafts and sampled[request_id] and not is_stale:
+            _reject(request, num_drafts + 1 - len(sampled[request_id]))
+        if state.semantics.releases_on_update:
+            release_consumed(state, request)
+        tokens = _append(state, request, sampled[request_id], is_stale=is_stale)
+        if request.status.is_finished:
+            stopped.add(request)
+            state.free(request)
+        if tokens:
+            reason = request.status.value if request.status.is_finished else None
+            answers.append(EngineCoreOutput(request_id, tokens, reason))
+    state.remove_from_queues(stopped)
+    return answers + _end_resized(state)
+
+
+def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
+    """Release the items that the request is past."""
+    if not request.has_encoder_inputs:
+        return
+    reached = request.num_computed_tokens
+    if state.semantics.releases_confirmed:
+        reached = request.num_confirmed_tokens
+        if not state.semantics.releases_ahead:
+            reached -= state.config.num_prefill_lookahead_tokens
+    manager = state.encoder_cache_manager
+    for input_id in sorted(manager.get_cached_input_ids(request)):
+        if request.mm_features[input_id].mm_position.end <= reached:
+            manager.free_encoder_input(request, input_id)
+
+
+def _reject(request: ScheduledRequest, num_rejected: int) -> None:
+    """Take back what was computed for drafts that turned out to be wrong."""
+    if request.num_computed_tokens > 0:
+        request.num_computed_tokens -= num_rejected
+    if request.num_output_placeholders > 0:
+        request.num_output_placeholders -= num_rejected
+
+
+def _append(
+    state: SchedulerState, request: ScheduledRequest, sampled: Sequence[int], *, is_stale: bool
+) -> Sequence[int]:
+    """Append tokens up to where the request ends; those that it keeps."""
+    if not sampled:
+        return ()
+    was_running = request.status is RequestStatus.RUNNING
+    had_placeholders = request.num_output_placeholders > 0
+    speculates = state.config.num_speculative_tokens > 0
+    kept = len(sampled)
+    for number, token in enumerate(sampled, start=1):
+        request.append_output_token_ids([token])
+        status = _end(state, request)
+        if status is not None:
+            request.status = status
+            kept = number
+            break
+    if not is_stale:
+        request.num_computed_tokens -= len(sampled) - kept
+        if had_placeholders:
+            request.num_output_placeholders -= len(sampled)
+    if was_running:
+        _cache(state, request, is_due=(had_placeholders or speculates) and not is_stale)
+    return sampled[:kept]
+
+
+def _cache(state: SchedulerState, request: ScheduledRequest, *, is_due: bool) -> None:
+    """Let the blocks be found whose tokens are certain now that output has arrived."""
+    if state.semantics.caches_processed:
+        if is_due:
+            certain = request.num_computed_tokens - request.num_in_flight_tokens
+            state.kv_cache_manager.cache_blocks(request, certain)
+    elif state.config.async_scheduling:
+        state.kv_cache_manager.cache_blocks(request, request.num_confirmed_tokens)
+
+
+def _end(state: SchedulerState, request: ScheduledRequest) -> RequestStatus | None:
+    """How the request's last token ends it; None when it goes on."""
+    if request.all_token_ids[-1] in request.stop_token_ids:
+        return RequestStatus.FINISHED_STOPPED
+    too_long = request.num_tokens >= state.config.max_model_len
+    if too_long or request.num_output_tokens >= request.max_tokens:
+        return RequestStatus.FINISHED_LENGTH_CAPPED
+    return None
+
+
+def _end_resized(state: SchedulerState) -> list[EngineCoreOutput]:
+    """End the requests whose items came back with another size."""
+    found = [state.requests[name] for name in state.resized if name in state.requests]
+    state.resized.clear()
+    state.finish(found, RequestStatus.FINISHED_ERROR)
+    return [EngineCoreOutput(one.request_id, (), one.status.value) for one in found]

@@ -1,0 +1,200 @@
+"""The waiting pass: requests are admitted in order, as long as there is room for the next one.
+
+A request that waits for something of its own is passed over and keeps its place. One that finds no
+KV blocks, or with chunked prefill off no tokens, ends the pass.
+"""
+
+from dataclasses import dataclass
+
+from cacheproof.reference.kv_cache_manager import KVCacheBlocks
+from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduler.admission import take_encoder_inputs, walk
+from cacheproof.reference.scheduler.encoder_inputs import EncoderWalk
+from cacheproof.reference.scheduler.state import PauseState, SchedulerState
+from cacheproof.reference.scheduler.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A waiting request: its cached prefix, and the tokens that it could compute.
+
+    `is_padded` when they are the last known one and as many drafts that nobody proposed, so that
+    all requests of the step decode as many tokens.
+    """
+
+    request: ScheduledRequest
+    hit: KVCacheBlocks
+    num_hit_tokens: int
+    num_new_tokens: int
+    is_padded: bool
+
+    @property
+    def num_computed_tokens(self) -> int:
+        """Tokens before the first that it computes."""
+        return self.request.num_computed_tokens + self.num_hit_tokens
+
+
+def schedule_waiting(state: SchedulerState, step: Step) -> None:
+    """Admit waiting requests; nobody is, in a step that preempted somebody."""
+    if step.preempted or state.pause_state is PauseState.PAUSED_ALL:
+        return
+    step.loras = _adapters(state, step)
+    passed_over: list[ScheduledRequest] = []
+    while step.token_budget > 0 and len(state.running) < _max_active(state):
+        queue = state.next_queue()
+        if queue is None:
+            break
+        request = queue.peek_request()
+        if _waits_for_output(request) or not _has_adapter_slot(state, step, request):
+            passed_over.append(queue.pop_request())
+            continue
+        candidate = _candidate(state, step, request)
+        if candidate is None:
+            break
+        if candidate.num_new_tokens > step.token_budget:
+            if state.semantics.waits_for_long_prompts:
+                break
+            passed_over.append(queue.pop_request())
+            continue
+        found = walk(state, step, request, candidate.num_computed_tokens, candidate.num_new_tokens)
+        if found.num_new_tokens == 0:
+            if not state.semantics.passes_over_unschedulable:
+                break
+            passed_over.append(queue.pop_request())
+            continue
+        if not _allocate_slots(state, candidate, found):
+            _give_back(state, request)
+            break
+        queue.pop_request()
+        _admit(state, step, candidate, found)
+    state.pass_over(passed_over)
+    if not step.holds_prefills:
+        state.prefill_is_bound = state.num_waiting > len(state.deferred)
+
+
+def _adapters(state: SchedulerState, step: Step) -> set[int]:
+    """Adapters that the step has already. Raises AssertionError when there are too many."""
+    if state.config.max_loras == 0:
+        return set()
+    requests = state.running if state.semantics.counts_running_loras else step.running
+    adapters = {one.lora_request.lora_int_id for one in requests if one.lora_request is not None}
+    assert len(adapters) <= state.config.max_loras
+    return adapters
+
+
+def _max_active(state: SchedulerState) -> int:
+    if state.pause_state is PauseState.PAUSED_NEW:
+        return 0
+    return state.config.max_num_active_seqs or state.config.max_num_seqs
+
+
+def _waits_for_output(request: ScheduledRequest) -> bool:
+    """Whether output of before it was preempted is still to be delivered."""
+    return request.num_stale_output_tokens > 0 and not request.drop_stale_output
+
+
+def _has_adapter_slot(state: SchedulerState, step: Step, request: ScheduledRequest) -> bool:
+    """Whether the step may have the request's adapter among its own."""
+    if request.lora_request is None or state.config.max_loras == 0:
+        return True
+    adapter = request.lora_request.lora_int_id
+    return adapter in step.loras or len(step.loras) < state.config.max_loras
+
+
+def _candidate(state: SchedulerState, step: Step, request: ScheduledRequest) -> _Candidate | None:
+    """The request with what it could compute; None when it ends the pass.
+
+    More tokens than the step has left: it may not be chunked.
+    """
+    hit, num_hit_tokens = _look_up(state, request)
+    num_computed_tokens = request.num_computed_tokens + num_hit_tokens
+    wanted = request.num_tokens - num_computed_tokens
+    if step.holds_prefills and wanted > 1:
+        return None
+    padded = _num_padded_tokens(state, step, wanted, num_computed_tokens)
+    if padded > step.token_budget:
+        return None
+    wanted = step.bounded(padded or wanted)
+    if state.config.enable_chunked_prefill:
+        wanted = min(wanted, step.token_budget)
+    return _Candidate(request, hit, num_hit_tokens, wanted, padded > 0)
+
+
+def _num_padded_tokens(
+    state: SchedulerState, step: Step, wanted: int, num_computed_tokens: int
+) -> int:
+    """Tokens of a request that joins others in decoding, padded; 0 where it is not, more than the
+    step has where it shall wait."""
+    count = 1 + state.config.num_speculative_tokens
+    joins = bool(step.running) or (state.semantics.pads_lone_requests and num_computed_tokens > 0)
+    if not state.semantics.pads_drafts or wanted > 1 or count == 1 or not joins:
+        return 0
+    if step.runs_prefill:
+        return 0
+    if state.semantics.pads_within_threshold and step.bounded(count) < count:
+        return 0
+    room = state.config.max_model_len - num_computed_tokens
+    if state.semantics.pads_wholly:
+        return count if count < room else 0
+    return count if count <= room else step.token_budget + 1
+
+
+def _look_up(state: SchedulerState, request: ScheduledRequest) -> tuple[KVCacheBlocks, int]:
+    """What is cached of a request that has nothing computed: blocks, and tokens."""
+    if request.num_computed_tokens > 0:
+        return state.kv_cache_manager.empty_kv_cache_blocks, 0
+    hit, num_hit_tokens, request.shared_prefix_boundary = (
+        state.kv_cache_manager.get_computed_blocks(request)
+    )
+    return hit, num_hit_tokens
+
+
+def _allocate_slots(state: SchedulerState, candidate: _Candidate, found: EncoderWalk) -> bool:
+    config, semantics = state.config, state.semantics
+    looks_ahead = semantics.looks_ahead_at_once or candidate.request.num_computed_tokens > 0
+    blocks = state.kv_cache_manager.allocate_slots(
+        candidate.request,
+        found.num_new_tokens,
+        num_new_computed_tokens=candidate.num_hit_tokens,
+        new_computed_blocks=candidate.hit,
+        num_lookahead_tokens=config.num_lookahead_tokens if looks_ahead else 0,
+        full_sequence_must_fit=(
+            config.scheduler_reserve_full_isl and semantics.admits_whole_sequences
+        ),
+        has_scheduled_reqs=bool(state.running),
+    )
+    return blocks is not None
+
+
+def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:
+    """Give back what a walk claimed that came to nothing."""
+    semantics = state.semantics
+    has_claims = request.has_encoder_inputs and not semantics.takes_after_blocks
+    if has_claims and semantics.frees_stalled:
+        state.encoder_cache_manager.free(request)
+
+
+def _admit(state: SchedulerState, step: Step, candidate: _Candidate, found: EncoderWalk) -> None:
+    request = candidate.request
+    num_computed_tokens = candidate.num_computed_tokens
+    state.deferred.discard(request)
+    state.running.append(request)
+    (step.resumed if request.status is RequestStatus.PREEMPTED else step.new).append(request)
+    request.status = RequestStatus.RUNNING
+    request.num_computed_tokens = num_computed_tokens
+    state.kv_cache_manager.record_prefix_cache_stats(request, candidate.num_hit_tokens)
+    blocks = state.kv_cache_manager.get_blocks(request.request_id)
+    step.schedule(request, found.num_new_tokens, blocks)
+    if request.lora_request is not None:
+        step.loras.add(request.lora_request.lora_int_id)
+    if candidate.is_padded:
+        _pad(state, step, request, found.num_new_tokens)
+    step.admits_prefill |= num_computed_tokens < request.num_tokens - 1
+    take_encoder_inputs(state, step, request, found)
+
+
+def _pad(state: SchedulerState, step: Step, request: ScheduledRequest, num_new_tokens: int) -> None:
+    """Stand-ins for drafts. Raises AssertionError when they were cut short."""
+    count = state.config.num_speculative_tokens
+    assert num_new_tokens == 1 + count or not state.semantics.pads_wholly
+    step.spec_decode_tokens[request.request_id] = (-1,) * count
