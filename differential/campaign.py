@@ -183,7 +183,14 @@ LANES = {
             lambda seed: manager_trace(seed, "encoder_decoder"),
             frozenset({"decoder item released again", "decoder entry reported"}),
         ),
-        Lane("scheduler", "scheduler", "encoder_cache", scheduler_trace, _SCHEDULER),
+        Lane(
+            "scheduler",
+            "scheduler",
+            "encoder_cache",
+            scheduler_trace,
+            _SCHEDULER,
+            by_release=True,
+        ),
         Lane(
             "block keys",
             "block_hash",

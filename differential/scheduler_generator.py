@@ -27,22 +27,29 @@ from cacheproof.differential.trace import (
     Trace,
     Update,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
 
-VERSION = "scheduler/1"
+VERSION = "scheduler/2"
 
 
 def scheduler_trace(
-    seed: int,
-    *,
-    async_scheduling: bool | None = None,
-    semantics: Semantics | None = None,
+    seed: int, *, async_scheduling: bool | None = None, release: str | None = None
 ) -> Trace:
     """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said.
 
-    It asks for nothing that a release of those semantics does not have.
+    It asks for nothing that the release does not have; None: of what any release has.
     """
-    return _SchedulerTrace(seed, async_scheduling, semantics or Semantics.ideal()).build()
+    return _SchedulerTrace(seed, async_scheduling, _offer(release)).build()
+
+
+def _offer(release: str | None) -> Semantics:
+    """The release's semantics; those of the first one that is modelled stand for earlier ones."""
+    if release is None:
+        return Semantics.ideal()
+    try:
+        return Semantics.of_vllm(release)
+    except NotModelled:
+        return Semantics.of_vllm(FIRST_MODELLED)
 
 
 class _SchedulerTrace:
@@ -72,6 +79,8 @@ class _SchedulerTrace:
         draw = self._draw_squeezed if self._squeezed else self._draw_tight
         self._config = self._with_extras(draw(largest, async_scheduling))
         self._adapters = self._extras.randint(1, 4) if self._config.max_loras else 0
+        self._twins = self._config.prefix_caching and self._extras.random() < 0.25
+        self._texts: list[tuple[int, tuple[Item, ...]]] = []
         self._pauses = semantics.pauses and self._extras.random() < 0.1
         self._restarts = semantics.restarts_running and self._extras.random() < 0.15
         self._events: list[AnyEvent] = []
@@ -87,7 +96,7 @@ class _SchedulerTrace:
             capacity=self._capacity,
             compute_budget=random.choice((largest, self._capacity, 2 * self._capacity)),
             max_num_batched_tokens=(
-                random.choice((8, 12, 16, 24, 48)) if chunked else max(96, max_model_len)
+                random.choice((8, 12, 16, 24, 48)) if chunked else max_model_len
             ),
             max_num_seqs=random.choice((2, 3, 4, 6)),
             max_model_len=max_model_len,
@@ -165,7 +174,7 @@ class _SchedulerTrace:
                 request = self._live.pop(random.randrange(len(self._live)))
                 self._events.append(Abort(request))
             if in_flight == limit or random.random() < 0.5:
-                self._events.append(Update(accepted=self._accepted()))
+                self._events.append(Update(accepts=self._accepts()))
                 in_flight -= 1
             if random.random() < 0.01:
                 self._events.append(Reset())
@@ -183,7 +192,7 @@ class _SchedulerTrace:
         )
         return Trace(header, tuple(self._events))
 
-    def _accepted(self) -> tuple[int, ...]:
+    def _accepts(self) -> tuple[int, ...]:
         """How many drafts requests accept; mostly all or none."""
         most = self._config.num_speculative_tokens
         if most == 0:
@@ -210,18 +219,34 @@ class _SchedulerTrace:
                 position += random.randrange(6)
         prompt = min(max(position, 1) + random.choice((0, 1, 6)), self._config.max_model_len - 1)
         prompt = max(prompt, items[-1].offset + items[-1].length if items else 1)
+        shown = tuple(items)
+        if self._twins:
+            prompt, shown = self._twin(self._with_cached_prefix(prompt), shown)
         room = self._config.max_model_len - prompt
         self._events.append(
             Add(
                 request,
                 prompt,
-                tuple(items),
+                shown,
                 max_tokens=random.randint(1, max(1, min(12, room))),
                 priority=random.choice((0, 0, 1, 2)),
                 **self._rare(),
             )
         )
         self._live.append(request)
+
+    def _twin(self, prompt: int, items: tuple[Item, ...]) -> tuple[int, tuple[Item, ...]]:
+        """This prompt, or one time in two an earlier one again."""
+        if self._texts and self._extras.random() < 0.5:
+            return self._extras.choice(self._texts)
+        self._texts.append((prompt, items))
+        return prompt, items
+
+    def _with_cached_prefix(self, prompt: int) -> int:
+        """A length whose prefix, once cached, leaves one token to compute."""
+        block_size = self._config.block_size
+        longer = -(-prompt // block_size) * block_size + 1
+        return longer if longer < self._config.max_model_len else prompt
 
     def _rare(self) -> dict[str, Any]:
         """What few requests have."""

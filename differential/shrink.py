@@ -175,6 +175,8 @@ class _Search:
         """Dense masks, plain hashes, fewer identifiers, and a small cache of small items."""
         while self._try(smaller.simpler_items(self.trace)):
             pass
+        while self._try(smaller.plainer(self.trace)):
+            pass
         while self._try(smaller.simpler_groups(self.trace)):
             pass
         while self._try(smaller.simpler_values(self.trace)):

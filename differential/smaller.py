@@ -47,7 +47,7 @@ _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "walk", "stall", "schedule", "notices", "update",
-    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "prompt", "decode",
+    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "prompt", "decode",
     "continue",
     "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
     "common_prefix", "take_events", "take_stats", "take_residencies", "hash",
@@ -62,6 +62,10 @@ LOWEST = {
 }  # fmt: skip
 _EXTRAS = {
     "lora": None, "salt": None, "embeds": None, "one_object": False, "algorithm": "sha256",
+    "skip_reading": False, "stop_after": None, "accepts": (), "running": False,
+    "long_prefill_token_threshold_adaptive": False, "max_num_active_seqs": None,
+    "scheduler_reserve_full_isl": True, "watermark": 0.0, "prefill_schedule_interval": 1,
+    "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,
 }  # fmt: skip
 
 
@@ -269,9 +273,19 @@ def simpler_groups(trace: Trace) -> Iterator[Trace | None]:
                     yield edited(trace, _remove((*path, "text"), number))
                 for lower in lower_values(count, 1):
                     yield edited(trace, put((*path, "text", number, 1), lower))
-        for name in ("delay", "must_fit", "others", "defer", "skip_reading"):
+        for name in ("delay", "must_fit", "others", "defer"):
             if getattr(event, name, False):
                 yield edited(trace, put((*path, name), False))
+
+
+def plainer(trace: Trace) -> Iterator[Trace | None]:
+    """Without what few configurations and few requests have."""
+    holders: list[tuple[tuple[Any, ...], Any]] = [(("header", "config"), trace.header.config)]
+    holders += [(("events", position), event) for position, event in enumerate(trace.events)]
+    for path, holder in holders:
+        for name, plain in _EXTRAS.items():
+            if getattr(holder, name, plain) != plain:
+                yield edited(trace, put((*path, name), plain))
 
 
 def simpler_values(trace: Trace) -> Iterator[Trace | None]:
@@ -283,16 +297,11 @@ def simpler_values(trace: Trace) -> Iterator[Trace | None]:
 
 
 def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
-    """The default hash, prompts without an adapter, a salt or embeddings, and with fewer and
-    plainer tokens."""
+    """Prompts with fewer and plainer tokens."""
     if not isinstance(trace.header.config, BlockHashConfig):
         return
-    yield edited(trace, put(("header", "config", "algorithm"), _EXTRAS["algorithm"]))
     for position, event in enumerate(with_tokens(trace)):
         path = ("events", position)
-        for name, plain in _EXTRAS.items():
-            if getattr(event, name, plain) != plain:
-                yield edited(trace, put((*path, name), plain))
         for number in reversed(range(len(event.tokens))):
             yield edited(trace, _remove_token(position, number))
             if event.tokens[number] not in (0, EMBEDDED):

@@ -88,10 +88,10 @@ class Notices(Event, tag="notices", frozen=True):
 
 class Update(Event, tag="update", frozen=True):
     """The output of the `steps` oldest steps in flight arrives. Its requests with drafts accept so
-    many of them, in turn."""
+    many of them, in turn; none where nothing is said."""
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
-    accepted: tuple[Count, ...] = ()
+    accepts: tuple[Count, ...] = ()
 
 
 class Preempt(Event, tag="preempt", frozen=True):

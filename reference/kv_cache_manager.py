@@ -176,7 +176,10 @@ class KVCacheManager:
 
         Raises:
             ValueError: there is no new token and nothing is loaded.
+            NotModelledCache: loads are not modelled before 0.14.0.
         """
+        if num_external_computed_tokens > 0 and not self.semantics.tells_external_tokens:
+            raise NotModelledCache("external tokens before 0.14.0")
         if num_new_tokens == 0 and num_external_computed_tokens == 0:
             raise ValueError(f"request {request.request_id}: slots for no token")
         hit = (new_computed_blocks or self.empty_kv_cache_blocks).blocks

@@ -106,7 +106,7 @@ class ReferenceTarget:
         if isinstance(config, MediaHashConfig) and config.algorithm != "blake3":
             return self.runs_depth(trace.depth) and self.semantics.chooses_media_digest
         if isinstance(config, SchedulerConfig):
-            return trace.header.manager == "encoder_cache"
+            return scheduler.models(msgspec.to_builtins(trace), self.semantics)
         return self.runs_depth(trace.depth)
 
     def records(self, trace: Trace) -> list[StepRecord]:

@@ -36,6 +36,8 @@ FAULTS: dict[str, Callable[[Any], None]] = KV_CACHE_FAULTS | {
 
 def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheManager) -> Kit:
     """The manager of that configuration. Raises Illegal where the reference does not model it."""
+    if not semantics.tells_external_tokens:
+        raise Illegal("the reference does not model external tokens before 0.14.0")
     caches = KVCacheConfig(
         config["num_blocks"],
         tuple(KVCacheGroupSpec(_spec(group)) for group in config["groups"]),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cacheproof.differential.targets.host.faults import FAULTS
-from cacheproof.differential.targets.host.protocol import Event
+from cacheproof.differential.targets.host.protocol import Event, Illegal
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.host.scheduler_session import (
     STOP_TOKEN_ID,
@@ -30,8 +30,53 @@ from cacheproof.reference.semantics import Semantics
 NONE_HASH_SEED = "0"
 
 
+def models(trace: Event, semantics: Semantics) -> bool:
+    """Whether the reference models all that the trace asks for."""
+    return _unknown(trace, semantics) is None
+
+
+def _unknown(trace: Event, semantics: Semantics) -> str | None:
+    """What the trace asks for and those semantics do not know; None: nothing."""
+    header = trace["header"]
+    config = header["config"]
+    asked = {
+        f"the {header['manager']} manager": header["manager"] != "encoder_cache",
+        "speculative decoding": config["num_speculative_tokens"] and not semantics.takes_drafts,
+        "a watermark": config["watermark"] and not semantics.reserves_blocks,
+        "admission of parts": not config["scheduler_reserve_full_isl"]
+        and not semantics.admits_whole_sequences,
+        "an adaptive threshold": config["long_prefill_token_threshold_adaptive"]
+        and not semantics.spares_lone_prefill,
+        "a limit of active requests": config["max_num_active_seqs"]
+        and not semantics.spares_lone_prefill,
+        "a prefill interval": config["prefill_schedule_interval"] > 1
+        and not semantics.holds_prefills,
+    }
+    for event in trace["events"]:
+        kind = event["event"]
+        asked |= {
+            "a pause": kind == "pause" and not semantics.pauses,
+            "a restart of running requests": kind == "reset_prefix"
+            and event["running"]
+            and not semantics.restarts_running,
+            "a request that skips reading": kind == "add"
+            and event["skip_reading"]
+            and not semantics.skips_reading,
+        }
+        if any(asked.values()):
+            break
+    return next((name for name, is_asked in asked.items() if is_asked), None)
+
+
 def session(trace: Event, semantics: Semantics, fault: str | None = None) -> SchedulerSession:
-    """The session of a trace; a fault is planted in its encoder cache manager."""
+    """The session of a trace; a fault is planted in its encoder cache manager.
+
+    Raises:
+        Illegal: the reference does not model what the trace asks for.
+    """
+    unknown = _unknown(trace, semantics)
+    if unknown is not None:
+        raise Illegal(f"the reference does not model {unknown} at scheduler depth")
     kit = _build(trace, semantics, fault)
     return SchedulerSession(kit, trace["header"]["config"])
 
@@ -55,7 +100,8 @@ def _build(trace: Event, semantics: Semantics, fault: str | None) -> SchedulerKi
     caches = KVCacheConfig(
         config["num_blocks"], (KVCacheGroupSpec(FullAttentionSpec(config["block_size"])),)
     )
-    hash_lookahead = int(config["drafter"] and config["prefix_caching"] and semantics.looks_ahead)
+    drafter = config["drafter"] and config["num_speculative_tokens"] > 0
+    hash_lookahead = int(drafter and config["prefix_caching"] and semantics.looks_ahead)
     scheduler = Scheduler(
         SchedulerConfig(
             max_num_batched_tokens=config["max_num_batched_tokens"],
@@ -73,13 +119,13 @@ def _build(trace: Event, semantics: Semantics, fault: str | None) -> SchedulerKi
             prefill_schedule_interval=config["prefill_schedule_interval"],
             max_loras=config["max_loras"],
             num_speculative_tokens=config["num_speculative_tokens"],
-            drafter=config["drafter"],
+            drafter=drafter,
         ),
         KVCacheManager(
             caches,
             config["max_model_len"],
             enable_caching=config["prefix_caching"],
-            use_eagle=config["drafter"] and not hash_lookahead,
+            use_eagle=drafter and not hash_lookahead,
             watermark=config["watermark"],
             semantics=semantics,
         ),

@@ -244,7 +244,6 @@ def test_answers_can_be_joined_and_emptied() -> None:
         ((ChunkedLocalAttentionSpec(2, 4),), {"use_eagle": True}, "a drafter beside chunked"),
         ((FullAttentionSpec(4), ChunkedLocalAttentionSpec(2, 4)), {}, "other block sizes"),
         ((KVCacheSpec(2),), {}, "KVCacheSpec groups"),
-        ((FULL,), {"semantics": Semantics.of_vllm("0.13.0")}, "before 0.14.0"),
         ((FULL, FULL), {"semantics": Semantics.of_vllm("0.28.0")}, "all of one kind"),
         (
             (FULL, WINDOW),
@@ -258,3 +257,9 @@ def test_what_is_not_modelled_is_refused_by_name(
 ) -> None:
     with pytest.raises(NotModelledCache, match=what):
         make(*specs, **options)  # type: ignore[arg-type]
+
+
+def test_external_tokens_are_not_modelled_before_allocation_was_told_of_them() -> None:
+    manager = make(FULL, semantics=Semantics.of_vllm("0.13.0"))
+    with pytest.raises(NotModelledCache, match="before 0.14.0"):
+        manager.allocate_slots(request("r", 4), 1, num_external_computed_tokens=2)

@@ -182,7 +182,7 @@ class SchedulerSession:
             return None
         sampled: dict[str, int] = {}
         finished: list[str] = []
-        accepted = event["accepted"] or (0,)
+        accepted: list[int] = event["accepts"] or [0]
         for _ in range(min(event["steps"], len(self._in_flight))):
             step = self._in_flight.popleft()
             tokens = self._execute(step, accepted)
