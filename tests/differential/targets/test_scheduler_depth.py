@@ -181,7 +181,7 @@ def test_an_abort_between_a_schedule_and_its_update_is_survived(any_release: Hos
     answers = outcomes(
         any_release, add("a", 20, Item("x", 4, 6)), Schedule(), Abort("a"), Update(), Schedule()
     )
-    assert answers[2] == {"running": [], "waiting": []}
+    assert answers[2] == {"running": [], "waiting": [], "free_blocks": 8}
     assert answers[3]["sampled"] == {}
     assert answers[4]["finished"] == ["a"]
 

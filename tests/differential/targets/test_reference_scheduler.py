@@ -1,0 +1,74 @@
+"""The reference scheduler beside the real one of each release: the same decision at every step."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cacheproof.differential.examine import examine
+from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.reference.scheduler import running
+from cacheproof.reference.scheduler.step import Step
+
+SEEDS = range(150)
+RELEASES = ["0.33.0", "0.28.0", "0.18.1", "0.13.0"]
+OTHER_RELEASES = [
+    "0.10.2", "0.11.0", "0.12.0", "0.14.0", "0.14.1", "0.15.1", "0.22.1",
+    "0.27.1", "0.29.0", "0.30.0", "0.31.0", "0.32.0",
+]  # fmt: skip
+
+
+@pytest.fixture(
+    scope="module",
+    params=[*RELEASES, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHER_RELEASES)],
+)
+def target(request: pytest.FixtureRequest) -> Iterator[HostTarget]:
+    target = resolve(f"vllm@{request.param}", report=print)
+    assert isinstance(target, HostTarget)
+    yield target
+    target.close()
+
+
+def partings(target: HostTarget) -> tuple[int, list[str]]:
+    """How many traces were compared, and where reference and release part in them."""
+    reference = reference_for(target)
+    assert reference is not None
+    traces = [scheduler_trace(seed, release=target.release) for seed in SEEDS]
+    compared, found = 0, []
+    for trace, result in zip(traces, target.run(traces), strict=True):
+        if result.illegal is None:
+            examined = examine(trace, result, target, reference)
+            compared += 1
+            if examined.difference is not None:
+                found.append(f"seed {trace.header.seed}: {examined.difference.sentence}")
+    return compared, found
+
+
+def test_every_decision_is_that_of_the_reference(target: HostTarget) -> None:
+    compared, found = partings(target)
+    assert found == []
+    assert compared > len(SEEDS) // 3
+
+
+def test_a_reference_that_decides_otherwise_is_seen(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_less(self: Step, num_new_tokens: int) -> int:
+        return max(1, num_new_tokens - 1)
+
+    monkeypatch.setattr(running.Step, "bounded", one_less)
+    _, found = partings(target)
+    assert len(found) > len(SEEDS) // 10
+
+
+def test_the_ideal_breaks_no_contract() -> None:
+    ideal = ReferenceTarget()
+    calls = 0
+    for seed in SEEDS:
+        trace = scheduler_trace(seed)
+        examined = examine(trace, ideal.run([trace])[0], ideal)
+        assert not list(examined.breaks()), f"seed {seed}"
+        calls += examined.calls
+    assert calls > 10_000

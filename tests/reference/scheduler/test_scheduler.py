@@ -1,0 +1,251 @@
+"""What the reference scheduler decides, on a few requests that can be followed by hand."""
+
+from typing import Any
+
+import pytest
+
+from cacheproof.reference.block_hash import get_request_block_hasher
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.hash_functions import hash_function
+from cacheproof.reference.kv_cache_manager import KVCacheManager
+from cacheproof.reference.kv_cache_specs import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
+from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.output import SchedulerOutput
+from cacheproof.reference.scheduler.scheduler import Scheduler
+from cacheproof.reference.scheduler.state import PauseState
+from cacheproof.reference.semantics import Semantics
+
+BLOCK_SIZE = 4
+IDEAL = Semantics.ideal()
+HASHER = get_request_block_hasher(BLOCK_SIZE, hash_function(IDEAL), semantics=IDEAL, seed="0")
+
+
+def make(blocks: int = 33, capacity: int = 8, **options: Any) -> Scheduler:
+    """A scheduler over so many blocks, the null block among them."""
+    config = SchedulerConfig(
+        **{
+            "max_num_batched_tokens": 16,
+            "max_num_seqs": 4,
+            "max_model_len": 64,
+            "encoder_compute_budget": 8,
+            **options,
+        }
+    )
+    caches = KVCacheConfig(blocks, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
+    return Scheduler(config, KVCacheManager(caches, 64), EncoderCacheManager(capacity))
+
+
+def request(name: str, tokens: int, *items: tuple[str, int, int], **options: Any) -> Any:
+    """A request whose text no other has; `items` are (identifier, offset, length)."""
+    features = [
+        MultiModalFeature(identifier, PlaceholderRange(offset, length), identifier)
+        for identifier, offset, length in items
+    ]
+    first = int.from_bytes(name.encode()) % 1000
+    text = list(range(first, first + tokens))
+    return ScheduledRequest(name, text, features, block_hasher=HASHER, **options)
+
+
+def step(scheduler: Scheduler) -> SchedulerOutput:
+    """Schedule, execute and update: every request at its end samples token 7."""
+    output = scheduler.schedule()
+    finish(scheduler, output)
+    return output
+
+
+def finish(scheduler: Scheduler, output: SchedulerOutput) -> None:
+    reached = {
+        name: scheduler.requests[name].num_computed_tokens >= scheduler.requests[name].num_tokens
+        for name in output.num_scheduled_tokens
+    }
+    scheduler.update_from_output(output, {name: [7] * end for name, end in reached.items()})
+
+
+def test_a_long_prompt_takes_several_steps_and_then_decodes() -> None:
+    scheduler = make()
+    scheduler.add_request(request("r", 20, max_tokens=2))
+    steps = [dict(step(scheduler).num_scheduled_tokens) for _ in range(4)]
+    assert steps == [{"r": 16}, {"r": 4}, {"r": 1}, {}]
+    assert not scheduler.requests
+
+
+def test_running_requests_go_before_waiting_ones() -> None:
+    scheduler = make()
+    scheduler.add_request(request("first", 20, max_tokens=3))
+    step(scheduler)
+    scheduler.add_request(request("second", 20))
+    assert step(scheduler).num_scheduled_tokens == {"first": 4, "second": 12}
+
+
+def test_one_id_at_a_time() -> None:
+    scheduler = make()
+    scheduler.add_request(request("r", 4))
+    with pytest.raises(ValueError, match="r is there already"):
+        scheduler.add_request(request("r", 4))
+
+
+def test_without_chunked_prefill_a_prompt_waits_for_a_step_of_its_own() -> None:
+    scheduler = make(enable_chunked_prefill=False, max_num_batched_tokens=20)
+    scheduler.add_request(request("first", 12))
+    scheduler.add_request(request("second", 12))
+    assert step(scheduler).num_scheduled_tokens == {"first": 12}
+    assert step(scheduler).num_scheduled_tokens == {"second": 12}
+
+
+def test_the_threshold_spares_a_request_that_is_alone() -> None:
+    scheduler = make(long_prefill_token_threshold=4)
+    scheduler.add_request(request("first", 12))
+    assert step(scheduler).num_scheduled_tokens == {"first": 12}
+    for name in ("second", "third"):
+        scheduler.add_request(request(name, 12))
+    assert step(scheduler).num_scheduled_tokens == {"second": 4, "third": 4}
+
+
+def test_an_item_is_encoded_in_the_step_that_reaches_it_and_released_behind_it() -> None:
+    scheduler = make()
+    scheduler.add_request(request("r", 20, ("x", 14, 4)))
+    assert step(scheduler).scheduled_encoder_inputs == {"r": [0]}
+    manager = scheduler.state.encoder_cache_manager
+    assert manager.cached == {"x": {"r"}}
+    assert step(scheduler).scheduled_encoder_inputs == {}
+    assert manager.cached == {"x": set()}
+
+
+def test_tokens_stop_before_an_item_that_cannot_be_encoded() -> None:
+    scheduler = make(encoder_compute_budget=4)
+    scheduler.add_request(request("r", 16, ("x", 2, 4), ("y", 8, 4)))
+    assert step(scheduler).num_scheduled_tokens == {"r": 8}
+    assert step(scheduler).scheduled_encoder_inputs == {"r": [1]}
+
+
+def test_a_request_that_cannot_go_on_lets_others_pass() -> None:
+    scheduler = make(encoder_compute_budget=4)
+    scheduler.add_request(request("first", 8, ("x", 0, 4)))
+    scheduler.add_request(request("second", 8, ("y", 0, 4)))
+    scheduler.add_request(request("third", 4))
+    assert step(scheduler).num_scheduled_tokens == {"first": 8, "third": 4}
+    assert [one.request_id for one in scheduler.waiting] == ["second"]
+
+
+def test_an_item_is_not_split_where_that_is_not_wanted() -> None:
+    scheduler = make(disable_chunked_mm_input=True)
+    scheduler.add_request(request("r", 24, ("x", 12, 8)))
+    assert step(scheduler).num_scheduled_tokens == {"r": 12}
+    assert step(scheduler).num_scheduled_tokens == {"r": 12}
+
+
+def test_two_requests_share_what_one_encoded() -> None:
+    scheduler = make(max_num_batched_tokens=32)
+    scheduler.add_request(request("first", 12, ("x", 0, 4)))
+    scheduler.add_request(request("second", 12, ("x", 4, 4)))
+    assert step(scheduler).scheduled_encoder_inputs == {"first": [0]}
+
+
+def test_the_last_that_was_admitted_gives_its_blocks_back() -> None:
+    scheduler = make(blocks=5, max_model_len=16)
+    for name in ("first", "second"):
+        scheduler.add_request(request(name, 8, max_tokens=8))
+    assert step(scheduler).num_scheduled_tokens == {"first": 8, "second": 8}
+    output = step(scheduler)
+    assert output.num_scheduled_tokens == {"first": 1}
+    assert scheduler.requests["second"].status is RequestStatus.PREEMPTED
+    assert [one.request_id for one in scheduler.waiting] == ["second"]
+
+
+def test_under_priorities_the_least_urgent_gives_its_blocks_back() -> None:
+    scheduler = make(blocks=5, max_model_len=16, policy="priority")
+    scheduler.add_request(request("idle", 8, max_tokens=8, priority=2))
+    scheduler.add_request(request("urgent", 8, max_tokens=8, priority=1))
+    step(scheduler)
+    assert step(scheduler).num_scheduled_tokens == {"urgent": 1}
+    assert scheduler.requests["idle"].status is RequestStatus.PREEMPTED
+
+
+def test_a_victims_output_in_flight_is_delivered_before_it_comes_back() -> None:
+    scheduler = make(blocks=5, max_model_len=16, async_scheduling=True)
+    for name in ("first", "second"):
+        scheduler.add_request(request(name, 8, max_tokens=8))
+    in_flight = scheduler.schedule()
+    scheduler.schedule()
+    victim = scheduler.requests["second"]
+    assert victim.status is RequestStatus.PREEMPTED
+    answers = scheduler.update_from_output(in_flight, {"first": [7], "second": [7]})
+    assert {answer.request_id for answer in answers} == {"first", "second"}
+    assert victim.num_output_tokens == 1
+    assert victim.num_computed_tokens == 0
+
+
+def test_an_aborted_request_leaves_nothing_behind() -> None:
+    scheduler = make()
+    scheduler.add_request(request("r", 20, ("x", 4, 4)))
+    output = scheduler.schedule()
+    scheduler.finish_requests(["r", "nobody"], RequestStatus.FINISHED_ABORTED)
+    scheduler.update_from_output(output, {"r": []})
+    assert scheduler.kv_cache_manager.usage == 0.0
+    assert scheduler.state.encoder_cache_manager.cached == {"x": set()}
+    assert scheduler.schedule().finished_req_ids == {"r"}
+
+
+def test_rejected_drafts_are_taken_back() -> None:
+    scheduler = make(num_speculative_tokens=3)
+    scheduler.add_request(request("r", 4, max_tokens=9))
+    step(scheduler)
+    scheduler.update_draft_token_ids({"r": [1, 2, 3]})
+    output = scheduler.schedule()
+    assert output.scheduled_spec_decode_tokens == {"r": [1, 2, 3]}
+    scheduler.update_from_output(output, {"r": [1, 9]})
+    running = scheduler.requests["r"]
+    assert (running.num_computed_tokens, running.num_tokens) == (6, 7)
+
+
+def test_a_stop_token_ends_a_request_and_what_follows_is_dropped() -> None:
+    scheduler = make(num_speculative_tokens=2)
+    scheduler.add_request(request("r", 4, max_tokens=9, stop_token_ids=(5,)))
+    step(scheduler)
+    scheduler.update_draft_token_ids({"r": [5, 6]})
+    (answer,) = scheduler.update_from_output(scheduler.schedule(), {"r": [5, 6, 7]})
+    assert (answer.new_token_ids, answer.finish_reason) == ([5], "stopped")
+
+
+def test_adapters_beyond_the_limit_wait() -> None:
+    scheduler = make(max_loras=1)
+    for number in (1, 2):
+        adapter = LoRARequest(f"a{number}", number)
+        scheduler.add_request(request(f"r{number}", 4, lora_request=adapter))
+    assert step(scheduler).num_scheduled_tokens == {"r1": 4}
+    assert step(scheduler).num_scheduled_tokens == {"r2": 4}
+
+
+def test_a_pause_lets_running_requests_go_on_or_nobody() -> None:
+    scheduler = make()
+    scheduler.add_request(request("first", 20))
+    step(scheduler)
+    scheduler.add_request(request("second", 4))
+    scheduler.set_pause_state(PauseState.PAUSED_ALL)
+    assert scheduler.schedule().num_scheduled_tokens == {}
+    scheduler.set_pause_state(PauseState.PAUSED_NEW)
+    assert step(scheduler).num_scheduled_tokens == {"first": 4}
+    scheduler.set_pause_state(PauseState.UNPAUSED)
+    assert step(scheduler).num_scheduled_tokens == {"second": 4}
+
+
+def test_a_reset_of_the_prefix_cache_is_refused_while_blocks_are_held_unless_all_start_over() -> (
+    None
+):
+    scheduler = make()
+    scheduler.add_request(request("r", 20))
+    step(scheduler)
+    assert not scheduler.reset_prefix_cache()
+    assert scheduler.reset_prefix_cache(reset_running_requests=True)
+    assert step(scheduler).num_scheduled_tokens == {"r": 16}
+
+
+def test_prompts_are_held_back_in_favour_of_requests_that_decode() -> None:
+    scheduler = make(prefill_schedule_interval=3)
+    scheduler.add_request(request("first", 4, max_tokens=9))
+    step(scheduler)
+    scheduler.add_request(request("second", 8))
+    tokens = [set(step(scheduler).num_scheduled_tokens) for _ in range(3)]
+    assert tokens == [{"first"}, {"first"}, {"first", "second"}]

@@ -1,0 +1,89 @@
+"""Each flag of the scheduler changes a decision, in the release that brought it."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from cacheproof.differential.lockstep import compare
+from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.targets.host.protocol import Illegal
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Pause, ResetPrefix, Trace
+from cacheproof.reference.semantics import Semantics
+
+SEED_THAT_SHOWS = {
+    "spares_sure_ends": 1,
+    "unschedules_victims": 5,
+    "waits_for_long_prompts": 318,
+    "forgets_drafts": 148,
+    "keeps_passed_over_in_order": 26,
+    "sets_passed_over_apart": 166,
+    "spares_lone_prefill": 0,
+    "rejoins_passed_over": 31,
+    "marks_stale_output": 533,
+    "releases_confirmed": 1,
+    "rolls_back_for_drafter": 9,
+    "counts_no_rows": 21,
+    "pads_drafts": 111,
+    "looks_ahead_at_once": 27,
+    "reads_ahead_sparsely": 4,
+    "omits_nobody": 139,
+    "pads_wholly": 3295,
+    "pads_lone_requests": 123,
+    "keeps_hits_whole": 9,
+    "passes_over_unschedulable": 1,
+    "reads_ahead_without": 21,
+    "releases_ahead": 4,
+    "counts_running_loras": 31,
+    "caches_processed": 45,
+    "keeps_items_whole": 99,
+    "goes_on_after_preempting_itself": 44,
+    "pads_within_threshold": 2397,
+    "takes_after_blocks": 0,
+    "passes_sparse_items": 10,
+    "runs_urgent_first": 0,
+}
+SINCE = {flag.name: flag.metadata["since"] for flag in fields(Semantics)}
+OFFERS = {
+    "takes_drafts": lambda trace: trace.header.config.num_speculative_tokens > 0,
+    "skips_reading": lambda trace: any(getattr(one, "skip_reading", False) for one in trace.events),
+    "pauses": lambda trace: any(isinstance(one, Pause) for one in trace.events),
+    "restarts_running": lambda trace: any(
+        isinstance(one, ResetPrefix) and one.running for one in trace.events
+    ),
+    "holds_prefills": lambda trace: trace.header.config.prefill_schedule_interval > 1,
+}
+"""What a trace asks for only where a release has it."""
+
+
+@pytest.mark.parametrize("flag", SEED_THAT_SHOWS)
+def test_each_flag_changes_a_decision(flag: str) -> None:
+    since = SINCE[flag]
+    with_it = Semantics.ideal() if since is None else Semantics.of_vllm(since)
+    without = replace(with_it, **{flag: False})
+    trace = scheduler_trace(SEED_THAT_SHOWS[flag], release=since)
+    left, right = (ReferenceTarget(one).run([trace])[0] for one in (with_it, without))
+    assert compare(left, right) is not None
+
+
+def _asks(flag: str, release: str | None) -> list[Trace]:
+    traces = [scheduler_trace(seed, release=release) for seed in range(60)]
+    return [trace for trace in traces if OFFERS[flag](trace)]
+
+
+@pytest.mark.parametrize("flag", OFFERS)
+def test_a_trace_asks_for_nothing_that_a_release_lacks(flag: str) -> None:
+    assert _asks(flag, None)
+    assert not _asks(flag, "0.10.2")
+
+
+@pytest.mark.parametrize("flag", OFFERS)
+def test_what_a_release_lacks_is_refused_by_name(flag: str) -> None:
+    without = ReferenceTarget(replace(Semantics.ideal(), **{flag: False}))
+    trace = _asks(flag, None)[0]
+    assert not without.runs(trace)
+    (refused,) = without.run([trace])
+    assert refused.illegal is not None
+    assert refused.illegal.startswith("the reference does not model ")
+    with pytest.raises(Illegal, match="at scheduler depth"):
+        without.records(trace)
