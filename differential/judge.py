@@ -176,6 +176,7 @@ class Judge:
         self._state = self._initial_state()
         self._requests: dict[str, _Request] = {}
         self._is_scheduler = trace.depth == "scheduler"
+        self._read_ahead = int(protocol.holds_for_drafter and _has_drafter(trace))
         self._in_flight: list[dict[str, int]] = [] if self._is_scheduler else [{}]
         self._running: set[str] = set()
         self._event = 0
@@ -321,7 +322,7 @@ class Judge:
             return
         if request.repeats and self._early_occurrence(request, request_id):
             self._reach.meet("first occurrence consumed, later one pending")
-        self.ghost.consume(request_id, request.computed)
+        self.ghost.consume(request_id, request.computed - self._read_ahead)
 
     def _early_occurrence(self, request: _Request, request_id: str) -> bool:
         passed = {
@@ -605,6 +606,13 @@ class Judge:
             self.violations[rule.id] = Violation(
                 rule, self._event, operation, request_id or "", identifier, why
             )
+
+
+def _has_drafter(trace: Trace) -> bool:
+    config = trace.header.config
+    return (
+        isinstance(config, SchedulerConfig) and config.drafter and config.num_speculative_tokens > 0
+    )
 
 
 _NOTHING_RAISED = Call("event", "", -1, "", 0, 0, 0, False, False, "")

@@ -62,6 +62,7 @@ def protocol_of(semantics: Semantics) -> Protocol:
         resets=semantics.resets,
         releases_on_update=semantics.releases_on_update,
         frees_stalled=semantics.frees_stalled,
+        holds_for_drafter=semantics.releases_confirmed and not semantics.releases_ahead,
     )
 
 

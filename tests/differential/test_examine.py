@@ -1,8 +1,10 @@
 """A trace's records are judged whole, whatever the release did in their midst."""
 
+import pytest
+
 from cacheproof.differential.examine import examine
 from cacheproof.differential.record import FullState, StepRecord, TraceResult
-from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.trace import (
     SCHEMA,
     Add,
@@ -11,6 +13,7 @@ from cacheproof.differential.trace import (
     SchedulerConfig,
     SchedulerHeader,
     Trace,
+    Update,
 )
 from cacheproof.reference.semantics import Semantics
 
@@ -55,3 +58,43 @@ def test_what_a_release_does_between_its_notices_and_its_exception_is_judged() -
     seen = examine(TRACE, TraceResult([ARRIVED, broken_off]), release)
     assert seen.calls == 4
     assert seen.violations["EC-13"].operation == "release"
+
+
+DRAFTER = SchedulerConfig(
+    capacity=3,
+    compute_budget=3,
+    max_num_batched_tokens=55,
+    max_num_seqs=2,
+    max_model_len=54,
+    block_size=9,
+    num_blocks=7,
+    prefix_caching=False,
+    policy="priority",
+    long_prefill_token_threshold=32,
+    num_speculative_tokens=1,
+    drafter=True,
+)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_an_item_is_held_until_a_drafters_reading_is_past_it_where_the_release_does(
+    holds: bool,
+) -> None:
+    trace = Trace(
+        SchedulerHeader(schema=SCHEMA, manager="encoder_cache", config=DRAFTER),
+        (
+            Add("a", prompt=33, items=(Item("x", offset=30, length=2),)),
+            Add("b", prompt=4, items=(Item("y", 0, length=1), Item("z", 3, length=1))),
+            Schedule(),
+            Update(),
+            Schedule(),
+        ),
+    )
+    semantics = Semantics.of_vllm("0.32.0")
+    protocol = protocol_of(semantics)
+    assert protocol.holds_for_drafter
+    target = ReferenceTarget(
+        semantics, protocol._replace(holds_for_drafter=holds), release="0.32.0"
+    )
+    examined = examine(trace, target.run([trace])[0], target)
+    assert ("EC-7" in examined.violations) is not holds

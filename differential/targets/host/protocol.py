@@ -16,6 +16,7 @@ class Protocol(NamedTuple):
     releases_on_update: what a step consumed is released when its output arrives; before 0.20, at
         the end of schedule(), after the notices are drawn
     frees_stalled: a request whose KV blocks cannot be had gives back what its walk claimed
+    holds_for_drafter: an item is held until a drafter's reading is past it
     """
 
     keyed_by_identifier: bool = True
@@ -26,6 +27,7 @@ class Protocol(NamedTuple):
     resets: bool = True
     releases_on_update: bool = True
     frees_stalled: bool = True
+    holds_for_drafter: bool = False
 
     @classmethod
     def detect(cls, manager: Any, request: Any, scheduler: Any) -> "Protocol":
@@ -42,6 +44,7 @@ class Protocol(NamedTuple):
             not in inspect.getsource(scheduler._update_after_schedule),
             frees_stalled="encoder_cache_manager.free(request)"
             in inspect.getsource(scheduler.schedule),
+            holds_for_drafter="lookahead" in inspect.getsource(scheduler._free_encoder_inputs),
         )
 
 
