@@ -38,10 +38,13 @@ def get_request_block_hasher(
     first_parent = none_hash(caching_hash_fn, seed)
 
     def hasher(request: TokenRequest) -> list[bytes]:
-        tokens, keys = request.all_token_ids, _ExtraKeys(request, semantics)
+        tokens = request.all_token_ids
+        first = len(request.block_hashes) * size
+        if len(tokens) - lookahead < first + size:
+            return []
+        keys = _ExtraKeys(request, semantics)
         parent = request.block_hashes[-1] if request.block_hashes else first_parent
         hashes: list[bytes] = []
-        first = len(request.block_hashes) * size
         for start in range(first, (len(tokens) - lookahead) // size * size, size):
             end = start + size
             extra: Any = keys.of(start, end + lookahead)

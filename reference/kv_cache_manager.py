@@ -215,7 +215,11 @@ class KVCacheManager:
 
         if any(hit) or num_external_computed_tokens > 0:
             self.coordinator.allocate_new_computed_blocks(request.request_id, hit, local, loaded)
-        new = self.coordinator.allocate_new_blocks(request.request_id, slots, num_encoder_tokens)
+        new: tuple[list[KVCacheBlock], ...] = ()
+        if need > 0:
+            new = self.coordinator.allocate_new_blocks(
+                request.request_id, slots, num_encoder_tokens
+            )
         if not delay_cache_blocks:
             certain = min(computed + num_new_tokens, request.num_tokens)
             self.coordinator.cache_blocks(request, certain)

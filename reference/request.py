@@ -101,6 +101,11 @@ class Request:
     def has_encoder_inputs(self) -> bool:
         return bool(self.mm_features)
 
+    @property
+    def end_of_items(self) -> int:
+        """First token after the last item; 0 without items."""
+        return self.mm_features[-1].mm_position.end if self.mm_features else 0
+
     def get_num_encoder_embeds(self, input_id: int) -> int:
         """Embeddings of the request's item number `input_id`."""
         return self.mm_features[input_id].mm_position.get_num_embeds()

@@ -8,7 +8,7 @@ from cacheproof.reference.request import TokenRequest
 
 
 class RequestStatus(Enum):
-    """Where a request stands with the scheduler."""
+    """Where a request stands with the scheduler; `is_finished` when it has ended."""
 
     WAITING = "waiting"
     WAITING_FOR_REMOTE_KVS = "loading"
@@ -19,13 +19,8 @@ class RequestStatus(Enum):
     FINISHED_ABORTED = "aborted"
     FINISHED_ERROR = "error"
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether a request of this status has ended."""
-        return self in _FINISHED
-
-
-_FINISHED = frozenset(status for status in RequestStatus if status.name.startswith("FINISHED"))
+    def __init__(self, value: str) -> None:
+        self.is_finished = self._name_.startswith("FINISHED")
 
 
 class ScheduledRequest(TokenRequest):

@@ -131,8 +131,10 @@ class SingleTypeKVCacheManager:
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int) -> None:
         """Give back what the request no longer reads, and put null blocks in its place."""
-        blocks = self.req_to_blocks.get(request_id, [])
         skipped = self.get_num_skipped_tokens(processed_computed_tokens) // self.block_size
+        if skipped == 0:
+            return
+        blocks = self.req_to_blocks.get(request_id, [])
         released = []
         for number in reversed(range(min(skipped, len(blocks)))):
             if blocks[number].is_null:

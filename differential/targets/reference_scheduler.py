@@ -77,11 +77,12 @@ def session(trace: Event, semantics: Semantics, fault: str | None = None) -> Sch
     unknown = _unknown(trace, semantics)
     if unknown is not None:
         raise Illegal(f"the reference does not model {unknown} at scheduler depth")
-    kit = _build(trace, semantics, fault)
+    kit = build(trace, semantics, fault)
     return SchedulerSession(kit, trace["header"]["config"])
 
 
-def _build(trace: Event, semantics: Semantics, fault: str | None) -> SchedulerKit:
+def build(trace: Event, semantics: Semantics, fault: str | None = None) -> SchedulerKit:
+    """The scheduler of a trace."""
     config = trace["header"]["config"]
     largest = max(
         (

@@ -18,7 +18,7 @@ def walk(
     num_new_tokens: int,
 ) -> EncoderWalk:
     """How many of the tokens the request's items let through."""
-    if num_new_tokens == 0 or not request.has_encoder_inputs:
+    if num_new_tokens == 0 or num_computed_tokens >= request.end_of_items:
         return EncoderWalk(num_new_tokens, step.encoder_compute_budget)
     manager = state.encoder_cache_manager
     found = walk_encoder_inputs(
