@@ -199,6 +199,7 @@ class Judge:
             events.Abort: self._finish,
             events.ResetPrefix: self._only_calls,
             events.Pause: self._only_calls,
+            events.Transfer: self._transfer,
         }
         self._notes = {
             "can": self._note_admission,
@@ -361,6 +362,10 @@ class Judge:
             self._reach.meet("reset with entries")
         self._only_calls(event, outcome, calls)
 
+    def _transfer(self, event: events.Transfer, outcome: Any, calls: Any) -> None:
+        if outcome:
+            self._reach.meet("transfer failed")
+
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
         running = set(outcome["running"]) if outcome else set()
         planning = len(calls)
@@ -398,14 +403,20 @@ class Judge:
         for call in calls[planning:]:
             self._call(call, running)
         allocated = set(self._encoded)
-        self._encoded = {
-            self._requests[request_id].identifiers[number]: self._requests[request_id].sizes[number]
-            for request_id, inputs in outcome["encode"].items()
-            for number in inputs
-        }
+        loaded = self._filled(outcome.get("loads", {}))
+        self._encoded = self._filled(outcome["encode"]) | loaded
         if allocated - set(self._encoded):
             self._reach.meet("preempted after encode in the same step")
+        self._note_transfers(outcome, loaded)
         self._finish_step(tuple(outcome["notices"]))
+
+    def _filled(self, inputs_by_request: Mapping[str, Iterable[int]]) -> dict[str, int]:
+        """Entries that the worker fills with these inputs, and their sizes."""
+        return {
+            self._requests[request_id].identifiers[number]: self._requests[request_id].sizes[number]
+            for request_id, inputs in inputs_by_request.items()
+            for number in inputs
+        }
 
     # calls
 
@@ -559,6 +570,16 @@ class Judge:
             self._reach.meet("shared")
         if self._requests[request_id].repeats:
             self._reach.meet("repeated item")
+
+    def _note_transfers(self, outcome: Any, loaded: Mapping[str, int]) -> None:
+        if loaded:
+            self._reach.meet("loaded from elsewhere")
+        if outcome.get("awaiting"):
+            self._reach.meet("waits for a transfer")
+        if outcome.get("loads", {}).keys() - set(outcome["computed"]):
+            self._reach.meet("preempted after a load in the same step")
+        if loaded.keys() & self._evicted:
+            self._reach.meet("evicted and loaded in one step")
 
     # steps
 

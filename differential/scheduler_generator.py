@@ -4,6 +4,7 @@ Encoder cache, token budget and KV blocks are all scarce, so that items are refu
 encoded again, requests are preempted in the middle of an item, and aborts land between a schedule
 and its update. Two traces in five are squeezed further: prompts full of items that hardly fit the
 KV blocks, mostly under the priority policy, whose victims may have been scheduled in the same step.
+In one trace out of seven encoder outputs also come from elsewhere: now, later, or never.
 """
 
 from random import Random
@@ -25,6 +26,7 @@ from cacheproof.differential.trace import (
     SchedulerConfig,
     SchedulerHeader,
     Trace,
+    Transfer,
     Update,
 )
 from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
@@ -83,6 +85,10 @@ class _SchedulerTrace:
         self._texts: list[tuple[int, tuple[Item, ...]]] = []
         self._pauses = semantics.pauses and self._extras.random() < 0.1
         self._restarts = semantics.restarts_running and self._extras.random() < 0.15
+        self._elsewhere = Random(f"{VERSION}/elsewhere/{seed}")
+        if semantics.loads_encodings and self._elsewhere.random() < 0.15:
+            self._config = msgspec.structs.replace(self._config, ec_connector=True)
+        self._pending: list[str] = []
         self._events: list[AnyEvent] = []
         self._live: list[str] = []
         self._arrived = 0
@@ -165,6 +171,8 @@ class _SchedulerTrace:
         in_flight = 0
         limit = 2 if self._config.async_scheduling else 1
         for _ in range(random.choice((8, 16, 40))):
+            if self._config.ec_connector and self._elsewhere.random() < 0.6:
+                self._events.append(self._transfer())
             while len(self._live) < 6 and random.random() < 0.5:
                 self._add()
             if in_flight < limit:
@@ -191,6 +199,22 @@ class _SchedulerTrace:
             generator=VERSION,
         )
         return Trace(header, tuple(self._events))
+
+    def _transfer(self) -> Transfer:
+        """An output that is on its way arrives or fails to; or another one is offered, or not any
+        more."""
+        random, offered = self._elsewhere, self._semantics
+        lost = "failed" if offered.fails_lost_transfers else "gone"
+        if self._pending and random.random() < 0.5:
+            identifier = self._pending.pop(random.randrange(len(self._pending)))
+            return Transfer(identifier, random.choice(("ready", "ready", "gone", lost)))
+        identifier, _ = random.choice(self._items)
+        if identifier in self._pending:
+            self._pending.remove(identifier)
+        if offered.awaits_transfers and random.random() < 0.35:
+            self._pending.append(identifier)
+            return Transfer(identifier, "pending")
+        return Transfer(identifier, random.choice(("ready", "ready", "ready", "gone")))
 
     def _accepts(self) -> tuple[int, ...]:
         """How many drafts requests accept; mostly all or none."""

@@ -47,7 +47,7 @@ _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "walk", "stall", "schedule", "notices", "update",
-    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "prompt", "decode",
+    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "transfer", "prompt", "decode",
     "continue",
     "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
     "common_prefix", "take_events", "take_stats", "take_residencies", "hash",
@@ -66,6 +66,7 @@ _EXTRAS = {
     "long_prefill_token_threshold_adaptive": False, "max_num_active_seqs": None,
     "scheduler_reserve_full_isl": True, "watermark": 0.0, "prefill_schedule_interval": 1,
     "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,
+    "ec_connector": False,
 }  # fmt: skip
 
 

@@ -139,6 +139,14 @@ class Pause(Event, tag="pause", frozen=True):
     mode: Literal["new", "all", "none"]
 
 
+class Transfer(Event, tag="transfer", frozen=True):
+    """From now on an encoder output is, elsewhere, `ready` to be loaded; `pending`, and who needs
+    it waits; `gone`; or `failed` to come, and those that waited for it end."""
+
+    identifier: Name
+    state: Literal["pending", "ready", "gone", "failed"]
+
+
 class Prompt(Event, tag="prompt", frozen=True):
     """A request arrives whose block keys are asked for.
 
@@ -269,7 +277,7 @@ class Hash(Event, tag="hash", frozen=True):
 
 
 ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
-SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Pause
+SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Pause | Transfer
 BlockHashEvent = Prompt | Decode | Continue
 MediaHashEvent = Hash
 KVCacheEvent = (
@@ -332,6 +340,7 @@ class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     num_speculative_tokens: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
     drafter: bool = False
     v2_model_runner: bool = False
+    ec_connector: bool = False
 
 
 class ManagerHeader(

@@ -244,6 +244,18 @@ class Semantics:
     )
 
     # scheduler
+    loads_encodings: bool = change(
+        "0.12.0", "release source", "encoder outputs can be loaded from elsewhere"
+    )
+    awaits_transfers: bool = change(
+        "0.27.1", "release source", "a request that arrives waits for outputs that are on their way"
+    )
+    awaits_later_transfers: bool = change(
+        "0.30.0", "release source", "so does one that runs, or that has computed something"
+    )
+    fails_lost_transfers: bool = change(
+        "0.30.0", "release source", "a request ends when an output it waits for will never come"
+    )
     takes_drafts: bool = change(
         "0.12.0", "release source", "drafts are taken as they are modelled here"
     )

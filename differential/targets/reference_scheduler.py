@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.protocol import Event, Illegal
 from cacheproof.differential.targets.host.recorder import Recorder
@@ -49,6 +50,7 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
         and not semantics.spares_lone_prefill,
         "a limit of active requests": config["max_num_active_seqs"]
         and not semantics.spares_lone_prefill,
+        "loads of encoder outputs": config["ec_connector"] and not semantics.loads_encodings,
         "a prefill interval": config["prefill_schedule_interval"] > 1
         and not semantics.holds_prefills,
     }
@@ -132,6 +134,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         ),
         manager,
         semantics=semantics,
+        ec_connector=EncoderTransfers() if config["ec_connector"] else None,
     )
     hasher = get_request_block_hasher(
         config["block_size"],

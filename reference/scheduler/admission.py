@@ -30,6 +30,7 @@ def walk(
         disable_chunked_mm_input=state.config.disable_chunked_mm_input,
         num_lookahead_tokens=state.config.num_prefill_lookahead_tokens,
         semantics=state.semantics,
+        connector=state.connector,
     )
     if found.resized:
         state.resized.append(request.request_id)
@@ -43,13 +44,14 @@ def take_encoder_inputs(
     manager = state.encoder_cache_manager
     if state.semantics.takes_after_blocks:
         _claim_and_evict(state, request, found, step.encoder_compute_budget)
-    if not found.inputs:
-        return
-    step.encoder_inputs[request.request_id] = found.inputs
-    # What a victim gave back since the walk is lost.
-    step.encoder_compute_budget = found.encoder_compute_budget
-    for input_id in found.inputs:
+    if found.inputs:
+        step.encoder_inputs[request.request_id] = found.inputs
+        # What a victim gave back since the walk is lost.
+        step.encoder_compute_budget = found.encoder_compute_budget
+    for input_id in (*found.inputs, *found.loads):
         manager.allocate(request, input_id)
+        if state.connector is not None:
+            state.connector.update_state_after_alloc(request, input_id)
     if state.semantics.claims_duplicates:
         for input_id in found.repeats:
             manager.check_and_update_cache(request, input_id)
@@ -61,9 +63,11 @@ def _claim_and_evict(
     """What a walk with the manager itself does on its way."""
     manager = state.encoder_cache_manager
     pending = 0
-    for input_id in sorted([*found.hits, *found.inputs]):
+    for input_id in sorted([*found.hits, *found.inputs, *found.loads]):
         if input_id in found.hits:
             manager.check_and_update_cache(request, input_id)
-        else:
-            manager.can_allocate(request, input_id, budget - pending, pending)
-            pending += request.get_num_encoder_embeds(input_id)
+            continue
+        manager.can_allocate(request, input_id, budget, pending)
+        size = request.get_num_encoder_embeds(input_id)
+        pending += size
+        budget -= size if input_id in found.inputs else 0

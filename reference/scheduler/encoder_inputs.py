@@ -1,7 +1,8 @@
 """The walk over a request's items: what a step must encode, and how far it may compute.
 
 A step computes the tokens [computed, computed + new) of a request. Each item that places embeddings
-there is in the encoder cache already, or is admitted to it and encoded in this step. The first item
+there is in the encoder cache already, or is admitted to it and encoded in this step, or loaded from
+elsewhere: that takes its slots in the cache and no compute. The first item
 that cannot be admitted ends the window: tokens go up to its start, and if that is where the window
 starts, or before, there are none.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
 from cacheproof.reference.scheduled_request import ScheduledRequest
+from cacheproof.reference.scheduler.connector import EncoderCacheConnector
 from cacheproof.reference.semantics import Semantics
 
 
@@ -24,8 +26,9 @@ class EncoderWalk:
         num_new_tokens: tokens that may be computed, at most what was asked for.
         hits: items that the cache has.
         inputs: items to encode.
+        loads: items to load from elsewhere.
         repeats: items whose identifier is one of theirs: to be claimed when those are allocated.
-        num_embeds: size of the items to encode.
+        num_embeds: size of the items to encode or load.
         encoder_compute_budget: what of the budget they leave.
         resized: whether an identifier came back with another size than it has, which ends the
             request.
@@ -35,6 +38,7 @@ class EncoderWalk:
     encoder_compute_budget: int
     hits: list[int] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
+    loads: list[int] = field(default_factory=list)
     repeats: list[int] = field(default_factory=list)
     num_embeds: int = 0
     resized: bool = False
@@ -97,6 +101,7 @@ def walk_encoder_inputs(
     disable_chunked_mm_input: bool,
     num_lookahead_tokens: int,
     semantics: Semantics,
+    connector: EncoderCacheConnector | None = None,
 ) -> EncoderWalk:
     """Walk the items in the window. The manager claims hits and evicts entries on the way; its
     foresight only says what it would answer. Items that a drafter reads ahead of the window
@@ -149,8 +154,11 @@ def walk_encoder_inputs(
         if is_sparse:
             continue
         sizes[identifier] = size
-        walk.inputs.append(input_id)
         walk.num_embeds += size
+        if connector is not None and connector.has_cache_item(identifier):
+            walk.loads.append(input_id)
+            continue
+        walk.inputs.append(input_id)
         walk.encoder_compute_budget -= size
     return walk
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 BlockIds = tuple[list[int], ...]
 
@@ -31,7 +32,8 @@ class CachedRequestData:
 @dataclass(frozen=True, slots=True)
 class SchedulerOutput:
     """One step. Encoder inputs are numbers of a request's items; notices are identifiers whose
-    entries the workers drop before they encode."""
+    entries the workers drop before they encode or load. What they load is in the metadata of the
+    connector, if there is one."""
 
     scheduled_new_reqs: Sequence[NewRequestData]
     scheduled_cached_reqs: CachedRequestData
@@ -40,6 +42,7 @@ class SchedulerOutput:
     scheduled_encoder_inputs: Mapping[str, Sequence[int]]
     free_encoder_mm_hashes: Sequence[str]
     finished_req_ids: frozenset[str]
+    ec_connector_metadata: Any = None
 
     @property
     def total_num_scheduled_tokens(self) -> int:

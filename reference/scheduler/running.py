@@ -49,7 +49,8 @@ def _walk(state: SchedulerState, step: Step, request: ScheduledRequest) -> Encod
     """How many tokens the request may compute."""
     sure_to_end = state.semantics.spares_sure_ends and _is_sure_to_end(request)
     is_held = step.holds_prefills and request.is_prefill_chunk
-    wanted = 0 if sure_to_end or is_held else _num_new_tokens(state, step, request)
+    waits = sure_to_end or is_held or _awaits_transfer(state, request)
+    wanted = 0 if waits else _num_new_tokens(state, step, request)
     return walk(state, step, request, request.num_computed_tokens, wanted)
 
 
@@ -59,6 +60,12 @@ def _is_sure_to_end(request: ScheduledRequest) -> bool:
         return False
     sure = request.num_confirmed_tokens + 2
     return sure >= request.num_prompt_tokens + request.max_tokens
+
+
+def _awaits_transfer(state: SchedulerState, request: ScheduledRequest) -> bool:
+    return state.semantics.awaits_later_transfers and state.awaits_transfer(
+        request, request.num_confirmed_tokens
+    )
 
 
 def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest) -> int:

@@ -5,12 +5,14 @@ brings the second closer to the first, within two budgets: tokens, and embedding
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.kv_cache_manager import KVCacheManager
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.connector import EncoderCacheConnector
 from cacheproof.reference.scheduler.output import (
     CachedRequestData,
     EngineCoreOutput,
@@ -28,7 +30,8 @@ from cacheproof.reference.semantics import Semantics
 class Scheduler:
     """Takes the decisions of vLLM's class of the same name, through methods of the same names.
 
-    The managers are those that it takes from; `semantics` says how a release decides.
+    The managers are those that it takes from, the connector brings encoder outputs from elsewhere;
+    `semantics` says how a release decides.
     """
 
     def __init__(
@@ -38,15 +41,25 @@ class Scheduler:
         encoder_cache_manager: EncoderCacheManager,
         *,
         semantics: Semantics | None = None,
+        ec_connector: EncoderCacheConnector | None = None,
     ) -> None:
         self.state = SchedulerState(
-            config, kv_cache_manager, encoder_cache_manager, semantics or Semantics.ideal()
+            config,
+            kv_cache_manager,
+            encoder_cache_manager,
+            semantics or Semantics.ideal(),
+            ec_connector,
         )
 
     @property
     def kv_cache_manager(self) -> KVCacheManager:
         """Where blocks come from."""
         return self.state.kv_cache_manager
+
+    @property
+    def ec_connector(self) -> EncoderCacheConnector | None:
+        """What brings encoder outputs from elsewhere."""
+        return self.state.connector
 
     @property
     def requests(self) -> Mapping[str, ScheduledRequest]:
@@ -84,6 +97,9 @@ class Scheduler:
         schedule_waiting(state, step)
         _count(state, step)
         output = _output(state, step)
+        if state.connector is not None:
+            told = state.connector.build_connector_meta(output)
+            output = replace(output, ec_connector_metadata=told)
         advance(state, output)
         state.finished_req_ids = set()
         return output

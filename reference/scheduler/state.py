@@ -7,6 +7,7 @@ from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.kv_cache_manager import KVCacheManager
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.connector import EncoderCacheConnector
 from cacheproof.reference.scheduler.request_queue import RequestQueue, create_request_queue
 from cacheproof.reference.semantics import Semantics
 
@@ -34,6 +35,7 @@ class SchedulerState:
         num_executed_steps, last_prefill_step: steps that had tokens, and the last with a prompt's.
         finished_req_ids: requests that ended since the last step: the workers are told.
         resized: requests whose item came back with another size, to be ended with an error.
+        connector: to encoder outputs elsewhere; None without one.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class SchedulerState:
         kv_cache_manager: KVCacheManager,
         encoder_cache_manager: EncoderCacheManager,
         semantics: Semantics,
+        connector: EncoderCacheConnector | None = None,
     ) -> None:
         self.config = config
         self.kv_cache_manager = kv_cache_manager
         self.encoder_cache_manager = encoder_cache_manager
         self.semantics = semantics
+        self.connector = connector
         self.requests: dict[str, ScheduledRequest] = {}
         self.passed_over = create_request_queue(config.policy)
         self.waiting = create_request_queue(config.policy)
@@ -119,8 +123,16 @@ class SchedulerState:
         apart = semantics.sets_passed_over_apart and not semantics.rejoins_passed_over
         (self.passed_over if apart else self.waiting).prepend_requests(requests)
 
+    def awaits_transfer(self, request: ScheduledRequest, num_computed_tokens: int) -> bool:
+        """Whether an encoder output that the request needs is on its way from elsewhere."""
+        if self.connector is None or not request.has_encoder_inputs:
+            return False
+        return not self.connector.ensure_cache_available(request, num_computed_tokens)
+
     def free(self, request: ScheduledRequest) -> None:
         """A request that ended gives back all that it holds."""
+        if self.connector is not None:
+            self.connector.request_finished(request)
         self.encoder_cache_manager.free(request)
         self.kv_cache_manager.free(request)
         del self.requests[request.request_id]

@@ -52,7 +52,7 @@ def update_from_output(
             reason = request.status.value if request.status.is_finished else None
             answers.append(EngineCoreOutput(request_id, tokens, reason))
     state.remove_from_queues(stopped)
-    return answers + _end_resized(state)
+    return answers + _end_in_error(state)
 
 
 def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
@@ -124,9 +124,11 @@ def _end(state: SchedulerState, request: ScheduledRequest) -> RequestStatus | No
     return None
 
 
-def _end_resized(state: SchedulerState) -> list[EngineCoreOutput]:
-    """End the requests whose items came back with another size."""
-    found = [state.requests[name] for name in state.resized if name in state.requests]
-    state.resized.clear()
+def _end_in_error(state: SchedulerState) -> list[EngineCoreOutput]:
+    """End the requests whose items came back with another size, or never come from elsewhere."""
+    failed, state.resized = state.resized, []
+    if state.connector is not None and state.semantics.fails_lost_transfers:
+        failed += sorted(state.connector.take_unavailable_requests())
+    found = [state.requests[name] for name in dict.fromkeys(failed) if name in state.requests]
     state.finish(found, RequestStatus.FINISHED_ERROR)
     return [EngineCoreOutput(one.request_id, (), one.status.value) for one in found]

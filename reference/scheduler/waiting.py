@@ -48,7 +48,11 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
         if _waits_for_output(request) or not _has_adapter_slot(state, step, request):
             passed_over.append(queue.pop_request())
             continue
-        candidate = _candidate(state, step, request)
+        hit, num_hit_tokens = _look_up(state, request)
+        if _awaits_transfer(state, request, num_hit_tokens):
+            passed_over.append(queue.pop_request())
+            continue
+        candidate = _candidate(state, step, request, hit, num_hit_tokens)
         if candidate is None:
             break
         if candidate.num_new_tokens > step.token_budget:
@@ -101,12 +105,30 @@ def _has_adapter_slot(state: SchedulerState, step: Step, request: ScheduledReque
     return adapter in step.loras or len(step.loras) < state.config.max_loras
 
 
-def _candidate(state: SchedulerState, step: Step, request: ScheduledRequest) -> _Candidate | None:
+def _awaits_transfer(
+    state: SchedulerState, request: ScheduledRequest, num_hit_tokens: int
+) -> bool:
+    """Whether an encoder output that the request needs behind its hit is on its way."""
+    semantics = state.semantics
+    waits = (
+        semantics.awaits_transfers
+        if request.num_computed_tokens == 0
+        else semantics.awaits_later_transfers
+    )
+    return waits and state.awaits_transfer(request, request.num_computed_tokens + num_hit_tokens)
+
+
+def _candidate(
+    state: SchedulerState,
+    step: Step,
+    request: ScheduledRequest,
+    hit: KVCacheBlocks,
+    num_hit_tokens: int,
+) -> _Candidate | None:
     """The request with what it could compute; None when it ends the pass.
 
     More tokens than the step has left: it may not be chunked.
     """
-    hit, num_hit_tokens = _look_up(state, request)
     num_computed_tokens = request.num_computed_tokens + num_hit_tokens
     wanted = request.num_tokens - num_computed_tokens
     if step.holds_prefills and wanted > 1:

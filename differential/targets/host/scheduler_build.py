@@ -61,6 +61,12 @@ try:
 except ImportError:
     from vllm.utils import sha256
 try:
+    from .encoder_connector import transfer_config
+except ModuleNotFoundError as error:
+    if error.name != "vllm.config.ec_transfer":
+        raise
+    transfer_config = None
+try:
     from vllm.exceptions import VLLMValidationError
 except ImportError:
     VLLMValidationError = ValueError
@@ -114,6 +120,7 @@ _PLAIN = {
     "num_speculative_tokens": 0,
     "drafter": False,
     "v2_model_runner": False,
+    "ec_connector": False,
 }
 
 
@@ -263,6 +270,7 @@ def _configure(config: Event) -> Any:
         cache_config=cache_config,
         model_config=_model_config(config["max_model_len"]),
         lora_config=_lora_config(config["max_loras"]),
+        **_transfers(config["ec_connector"]),
     )
     vllm_config.speculative_config = _speculative_config(config, vllm_config)
     # The CPU platform has no use for it and switches it off; every other platform keeps it.
@@ -278,6 +286,14 @@ def _configure(config: Event) -> Any:
         if getattr(owner, field) != config[key]:
             raise Illegal(f"the release turns {key} {config[key]} into {getattr(owner, field)}")
     return vllm_config
+
+
+def _transfers(has_connector: bool) -> dict[str, Any]:
+    if not has_connector:
+        return {}
+    if transfer_config is None:
+        raise Illegal("the release loads no encoder output from elsewhere")
+    return {"ec_transfer_config": transfer_config()}
 
 
 def _lora_config(max_loras: int) -> Any:

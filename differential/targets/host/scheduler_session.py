@@ -83,6 +83,7 @@ class SchedulerSession:
             "reset": self._reset,
             "reset_prefix": self._reset_prefix,
             "pause": self._pause,
+            "transfer": self._transfer,
         }
 
     def apply(self, event: Event) -> Any:
@@ -175,6 +176,8 @@ class SchedulerSession:
             ),
             "finished": sorted(output.finished_req_ids),
             **self._standing(),
+            # What the connector's metadata tells the workers, where there is a connector.
+            **(getattr(output, "ec_connector_metadata", None) or {}),
         }
 
     def _update(self, event: Event) -> Any:
@@ -249,6 +252,12 @@ class SchedulerSession:
     def _pause(self, event: Event) -> Any:
         self._ask(self._kit.pause, event["mode"])
         return True
+
+    def _transfer(self, event: Event) -> Any:
+        connector = getattr(self._scheduler, "ec_connector", None)
+        if connector is None:
+            return None
+        return connector.transfer(event["identifier"], event["state"])
 
 
 def prompt_token_ids(event: Event) -> list[int]:
