@@ -27,6 +27,7 @@ from cacheproof.differential.trace import (
     SchedulerHeader,
     Trace,
     Transfer,
+    TransferState,
     Update,
 )
 from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
@@ -204,17 +205,18 @@ class _SchedulerTrace:
         """An output that is on its way arrives or fails to; or another one is offered, or not any
         more."""
         random, offered = self._elsewhere, self._semantics
-        lost = "failed" if offered.fails_lost_transfers else "gone"
+        lost: TransferState = "failed" if offered.fails_lost_transfers else "gone"
         if self._pending and random.random() < 0.5:
             identifier = self._pending.pop(random.randrange(len(self._pending)))
-            return Transfer(identifier, random.choice(("ready", "ready", "gone", lost)))
+            ends: tuple[TransferState, ...] = ("ready", "ready", "gone", lost)
+            return Transfer(identifier, random.choice(ends))
         identifier, _ = random.choice(self._items)
         if identifier in self._pending:
             self._pending.remove(identifier)
         if offered.awaits_transfers and random.random() < 0.35:
             self._pending.append(identifier)
             return Transfer(identifier, "pending")
-        return Transfer(identifier, random.choice(("ready", "ready", "ready", "gone")))
+        return Transfer(identifier, "ready" if random.random() < 0.75 else "gone")
 
     def _accepts(self) -> tuple[int, ...]:
         """How many drafts requests accept; mostly all or none."""

@@ -47,8 +47,8 @@ _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "walk", "stall", "schedule", "notices", "update",
-    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "transfer", "prompt", "decode",
-    "continue",
+    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "transfer", "prompt",
+    "decode", "continue",
     "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
     "common_prefix", "take_events", "take_stats", "take_residencies", "hash",
 )  # fmt: skip

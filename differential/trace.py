@@ -27,6 +27,7 @@ Size = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 RunLength = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+TransferState = Literal["pending", "ready", "gone", "failed"]
 MediaAlgorithm = Literal["blake3", "sha256", "sha512"]
 Row = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{8})+$", max_length=1024)]
 
@@ -144,7 +145,7 @@ class Transfer(Event, tag="transfer", frozen=True):
     it waits; `gone`; or `failed` to come, and those that waited for it end."""
 
     identifier: Name
-    state: Literal["pending", "ready", "gone", "failed"]
+    state: TransferState
 
 
 class Prompt(Event, tag="prompt", frozen=True):

@@ -24,6 +24,7 @@ from cacheproof.differential.trace import (
     Slots,
     Stall,
     Trace,
+    Transfer,
     Update,
     Walk,
 )
@@ -55,6 +56,8 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return "the encoder cache is reset"
         case ResetPrefix():
             return "the prefix cache is reset"
+        case Transfer():
+            return f"elsewhere {event.identifier} is {event.state}"
         case Notices():
             return "schedule() returns, and the worker runs"
         case Update():

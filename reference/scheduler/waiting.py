@@ -105,9 +105,7 @@ def _has_adapter_slot(state: SchedulerState, step: Step, request: ScheduledReque
     return adapter in step.loras or len(step.loras) < state.config.max_loras
 
 
-def _awaits_transfer(
-    state: SchedulerState, request: ScheduledRequest, num_hit_tokens: int
-) -> bool:
+def _awaits_transfer(state: SchedulerState, request: ScheduledRequest, num_hit_tokens: int) -> bool:
     """Whether an encoder output that the request needs behind its hit is on its way."""
     semantics = state.semantics
     waits = (

@@ -61,12 +61,6 @@ try:
 except ImportError:
     from vllm.utils import sha256
 try:
-    from .encoder_connector import transfer_config
-except ModuleNotFoundError as error:
-    if error.name != "vllm.config.ec_transfer":
-        raise
-    transfer_config = None
-try:
     from vllm.exceptions import VLLMValidationError
 except ImportError:
     VLLMValidationError = ValueError
@@ -291,8 +285,12 @@ def _configure(config: Event) -> Any:
 def _transfers(has_connector: bool) -> dict[str, Any]:
     if not has_connector:
         return {}
-    if transfer_config is None:
-        raise Illegal("the release loads no encoder output from elsewhere")
+    try:
+        from .encoder_connector import transfer_config
+    except ModuleNotFoundError as error:
+        if error.name != "vllm.config.ec_transfer":
+            raise
+        raise Illegal("the release loads no encoder output from elsewhere") from None
     return {"ec_transfer_config": transfer_config()}
 
 
