@@ -544,7 +544,7 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
         raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
     if isinstance(event, Hash):
         _check_value(event, where)
-    _check_names([getattr(event, "request", None)], where)
+    _check_names([getattr(event, name, None) for name in ("request", "identifier")], where)
     if not isinstance(event, Showing):
         return
     _check_names([name for item in event.items for name in (item.identifier, item.mm_hash)], where)

@@ -1,5 +1,6 @@
 """A trace's records are judged whole, whatever the release did in their midst."""
 
+import msgspec
 import pytest
 
 from cacheproof.differential.examine import examine
@@ -13,6 +14,7 @@ from cacheproof.differential.trace import (
     SchedulerConfig,
     SchedulerHeader,
     Trace,
+    Transfer,
     Update,
 )
 from cacheproof.reference.semantics import Semantics
@@ -98,3 +100,20 @@ def test_an_item_is_held_until_a_drafters_reading_is_past_it_where_the_release_d
     )
     examined = examine(trace, target.run([trace])[0], target)
     assert ("EC-7" in examined.violations) is not holds
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_worker_that_is_not_told_of_a_load_misses_it(is_told: bool) -> None:
+    config = msgspec.structs.replace(CONFIG, ec_connector=True)
+    trace = Trace(
+        SchedulerHeader(SCHEMA, "encoder_cache", config),
+        (Transfer("x", "ready"), Add("a", 4, (Item("x", 0, 2),)), Schedule()),
+    )
+    target = ReferenceTarget()
+    result = target.run([trace])[0]
+    outcome = result.records[-1][0]
+    assert outcome["loads"] == {"a": [0]}
+    if not is_told:
+        outcome["loads"] = {}
+    broken = examine(trace, result, target).broken
+    assert broken == (set() if is_told else {"WM-1", "WM-2"})

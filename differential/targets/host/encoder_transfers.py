@@ -11,8 +11,8 @@ class EncoderTransfers:
     """The scheduler's side of a connector whose every answer is written down in the trace.
 
     Methods are those that any release asks for. A request waits while an output that it still needs
-    is on its way; at most one request a step is named as one whose output can never come, so that
-    the order in which several would end is nobody's choice.
+    is on its way, and when that has failed to come until the scheduler ends it. At most one request
+    a step is named as such, so that the order in which several would end is nobody's choice.
     """
 
     def __init__(self) -> None:
@@ -46,9 +46,10 @@ class EncoderTransfers:
         }
         for identifier in awaited:
             self._waiters.setdefault(identifier, set()).add(request.request_id)
-        if awaited:
+        waits = bool(awaited) or request.request_id in self._unavailable
+        if waits:
             self._awaiting.add(request.request_id)
-        return not awaited
+        return not waits
 
     def update_state_after_alloc(self, request: Any, index: int) -> None:
         if self.has_cache_item(request.mm_features[index].identifier):

@@ -26,8 +26,10 @@ from cacheproof.differential.trace import (
     SchedulerConfig,
     SchedulerHeader,
     Trace,
+    Transfer,
     Update,
 )
+from cacheproof.spec.versions import release_key
 
 NEWEST = "0.33.0"
 VERSIONS = ("0.28.0", NEWEST)
@@ -282,3 +284,35 @@ def test_the_faults_planted_in_a_scheduler_s_manager_are_found(any_release: Host
         for rule in rules_for(lane.manager, any_release.release).all
         if (lane.manager, lane.depth, rule.id) not in NO_CANARY
     }
+
+
+def test_what_is_ready_elsewhere_is_loaded_in_the_place_of_an_encode(
+    any_release: HostTarget,
+) -> None:
+    events = (Transfer("x", "ready"), add("a", 12, Item("x", 0, 4), Item("y", 4, 4)), *STEP)
+    if release_key(any_release.release) < release_key("0.12.0"):
+        assert "loads no encoder output" in str(refusal(any_release, *events, ec_connector=True))
+        return
+    _, _, step, _ = outcomes(any_release, *events, ec_connector=True)
+    assert step["loads"] == {"a": [0]}
+    assert step["encode"] == {"a": [1]}
+
+
+def test_without_a_connector_nothing_comes_from_elsewhere(any_release: HostTarget) -> None:
+    nothing, _, step, _ = outcomes(
+        any_release, Transfer("x", "ready"), add("a", 8, Item("x", 0, 4)), *STEP
+    )
+    assert nothing is None
+    assert step["encode"] == {"a": [0]}
+    assert "loads" not in step
+
+
+def test_a_request_that_waits_for_what_never_comes_ends(newest: HostTarget) -> None:
+    arrival = (Transfer("x", "pending"), add("a", 8, Item("x", 0, 4)), *STEP)
+    *_, waits, _, vain, _, ended = outcomes(
+        newest, *arrival, Transfer("x", "failed"), *STEP, ec_connector=True
+    )
+    assert waits["awaiting"] == ["a"]
+    assert waits["scheduled"] == {}
+    assert vain == ["a"]
+    assert ended["finished"] == ["a"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
 from cacheproof.reference.block_hash import get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.hash_functions import hash_function
@@ -22,7 +23,9 @@ IDEAL = Semantics.ideal()
 HASHER = get_request_block_hasher(BLOCK_SIZE, hash_function(IDEAL), semantics=IDEAL, seed="0")
 
 
-def make(blocks: int = 33, capacity: int = 8, **options: Any) -> Scheduler:
+def make(
+    blocks: int = 33, capacity: int = 8, connector: EncoderTransfers | None = None, **options: Any
+) -> Scheduler:
     """A scheduler over so many blocks, the null block among them."""
     config = SchedulerConfig(
         **{
@@ -34,7 +37,9 @@ def make(blocks: int = 33, capacity: int = 8, **options: Any) -> Scheduler:
         }
     )
     caches = KVCacheConfig(blocks, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
-    return Scheduler(config, KVCacheManager(caches, 64), EncoderCacheManager(capacity))
+    return Scheduler(
+        config, KVCacheManager(caches, 64), EncoderCacheManager(capacity), ec_connector=connector
+    )
 
 
 def request(name: str, tokens: int, *items: tuple[str, int, int], **options: Any) -> Any:
@@ -249,3 +254,83 @@ def test_prompts_are_held_back_in_favour_of_requests_that_decode() -> None:
     scheduler.add_request(request("second", 8))
     tokens = [set(step(scheduler).num_scheduled_tokens) for _ in range(3)]
     assert tokens == [{"first"}, {"first"}, {"first", "second"}]
+
+
+def elsewhere(**states: str) -> EncoderTransfers:
+    """A connector to encoder outputs in these states."""
+    connector = EncoderTransfers()
+    for identifier, state in states.items():
+        connector.transfer(identifier, state)
+    return connector
+
+
+def test_what_is_ready_elsewhere_is_loaded_and_takes_no_compute() -> None:
+    scheduler = make(encoder_compute_budget=4, connector=elsewhere(x="ready"))
+    scheduler.add_request(request("r", 12, ("x", 0, 4), ("y", 4, 4), ("x", 8, 4)))
+    output = step(scheduler)
+    assert output.num_scheduled_tokens == {"r": 12}
+    assert output.scheduled_encoder_inputs == {"r": [1]}
+    assert output.ec_connector_metadata["loads"] == {"r": [0]}
+    assert scheduler.state.encoder_cache_manager.num_embeds_by_hash == {"x": 4, "y": 4}
+
+
+def test_a_load_takes_its_slots_in_the_cache() -> None:
+    scheduler = make(capacity=4, connector=elsewhere(x="ready"))
+    scheduler.add_request(request("r", 12, ("x", 0, 4), ("y", 6, 4)))
+    output = step(scheduler)
+    assert output.num_scheduled_tokens == {"r": 6}
+    assert output.scheduled_encoder_inputs == {}
+
+
+def test_what_is_cached_is_not_loaded() -> None:
+    connector = elsewhere()
+    scheduler = make(connector=connector)
+    scheduler.add_request(request("first", 8, ("x", 0, 4)))
+    assert step(scheduler).scheduled_encoder_inputs == {"first": [0]}
+    connector.transfer("x", "ready")
+    scheduler.add_request(request("second", 8, ("x", 0, 4)))
+    assert step(scheduler).ec_connector_metadata["loads"] == {}
+
+
+def test_a_request_waits_for_what_is_on_its_way_and_lets_others_pass() -> None:
+    connector = elsewhere(x="pending")
+    scheduler = make(connector=connector)
+    scheduler.add_request(request("first", 8, ("x", 4, 4)))
+    scheduler.add_request(request("second", 8))
+    output = step(scheduler)
+    assert output.num_scheduled_tokens == {"second": 8}
+    assert output.ec_connector_metadata["awaiting"] == ["first"]
+    connector.transfer("x", "ready")
+    assert step(scheduler).ec_connector_metadata["loads"] == {"first": [0]}
+
+
+def test_a_running_request_waits_until_it_is_past_the_item() -> None:
+    connector = elsewhere()
+    scheduler = make(connector=connector, max_num_batched_tokens=8)
+    scheduler.add_request(request("r", 24, ("x", 0, 4), ("y", 12, 4)))
+    assert step(scheduler).num_scheduled_tokens == {"r": 8}
+    connector.transfer("x", "pending")
+    assert step(scheduler).num_scheduled_tokens == {"r": 8}
+    connector.transfer("y", "pending")
+    assert step(scheduler).num_scheduled_tokens == {"r": 8}
+
+
+def test_a_request_whose_item_cannot_come_ends_with_an_error() -> None:
+    connector = elsewhere(x="pending")
+    scheduler = make(connector=connector)
+    scheduler.add_request(request("r", 8, ("x", 0, 4)))
+    step(scheduler)
+    assert connector.transfer("x", "failed") == ["r"]
+    output = scheduler.schedule()
+    (answer,) = scheduler.update_from_output(output, {"r": [7]})
+    assert (answer.request_id, answer.finish_reason) == ("r", "error")
+    assert not scheduler.requests
+
+
+def test_the_end_of_a_request_is_the_end_of_its_wait() -> None:
+    connector = elsewhere(x="pending")
+    scheduler = make(connector=connector)
+    scheduler.add_request(request("r", 8, ("x", 0, 4)))
+    step(scheduler)
+    scheduler.finish_requests(["r"], RequestStatus.FINISHED_ABORTED)
+    assert connector.transfer("x", "failed") == []

@@ -12,6 +12,9 @@ from cacheproof.differential.trace import Pause, ResetPrefix, Trace
 from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {
+    "awaits_transfers": 3,
+    "awaits_later_transfers": 21,
+    "fails_lost_transfers": 22,
     "spares_sure_ends": 1,
     "unschedules_victims": 5,
     "waits_for_long_prompts": 318,
@@ -37,7 +40,7 @@ SEED_THAT_SHOWS = {
     "counts_running_loras": 31,
     "caches_processed": 45,
     "keeps_items_whole": 99,
-    "goes_on_after_preempting_itself": 44,
+    "goes_on_after_preempting_itself": 66,
     "pads_within_threshold": 2397,
     "takes_after_blocks": 0,
     "passes_sparse_items": 10,
@@ -45,6 +48,7 @@ SEED_THAT_SHOWS = {
 }
 SINCE = {flag.name: flag.metadata["since"] for flag in fields(Semantics)}
 OFFERS = {
+    "loads_encodings": lambda trace: trace.header.config.ec_connector,
     "takes_drafts": lambda trace: trace.header.config.num_speculative_tokens > 0,
     "skips_reading": lambda trace: any(getattr(one, "skip_reading", False) for one in trace.events),
     "pauses": lambda trace: any(isinstance(one, Pause) for one in trace.events),
