@@ -24,7 +24,7 @@ from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.trace import AnyEvent, Schedule, Trace
 
 BATCH_TRACES = 50
 HARNESS_ERRORS_MAX = 5
@@ -253,11 +253,12 @@ class Break:
 
 @dataclass
 class LaneReport:
-    """What a campaign did in one lane."""
+    """What a campaign did in one lane: `steps` of a scheduler, `calls` that were judged."""
 
     lane: Lane
     traces: int = 0
     events: int = 0
+    steps: int = 0
     calls: int = 0
     resident_sum: int = 0
     compared: bool = False
@@ -310,10 +311,7 @@ def search(
     the search gives up.
     """
     started = time.monotonic()
-    reports = [
-        LaneReport(lane, compared=against is not None and lane.depth != "scheduler")
-        for lane in lanes
-    ]
+    reports = [LaneReport(lane, compared=against is not None) for lane in lanes]
     outcome = Campaign(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
 
     def out_of_time() -> bool:
@@ -324,7 +322,7 @@ def search(
         try:
             for trace, result in zip(traces, results, strict=True):
                 seen = examine(trace, result, target, against, report.reach)
-                _tally(report, seen, len(result.records))
+                _tally(report, seen, trace.events[: len(result.records)])
                 for contract, kind, event, sentence in seen.breaks():
                     elapsed = time.monotonic() - started
                     found = Break(contract, kind, report.lane, trace, event, sentence, elapsed)
@@ -339,12 +337,13 @@ def search(
     return outcome
 
 
-def _tally(report: LaneReport, seen: Examination, events: int) -> None:
+def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) -> None:
     report.traces += 1
     if seen.illegal is not None:
         report.illegal[seen.illegal] += 1
         return
-    report.events += events
+    report.events += len(events)
+    report.steps += sum(isinstance(event, Schedule) for event in events)
     report.calls += seen.calls
     report.resident_sum += seen.resident_sum
 

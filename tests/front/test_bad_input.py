@@ -52,7 +52,10 @@ def trace(tmp_path: Path) -> Path:
         ((*FUZZ, "--seconds", "soon"), "'--seconds'"),
         ((*FUZZ, "--seconds", "1", "--seeds", "0:1"), "exclude each other"),
         ((*FUZZ, "--depth", "deep"), "expected one of manager, scheduler"),
-        ((*FUZZ, "--depth", "scheduler"), "has nothing to run at that depth"),
+        (
+            ("fuzz", "--target", "vllm@0.8.5", "--depth", "scheduler"),
+            "nothing to run at that depth",
+        ),
         ((*FUZZ, "--against", "vllm@0.33.0"), "expected reference or none"),
         ((*FUZZ, "--json", "/no/such/folder/file"), "expected a file in a folder that exists"),
         ((*FUZZ, "--json", "/"), "expected a file in a folder that exists"),
@@ -89,14 +92,14 @@ def test_a_trace_needs_a_target(run: Run, trace: Path) -> None:
     assert run("replay", trace).refusal.endswith("give one with --target")
 
 
-def test_the_reference_has_no_scheduler(run: Run, tmp_path: Path) -> None:
+def test_the_reference_refuses_what_its_release_lacks(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(
         '{"depth":"scheduler","schema":1,"manager":"encoder_cache","config":{"capacity":4,'
         '"compute_budget":4,"max_num_batched_tokens":8,"max_num_seqs":2,"max_model_len":16,'
-        '"block_size":4,"num_blocks":8}}\n'
+        '"block_size":4,"num_blocks":8,"watermark":0.1}}\n'
     )
-    refusal = run("replay", path, "--target", "reference").refusal
+    refusal = run("replay", path, "--target", "reference@0.10.2").refusal
     assert "reference does not run this scheduler-depth trace" in refusal
 
 
