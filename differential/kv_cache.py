@@ -56,7 +56,8 @@ _LETTERS = {
 
 
 class KVCacheJudge:
-    """Judges one trace. `violations` holds the first violation of each contract.
+    """Judges one trace. `violations` holds the first violation of each contract, `subjects` what
+    each of them is about.
 
     `semantics` are those of the release judged: in what order it releases blocks, and whether it
     keeps some free.
@@ -70,6 +71,7 @@ class KVCacheJudge:
         self, config: Event, semantics: Semantics, release: str | None, reach: Reachability
     ) -> None:
         self.violations: dict[str, Violation] = {}
+        self.subjects: dict[str, Any] = {}
         self.calls_judged = 0
         self._config = config
         self._semantics = semantics
@@ -132,6 +134,7 @@ class KVCacheJudge:
             if rule.id not in self.violations and not rule.predicate(subject):
                 why = rule.explain(**{_LETTERS.get(type(subject), "c"): subject})
                 self.violations[rule.id] = Violation(rule, *self._where, "", why)
+                self.subjects[rule.id] = subject
 
     def _judge_slots(self, name: str, known: RequestGhost, outcome: Event, queues: Queues) -> None:
         """Judge a lookup, and whether and with which blocks the request got its slots."""

@@ -16,10 +16,12 @@ from cacheproof.differential.finding import LOCKSTEP, Finding
 from cacheproof.differential.media_hash_program import IMPORTS, arguments, kinds_in
 from cacheproof.differential.record import CallRecord
 from cacheproof.differential.standalone_block_hash import BlockHashTest
+from cacheproof.differential.standalone_kv_cache import KVCacheTest
 from cacheproof.differential.trace import (
     Abort,
     Add,
     AnyEvent,
+    Arrive,
     Hash,
     ManagerConfig,
     MediaHashConfig,
@@ -69,7 +71,7 @@ def _written(finding: Finding) -> tuple[str | None, str]:
     if finding.trace.depth == "block_hash":
         return _block_hash_test(finding), "a difference from the reference is shown by its replay"
     if finding.trace.depth == "kv_cache":
-        return None, "KV blocks are shown by their replay"
+        return _kv_cache_test(finding), "what this rule compares is shown by its replay"
     if finding.trace.depth == "media_hash":
         return _media_hash_test(finding), "a difference from the reference is shown by its replay"
     if getattr(finding.trace.header.config, "ec_connector", False):
@@ -220,6 +222,24 @@ def _block_hash_test(finding: Finding) -> str | None:
     requests = [event.request for event in finding.events if isinstance(event, Prompt)]
     shown = BlockHashTest(finding, _variables(requests))
     return _template("standalone_block_hash.py.jinja").render(
+        finding=finding,
+        story=_story(finding),
+        config=shown.config,
+        **shown.shows,
+        name=re.sub(r"\W+", "_", finding.contract).lower(),
+        body=[_one_line(line) for line in shown.body()],
+    )
+
+
+def _kv_cache_test(finding: Finding) -> str | None:
+    """The calls of a scheduler on the release's manager, and what they left."""
+    if finding.contract == LOCKSTEP:
+        return None
+    requests = [event.request for event in finding.events if isinstance(event, Arrive)]
+    shown = KVCacheTest(finding, _variables(dict.fromkeys(requests)))
+    if not shown.is_shown:
+        return None
+    return _template("standalone_kv_cache.py.jinja").render(
         finding=finding,
         story=_story(finding),
         config=shown.config,

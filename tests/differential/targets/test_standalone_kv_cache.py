@@ -1,0 +1,174 @@
+"""Standalone tests of KV blocks on real releases: red where found, green where mended."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.finding import LOCKSTEP, found_in
+from cacheproof.differential.standalone import standalone_test, why_none
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.trace import (
+    SCHEMA,
+    AnyEvent,
+    Arrive,
+    CommonPrefix,
+    End,
+    Group,
+    KVCacheConfig,
+    KVCacheHeader,
+    Output,
+    Slots,
+    TakeEvents,
+    Trace,
+)
+from cacheproof.reference.semantics import Semantics
+
+NEWEST = "0.33.0"
+ALL = 100
+
+
+def trace(groups: tuple[Group, ...], num_blocks: int, *events: AnyEvent, **more: Any) -> Trace:
+    config = KVCacheConfig(num_blocks, groups, max_model_len=14, max_in_flight_tokens=1, **more)
+    return Trace(KVCacheHeader(SCHEMA, config), events)
+
+
+TRACES = {
+    ("0.28.0", "KV-10"): trace(
+        (Group("full", 2), Group("sliding_window", 2, 9)),
+        7,
+        Arrive("a", ((0, 2),)),
+        Arrive("b", ((1000, 1),)),
+        Arrive("c", ((0, 3),)),
+        Slots("a", ALL),
+        Slots("b", ALL),
+        Slots("c", ALL),
+        End("a", defer=True),
+        CommonPrefix("c"),
+    ),
+    ("0.28.0", "KV-12"): trace(
+        (Group("full", 1), Group("sliding_window", 1, 1)),
+        3,
+        Arrive("a", ((0, 1),)),
+        Slots("a", ALL, external=1, delay=True),
+    ),
+    ("0.28.0", "BP-6"): trace(
+        (Group("full", 9), Group("sliding_window", 3, 6)),
+        6,
+        Arrive("a", ((0, 9),)),
+        Slots("a", ALL),
+        TakeEvents(),
+        kv_events=True,
+    ),
+    ("0.18.1", "KV-3"): trace(
+        (Group("full", 6), Group("sliding_window", 2, 4)),
+        9,
+        Arrive("a", ((0, 12),)),
+        Arrive("b", ((0, 13),)),
+        Slots("a", ALL),
+        Slots("b", 1),
+        use_eagle=True,
+    ),
+    ("0.18.1", "KV-5"): trace(
+        (Group("full", 2), Group("sliding_window", 2, 2)),
+        7,
+        Arrive("a", ((2000, 1),)),
+        Slots("a", ALL),
+        Slots("a", 4, drafts=3),
+        Output("a"),
+        Slots("a", 1),
+        Output("a", first=50000),
+        Slots("a", 1),
+        async_scheduling=True,
+    ),
+}
+"""Traces that break a contract on a release."""
+UNMENDED = ("KV-12", "BP-6")
+RUN = """
+import json, sys
+verdicts = {}
+for path in sys.argv[1:]:
+    names = {}
+    exec(compile(open(path).read(), path, "exec"), names)
+    (test,) = [thing for name, thing in names.items() if name.startswith("test_")]
+    try:
+        test()
+        verdicts[path] = "passes"
+    except AssertionError:
+        verdicts[path] = "fails"
+print(json.dumps(verdicts))
+"""
+
+
+@contextmanager
+def target_of(release: str, contract: str) -> Iterator[Target]:
+    """The reference with that release's faults; the release where that does not model them."""
+    if contract == "KV-3":
+        with closing(resolve(f"vllm@{release}", report=print)) as target:
+            yield target
+    else:
+        yield ReferenceTarget(
+            Semantics.of_vllm(release), name=f"reference@{release}", release=release
+        )
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
+    folder = tmp_path_factory.mktemp("standalone")
+    written = {}
+    for number, ((release, contract), shown) in enumerate(TRACES.items()):
+        with target_of(release, contract) as target:
+            found = found_in(target, shown, contract, times=2)
+        assert found is not None
+        source = standalone_test(found)
+        assert source is not None
+        assert "cacheproof" not in source
+        assert all(len(line) <= 100 for line in source.splitlines())
+        written[release, contract] = folder / f"test_{number}.py"
+        written[release, contract].write_text(source)
+    return written
+
+
+def verdicts(release: str, files: list[Path]) -> list[str]:
+    """Whether each file's test passes or fails on a release."""
+    command, environment = releases.host_command(releases.install(release, report=print))
+    interpreter = [word for word in command if not Path(word).is_dir()]
+    ran = subprocess.run(
+        [*interpreter, "-c", RUN, *files],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return list(json.loads(ran.stdout.splitlines()[-1]).values())
+
+
+@pytest.mark.parametrize("release", ["0.18.1", "0.28.0"])
+def test_a_standalone_test_fails_where_it_was_found(
+    sources: dict[tuple[str, str], Path], release: str
+) -> None:
+    files = [path for (found_on, _), path in sources.items() if found_on == release]
+    assert verdicts(release, files) == ["fails"] * len(files)
+
+
+def test_a_standalone_test_passes_where_it_is_mended(
+    sources: dict[tuple[str, str], Path],
+) -> None:
+    files = list(sources.values())
+    expected = ["fails" if contract in UNMENDED else "passes" for _, contract in sources]
+    assert verdicts(NEWEST, files) == expected
+
+
+def test_what_only_a_replay_compares_has_none_and_says_so() -> None:
+    with target_of("0.28.0", "BP-6") as target:
+        found = found_in(target, TRACES["0.28.0", "BP-6"], LOCKSTEP, ReferenceTarget())
+    assert found is not None
+    assert standalone_test(found) is None
+    assert why_none(found) == "what this rule compares is shown by its replay"
