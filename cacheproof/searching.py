@@ -111,7 +111,11 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     Raises:
         InputError: none of them.
     """
-    chosen = [lane for lane in lanes if target.runs_depth(lane.depth)]
+    chosen = [
+        lane
+        for lane in lanes
+        if target.runs_depth(lane.depth) and lane.is_offered_by(target.release)
+    ]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         chosen = [lane for lane in lanes if lane.manager == target.plug_in_kind]
     if not chosen:

@@ -25,6 +25,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import AnyEvent, Schedule, Trace
+from cacheproof.spec.versions import release_key
 
 BATCH_TRACES = 50
 HARNESS_ERRORS_MAX = 5
@@ -56,6 +57,15 @@ _SCHEDULER = (
     }
 ) | {"preempted after encode in the same step"}
 
+_LOADS = frozenset(
+    {
+        "loaded from elsewhere",
+        "waits for a transfer",
+        "preempted after a load in the same step",
+        "evicted and loaded in one step",
+        "transfer failed",
+    }
+)
 _KV_CACHE = frozenset(
     {
         "pool empty",
@@ -148,7 +158,8 @@ _CONTINUED = _ITEM_KEYS | frozenset(
 class Lane:
     """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
     an identifier come back with another size; `silent_on` are contracts that it cannot break, and
-    says nothing of; `by_release` traces differ with what a release offers."""
+    says nothing of; `by_release` traces differ with what a release offers; releases before `since`
+    offer nothing of it."""
 
     name: str
     depth: str
@@ -158,6 +169,13 @@ class Lane:
     resized: bool = False
     silent_on: frozenset[str] = frozenset()
     by_release: bool = False
+    since: str | None = None
+
+    def is_offered_by(self, release: str | None) -> bool:
+        """Whether the release has what the lane is about; None: whatever any release has."""
+        if release is None or self.since is None:
+            return True
+        return release_key(release) >= release_key(self.since)
 
     def trace(self, seed: int, release: str | None) -> Trace:
         """The trace of a seed, of what the release offers; None: of all that any does."""
@@ -190,6 +208,15 @@ LANES = {
             scheduler_trace,
             _SCHEDULER,
             by_release=True,
+        ),
+        Lane(
+            "scheduler with loads",
+            "scheduler",
+            "encoder_cache",
+            partial(scheduler_trace, transfers=True),
+            _LOADS,
+            by_release=True,
+            since="0.12.0",
         ),
         Lane(
             "block keys",

@@ -4,7 +4,9 @@ Encoder cache, token budget and KV blocks are all scarce, so that items are refu
 encoded again, requests are preempted in the middle of an item, and aborts land between a schedule
 and its update. Two traces in five are squeezed further: prompts full of items that hardly fit the
 KV blocks, mostly under the priority policy, whose victims may have been scheduled in the same step.
-In one trace out of seven encoder outputs also come from elsewhere: now, later, or never.
+
+With `transfers` encoder outputs also come from elsewhere: now, later, or never. Such traces are all
+squeezed, and their items are large: what is loaded for a victim is then evicted in the same step.
 """
 
 from random import Random
@@ -36,13 +38,19 @@ VERSION = "scheduler/2"
 
 
 def scheduler_trace(
-    seed: int, *, async_scheduling: bool | None = None, release: str | None = None
+    seed: int,
+    *,
+    async_scheduling: bool | None = None,
+    release: str | None = None,
+    transfers: bool = False,
 ) -> Trace:
     """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said.
 
     It asks for nothing that the release does not have; None: of what any release has.
     """
-    return _SchedulerTrace(seed, async_scheduling, _offer(release)).build()
+    offered = _offer(release)
+    transfers = transfers and offered.loads_encodings
+    return _SchedulerTrace(seed, async_scheduling, offered, transfers).build()
 
 
 def _offer(release: str | None) -> Semantics:
@@ -56,20 +64,24 @@ def _offer(release: str | None) -> Semantics:
 
 
 class _SchedulerTrace:
-    def __init__(self, seed: int, async_scheduling: bool | None, semantics: Semantics) -> None:
+    def __init__(
+        self, seed: int, async_scheduling: bool | None, semantics: Semantics, transfers: bool
+    ) -> None:
         self._semantics = semantics
         self._extras = Random(f"{VERSION}/extras/{seed}")
         random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
         self._seed = seed
-        self._squeezed = random.random() < 0.4
+        self._squeezed = random.random() < 0.4 or transfers
         self._capacity = random.choice(
             (6, 8, 12, 20) if self._squeezed else (2, 3, 4, 6, 8, 12, 20)
         )
+        if transfers:
+            self._capacity = random.choice((2, 3, 4, 6))
         largest = max(
             1,
             random.choice(
                 (self._capacity // 2, 4, 2)
-                if self._squeezed
+                if self._squeezed and not transfers
                 else (self._capacity, self._capacity // 2, 2)
             ),
         )
@@ -81,14 +93,14 @@ class _SchedulerTrace:
             async_scheduling = random.random() < 0.25
         draw = self._draw_squeezed if self._squeezed else self._draw_tight
         self._config = self._with_extras(draw(largest, async_scheduling))
+        if transfers:
+            self._config = self._with_transfers(self._config)
         self._adapters = self._extras.randint(1, 4) if self._config.max_loras else 0
         self._twins = self._config.prefix_caching and self._extras.random() < 0.25
         self._texts: list[tuple[int, tuple[Item, ...]]] = []
         self._pauses = semantics.pauses and self._extras.random() < 0.1
         self._restarts = semantics.restarts_running and self._extras.random() < 0.15
         self._elsewhere = Random(f"{VERSION}/elsewhere/{seed}")
-        if semantics.loads_encodings and self._elsewhere.random() < 0.15:
-            self._config = msgspec.structs.replace(self._config, ec_connector=True)
         self._pending: list[str] = []
         self._events: list[AnyEvent] = []
         self._live: list[str] = []
@@ -159,6 +171,21 @@ class _SchedulerTrace:
             v2_model_runner=random.random() < 0.3,
         )
 
+    def _with_transfers(self, config: SchedulerConfig) -> SchedulerConfig:
+        """A connector, and urgent requests that are admitted without room for all of them.
+
+        No adapters and fewer drafts than the threshold: where these go wrong is searched elsewhere.
+        """
+        return msgspec.structs.replace(
+            config,
+            ec_connector=True,
+            policy="priority",
+            max_num_seqs=4,
+            scheduler_reserve_full_isl=not self._semantics.admits_whole_sequences,
+            max_loras=0,
+            num_speculative_tokens=min(config.num_speculative_tokens, 3),
+        )
+
     def _template(self, identifier: str, largest: int) -> tuple[str, tuple[bool, ...]]:
         random = self._random
         mask = [True] * random.randint(1, largest)
@@ -171,7 +198,13 @@ class _SchedulerTrace:
         random = self._random
         in_flight = 0
         limit = 2 if self._config.async_scheduling else 1
-        for _ in range(random.choice((8, 16, 40))):
+        if self._config.ec_connector:
+            self._events += [
+                Transfer(identifier, "ready")
+                for identifier, _ in self._items
+                if self._elsewhere.random() < 0.7
+            ]
+        for _ in range(40 if self._config.ec_connector else random.choice((8, 16, 40))):
             if self._config.ec_connector and self._elsewhere.random() < 0.6:
                 self._events.append(self._transfer())
             while len(self._live) < 6 and random.random() < 0.5:
@@ -206,14 +239,14 @@ class _SchedulerTrace:
         more."""
         random, offered = self._elsewhere, self._semantics
         lost: TransferState = "failed" if offered.fails_lost_transfers else "gone"
-        if self._pending and random.random() < 0.5:
+        if self._pending and random.random() < 0.8:
             identifier = self._pending.pop(random.randrange(len(self._pending)))
             ends: tuple[TransferState, ...] = ("ready", "ready", "gone", lost)
             return Transfer(identifier, random.choice(ends))
         identifier, _ = random.choice(self._items)
         if identifier in self._pending:
             self._pending.remove(identifier)
-        if offered.awaits_transfers and random.random() < 0.35:
+        if offered.awaits_transfers and random.random() < 0.2:
             self._pending.append(identifier)
             return Transfer(identifier, "pending")
         return Transfer(identifier, "ready" if random.random() < 0.75 else "gone")
@@ -255,11 +288,17 @@ class _SchedulerTrace:
                 prompt,
                 shown,
                 max_tokens=random.randint(1, max(1, min(12, room))),
-                priority=random.choice((0, 0, 1, 2)),
+                priority=self._priority(),
                 **self._rare(),
             )
         )
         self._live.append(request)
+
+    def _priority(self) -> int:
+        """With transfers mostly the more urgent, the later: the first that runs is the victim."""
+        if self._config.ec_connector and self._elsewhere.random() < 0.8:
+            return -self._arrived
+        return self._random.choice((0, 0, 1, 2))
 
     def _twin(self, prompt: int, items: tuple[Item, ...]) -> tuple[int, tuple[Item, ...]]:
         """This prompt, or one time in two an earlier one again."""

@@ -6,6 +6,7 @@ import pytest
 
 from cacheproof.differential.examine import examine
 from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
@@ -13,6 +14,7 @@ from cacheproof.reference.scheduler import running
 from cacheproof.reference.scheduler.step import Step
 
 SEEDS = range(150)
+LOADS = range(60)
 RELEASES = ["0.33.0", "0.28.0", "0.18.1", "0.13.0"]
 OTHER_RELEASES = [
     "0.10.2", "0.11.0", "0.12.0", "0.14.0", "0.14.1", "0.15.1", "0.22.1",
@@ -35,7 +37,9 @@ def partings(target: HostTarget) -> tuple[int, list[str]]:
     """How many traces were compared, and where reference and release part in them."""
     reference = reference_for(target)
     assert reference is not None
-    traces = [scheduler_trace(seed, release=target.release) for seed in SEEDS]
+    plain = [scheduler_trace(seed, release=target.release) for seed in SEEDS]
+    loads = [scheduler_trace(seed, release=target.release, transfers=True) for seed in LOADS]
+    traces = plain + loads
     compared, found = 0, []
     for trace, result in zip(traces, target.run(traces), strict=True):
         if result.illegal is None:
@@ -61,6 +65,14 @@ def test_a_reference_that_decides_otherwise_is_seen(
     monkeypatch.setattr(running.Step, "bounded", one_less)
     _, found = partings(target)
     assert len(found) > len(SEEDS) // 10
+
+
+def test_a_reference_that_loads_nothing_is_seen(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference_scheduler.EncoderTransfers, "has_cache_item", lambda *_: False)
+    _, found = partings(target)
+    assert len(found) > len(LOADS) // 3
 
 
 def test_the_ideal_breaks_no_contract() -> None:

@@ -12,9 +12,6 @@ from cacheproof.differential.trace import Pause, ResetPrefix, Trace
 from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {
-    "awaits_transfers": 3,
-    "awaits_later_transfers": 21,
-    "fails_lost_transfers": 22,
     "spares_sure_ends": 1,
     "unschedules_victims": 5,
     "waits_for_long_prompts": 318,
@@ -40,11 +37,16 @@ SEED_THAT_SHOWS = {
     "counts_running_loras": 31,
     "caches_processed": 45,
     "keeps_items_whole": 99,
-    "goes_on_after_preempting_itself": 66,
+    "goes_on_after_preempting_itself": 44,
     "pads_within_threshold": 2397,
     "takes_after_blocks": 0,
     "passes_sparse_items": 10,
     "runs_urgent_first": 0,
+}
+SEED_OF_LOADS_THAT_SHOWS = {
+    "awaits_transfers": 0,
+    "awaits_later_transfers": 0,
+    "fails_lost_transfers": 0,
 }
 SINCE = {flag.name: flag.metadata["since"] for flag in fields(Semantics)}
 OFFERS = {
@@ -60,18 +62,25 @@ OFFERS = {
 """What a trace asks for only where a release has it."""
 
 
-@pytest.mark.parametrize("flag", SEED_THAT_SHOWS)
-def test_each_flag_changes_a_decision(flag: str) -> None:
+@pytest.mark.parametrize(
+    ("flag", "seed", "transfers"),
+    [
+        *((flag, seed, False) for flag, seed in SEED_THAT_SHOWS.items()),
+        *((flag, seed, True) for flag, seed in SEED_OF_LOADS_THAT_SHOWS.items()),
+    ],
+)
+def test_each_flag_changes_a_decision(flag: str, seed: int, transfers: bool) -> None:
     since = SINCE[flag]
     with_it = Semantics.ideal() if since is None else Semantics.of_vllm(since)
     without = replace(with_it, **{flag: False})
-    trace = scheduler_trace(SEED_THAT_SHOWS[flag], release=since)
+    trace = scheduler_trace(seed, release=since, transfers=transfers)
     left, right = (ReferenceTarget(one).run([trace])[0] for one in (with_it, without))
     assert compare(left, right) is not None
 
 
 def _asks(flag: str, release: str | None) -> list[Trace]:
-    traces = [scheduler_trace(seed, release=release) for seed in range(60)]
+    transfers = flag == "loads_encodings"
+    traces = [scheduler_trace(seed, release=release, transfers=transfers) for seed in range(60)]
     return [trace for trace in traces if OFFERS[flag](trace)]
 
 
