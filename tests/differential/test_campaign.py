@@ -103,3 +103,11 @@ def test_an_error_of_the_target_itself_is_reported_and_the_search_gives_up() -> 
     campaign = search(Broken(), [LANE], against=None, seeds=range(5000))
     assert campaign.harness_errors[0] == "encoder cache, from seed 0: it is gone"
     assert len(campaign.harness_errors) < 10
+
+
+def test_a_lane_is_about_what_some_releases_do_not_have() -> None:
+    lane = LANES["scheduler with loads"]
+    assert lane.is_offered_by("0.12.0")
+    assert lane.is_offered_by(None)
+    assert not lane.is_offered_by("0.11.0")
+    assert LANES["scheduler"].is_offered_by("0.8.5")

@@ -1,9 +1,12 @@
 """A trace's records are judged whole, whatever the release did in their midst."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from cacheproof.differential.examine import examine
+from cacheproof.differential.finding_file import load
 from cacheproof.differential.record import FullState, StepRecord, TraceResult
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.trace import (
@@ -19,6 +22,7 @@ from cacheproof.differential.trace import (
 )
 from cacheproof.reference.semantics import Semantics
 
+FINDINGS = Path(__file__).parent.parent.parent / "docs" / "findings"
 CONFIG = SchedulerConfig(
     capacity=4,
     compute_budget=4,
@@ -117,3 +121,13 @@ def test_a_worker_that_is_not_told_of_a_load_misses_it(is_told: bool) -> None:
         outcome["loads"] = {}
     broken = examine(trace, result, target).broken
     assert broken == (set() if is_told else {"WM-1", "WM-2"})
+
+
+@pytest.mark.parametrize("release", ["0.33.0", None])
+def test_a_load_for_an_entry_that_was_evicted_in_its_step_is_left_over(release: str | None) -> None:
+    trace = load(FINDINGS / "orphan-load.jsonl")
+    assert isinstance(trace, Trace)
+    semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
+    target = ReferenceTarget(semantics, release=release)
+    broken = examine(trace, target.run([trace])[0], target).broken
+    assert broken == (set() if release is None else {"WM-1", "WM-3", "WM-4", "EC-9"})
