@@ -111,13 +111,10 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     Raises:
         InputError: none of them.
     """
-    chosen = [
-        lane
-        for lane in lanes
-        if target.runs_depth(lane.depth) and lane.is_offered_by(target.release)
-    ]
+    offered = [lane for lane in lanes if lane.is_offered_by(target.release)]
+    chosen = [lane for lane in offered if target.runs_depth(lane.depth)]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
-        chosen = [lane for lane in lanes if lane.manager == target.plug_in_kind]
+        chosen = [lane for lane in offered if lane.manager == target.plug_in_kind]
     if not chosen:
         asked = ", ".join(dict.fromkeys(lane.depth for lane in lanes))
         raise InputError(
