@@ -31,7 +31,14 @@ def run(
     """Search the releases and print the evidence. Returns the exit code."""
     if budget not in SEEDS:
         raise InputError(f"--budget {budget}: expected one of {', '.join(SEEDS)}")
-    plan = Plan(tuple(LANES.values()), SEEDS[budget], None, with_reference=True, kept_per_break=1)
+    plan = Plan(
+        tuple(LANES.values()),
+        SEEDS[budget],
+        None,
+        with_reference=True,
+        kept_per_break=1,
+        shows_listed=True,
+    )
     verdicts = []
     for release in releases or RELEASES:
         with closing(resolve(f"vllm@{release}", report=output.say)) as target:

@@ -15,7 +15,7 @@ from cacheproof.differential.campaign import LANES, Campaign, Lane, LaneReport, 
 from cacheproof.differential.canary import run_canaries
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.finding import Finding
-from cacheproof.differential.known import KnownFault, covering
+from cacheproof.differential.known import KnownFault, covering, showing_seeds
 from cacheproof.differential.partings import first_partings
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
@@ -29,13 +29,17 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What a search covers: lanes, seeds or seconds, and whether the reference runs beside it."""
+    """What a search covers: lanes, seeds or seconds, and whether the reference runs beside it.
+
+    `shows_listed`: the seeds that show listed faults are run as well.
+    """
 
     lanes: tuple[Lane, ...]
     seeds: range | None
     seconds: float | None
     with_reference: bool
     kept_per_break: int = 3
+    shows_listed: bool = False
 
     @classmethod
     def parse(
@@ -69,6 +73,7 @@ def judge_target(
 ) -> Verdict:
     """Search a target by a plan, make what was found small, and plant this campaign's canary."""
     lanes = _lanes_for(plan.lanes, target)
+    further = showing_seeds(known, target.release) if plan.shows_listed else {}
     total = None if plan.seeds is None else len(plan.seeds) * len(lanes)
     with _reference_for(target, plan.with_reference) as reference:
         with output.bar(f"searching {target.name}", total) as advance:
@@ -78,6 +83,7 @@ def judge_target(
                 against=reference,
                 seeds=plan.seeds,
                 seconds=plan.seconds,
+                further=further,
                 kept_per_break=plan.kept_per_break,
                 progress=lambda lane, done: advance(done),
             )

@@ -8,9 +8,10 @@ reference work side by side.
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.errors import HarnessError
@@ -319,6 +320,7 @@ class Campaign:
 
 Progress = Callable[[LaneReport, int], None]
 Batch = tuple[LaneReport, list[Trace]]
+_NO_FURTHER: Mapping[str, Sequence[int]] = MappingProxyType({})
 
 
 def search(
@@ -328,11 +330,13 @@ def search(
     against: ReferenceTarget | None,
     seeds: range | None = None,
     seconds: float | None = None,
+    further: Mapping[str, Sequence[int]] = _NO_FURTHER,
     kept_per_break: int = 3,
     progress: Progress = lambda lane, done: None,
 ) -> Campaign:
     """Search `target` over `seeds` of every lane, or for about `seconds`.
 
+    Behind them come those `further` seeds, by the name of their lane, that are not among `seeds`.
     Of each contract broken in a lane the first `kept_per_break` traces of each kind are kept.
     A host that breaks is restarted and its batch counted as a harness error; after a few of those
     the search gives up.
@@ -344,7 +348,10 @@ def search(
     def out_of_time() -> bool:
         return seconds is not None and time.monotonic() - started > seconds
 
-    batches = _batches(reports, target.release, seeds, out_of_time)
+    batches = itertools.chain(
+        _batches(reports, target.release, seeds, out_of_time),
+        _further_batches(reports, target.release, seeds, further),
+    )
     for (report, traces), results in _executed(target, batches, outcome.harness_errors):
         try:
             for trace, result in zip(traces, results, strict=True):
@@ -388,6 +395,19 @@ def _batches(
             if out_of_time():
                 return
             yield report, [report.lane.trace(seed, release) for seed in batch]
+
+
+def _further_batches(
+    reports: Sequence[LaneReport],
+    release: str | None,
+    seeds: range | None,
+    further: Mapping[str, Sequence[int]],
+) -> Iterator[Batch]:
+    """A batch of each lane that has seeds of its own."""
+    for report in reports:
+        own = [seed for seed in further.get(report.lane.name, ()) if seed not in (seeds or ())]
+        if own:
+            yield report, [report.lane.trace(seed, release) for seed in own]
 
 
 def _executed(

@@ -18,7 +18,8 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One fault of some releases: which contract it breaks, where, and where it is discussed.
 
     `thread` is the public thread, None when there is none; `lane` narrows the entry to one lane
-    of a campaign, `kind` to one kind of break, where a judge tells several apart.
+    of a campaign, `kind` to one kind of break, where a judge tells several apart. `seeds` of the
+    lane show the fault where a short search need not meet it; `check` runs them whatever its budget.
     """
 
     contract: str
@@ -28,6 +29,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thread: str | None = None
     lane: str | None = None
     kind: str | None = None
+    seeds: tuple[int, ...] = ()
 
     def covers(self, contract: str, release: str | None, lane: str, kind: str = "") -> bool:
         """Whether a finding of that contract, release, lane and kind is this fault."""
@@ -76,6 +78,15 @@ def covering(
     return next((fault for fault in faults if fault.covers(contract, release, lane, kind)), None)
 
 
+def showing_seeds(faults: Sequence[KnownFault], release: str | None) -> dict[str, list[int]]:
+    """Lane -> the seeds that show listed faults of a release."""
+    seeds: dict[str, set[int]] = {}
+    for fault in faults:
+        if fault.lane and fault.covers(fault.contract, release, fault.lane, fault.kind or ""):
+            seeds.setdefault(fault.lane, set()).update(fault.seeds)
+    return {lane: sorted(found) for lane, found in seeds.items() if found}
+
+
 def _check_names(faults: Sequence[KnownFault], source: str) -> None:
     ids = {rule.id for rule in contracts()}
     for fault in faults:
@@ -87,4 +98,9 @@ def _check_names(faults: Sequence[KnownFault], source: str) -> None:
         if fault.lane is not None and fault.lane not in LANES:
             raise InputError(
                 f"{source}: {fault.lane!r} is no lane; expected one of {', '.join(LANES)}"
+            )
+        if fault.seeds and fault.lane is None:
+            raise InputError(
+                f"{source}: seeds of {fault.contract} ({fault.note}) without a lane; expected the "
+                "lane whose traces they make"
             )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.known import KnownFault, covering, load
+from cacheproof.differential.known import KnownFault, covering, load, showing_seeds
 
 ENTRY = """
 [[known]]
@@ -68,6 +68,7 @@ def test_the_shipped_list_says_what_goes_wrong_in_one_line() -> None:
         (('note = "a note"', ""), "missing required field `note`"),
         (('note = "a note"', "note = 3"), "Expected `str`, got `int`"),
         (('note = "a note"', 'note = "n"\nlane = "none"'), "'none' is no lane"),
+        (('note = "a note"', 'note = "n"\nseeds = [1]'), "seeds of EC-6 (n) without a lane"),
         (("[[known]]", "[[known]"), "Expected ']]'"),
     ],
 )
@@ -82,3 +83,14 @@ def test_a_spoiled_list_is_refused_in_one_line(
     assert said.startswith(f"{path}: ")
     assert words in said
     assert said.splitlines() == [said]
+
+
+def test_seeds_are_those_of_the_faults_of_a_release() -> None:
+    faults = [
+        KnownFault("EC-6", "<0.28.0", "safety", "old", lane="scheduler", seeds=(7,)),
+        KnownFault("EC-7", "all", "safety", "any", lane="scheduler", seeds=(9, 3)),
+        KnownFault("EC-1", "all", "safety", "common"),
+    ]
+    assert showing_seeds(faults, "0.28.0") == {"scheduler": [3, 9]}
+    assert showing_seeds(faults, "0.27.1") == {"scheduler": [3, 7, 9]}
+    assert showing_seeds(faults, None) == {}

@@ -8,11 +8,13 @@ import pytest
 
 from cacheproof.differential.campaign import LANES, Campaign, LaneReport, search
 from cacheproof.differential.finding import Finding, found_in
-from cacheproof.differential.known import KnownFault
+from cacheproof.differential.known import KnownFault, load
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Trace
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict, listed_but_missing
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.versions import Versions
 
 LANE = LANES["encoder cache"]
 
@@ -142,3 +144,39 @@ def test_the_evidence_says_of_each_contract_what_speaks_for_it(
 
 def test_the_lockstep_stands_last_in_the_evidence() -> None:
     assert [line.contract for line in Verdict(quiet(), []).evidence()][-1] == "lockstep"
+
+
+RARE = KnownFault(
+    "KV-4", ">=0.14.0,<0.27.1", "safety", "a rare fault", lane="KV cache", seeds=(775,)
+)
+
+
+@pytest.mark.parametrize(("further", "missing"), [((775,), []), ((776,), [RARE]), ((), [RARE])])
+def test_a_rare_listed_fault_is_looked_for_by_its_seeds_and_missed_without_them(
+    further: tuple[int, ...], missing: list[KnownFault]
+) -> None:
+    lane = LANES["KV cache"]
+    target = ReferenceTarget(Semantics.of_vllm("0.18.1"), name="old", release="0.18.1")
+    campaign = search(target, [lane], against=None, seeds=range(2), further={lane.name: further})
+    assert campaign.lanes[0].traces == 2 + len(further)
+    assert listed_but_missing(campaign, [RARE]) == missing
+
+
+SEEDED = [
+    (fault, seed, release)
+    for fault in load()
+    for seed in fault.seeds
+    for release in ("0.12.0", "0.18.1", "0.22.1")
+    if release in Versions(fault.releases) and fault.lane == "KV cache"
+]
+
+
+@pytest.mark.parametrize(("listed", "seed", "release"), SEEDED)
+def test_the_seeds_of_the_shipped_list_show_their_faults(
+    listed: KnownFault, seed: int, release: str
+) -> None:
+    assert listed.lane is not None
+    lane = LANES[listed.lane]
+    target = ReferenceTarget(Semantics.of_vllm(release), name="old", release=release)
+    campaign = search(target, [lane], against=None, seeds=range(seed, seed + 1))
+    assert listed_but_missing(campaign, [listed]) == []

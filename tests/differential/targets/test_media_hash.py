@@ -158,19 +158,29 @@ except AssertionError:
 
 
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "findings").glob("media-hash-*.md"))
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```python(?: on (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""Code that runs on the newest release, or on the one named."""
+BLOCKS = [
+    (page, release)
+    for page in PAGES
+    for release in dict.fromkeys(found[1] or NEWEST for found in BLOCK.finditer(page.read_text()))
+]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_says_of_the_newest_release_is_so(page: Path) -> None:
-    command, environment = releases.host_command(releases.install(NEWEST, report=print))
-    blocks = BLOCK.findall(page.read_text())
-    assert blocks
+@pytest.mark.parametrize(("page", "release"), BLOCKS, ids=lambda part: Path(part).name)
+def test_what_a_page_says_of_a_release_is_so(page: Path, release: str) -> None:
+    command, environment = releases.host_command(releases.install(release, report=print))
+    found = BLOCK.finditer(page.read_text())
+    blocks = [block[2] for block in found if (block[1] or NEWEST) == release]
     program = "\n".join(f"exec({block!r}, {{}})" for block in blocks)
     done = subprocess.run(
         [*command, "-P", "-c", program], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_every_page_has_code() -> None:
+    assert {page for page, _ in BLOCKS} == set(PAGES)
 
 
 def test_a_page_that_says_otherwise_fails() -> None:

@@ -1,0 +1,97 @@
+"""Identifiers that real releases give to items, beside those of the reference; MH-5 over them."""
+
+import json
+import subprocess
+from dataclasses import replace
+from functools import cache
+from itertools import combinations, product
+
+import pytest
+
+from cacheproof.differential.targets import releases
+from cacheproof.reference.media_identifier import ItemName, identifier
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.media_hash import NamedPair, identifiers_apart
+
+NEWEST = "0.33.0"
+OTHERS = ("0.14.0", "0.15.1", "0.18.1", "0.22.1", "0.28.0", "0.31.0")
+TEXTS = ("af13", "b:af13", "a:b:af13")
+NAMES = [ItemName(text, is_users) for text, is_users in product(TEXTS, (False, True))]
+ADAPTERS = (None, "a", "b", "a:b")
+CASES = list(product(NAMES, ADAPTERS, (False, True)))
+"""How an item is named, the request's adapter, and whether adapters reach the encoder."""
+ASK = """
+import json, sys
+from types import SimpleNamespace as N
+from vllm.v1.engine.input_processor import InputProcessor
+def made(key, adapter, reaches):
+    processor = N(lora_config=N(enable_tower_connector_lora=reaches))
+    return InputProcessor._get_mm_identifier(processor, key, adapter and N(lora_name=adapter))
+def key_of(text, is_users):
+    if not is_users:
+        return text
+    try:
+        import numpy as np
+        from vllm.multimodal.parse import MultiModalDataParser, parse_mm_uuids
+        from vllm.multimodal.processing.inputs import ProcessorInputs
+    except ImportError:
+        return text
+    items = MultiModalDataParser().parse_mm_data({"image": [np.zeros((2, 2, 3), "u1")]})
+    inputs = ProcessorInputs([], items, mm_uuid_items=parse_mm_uuids({"image": [text]}))
+    asked = ["m", "blake3"][: inputs.get_mm_hashes.__code__.co_argcount - 1]
+    return inputs.get_mm_hashes(*asked)["image"][0]
+cases = json.loads(sys.argv[1])
+print(json.dumps([made(key_of(*name), adapter, reaches) for name, adapter, reaches in cases]))
+"""
+
+
+@cache
+def of_release(release: str) -> list[str]:
+    """The release's identifier of each case. Before 0.18 the key of a user's id is that id."""
+    command, environment = releases.host_command(releases.install(release, report=print))
+    done = subprocess.run(
+        [*command, "-P", "-c", ASK, json.dumps(CASES)],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return list(json.loads(done.stdout.splitlines()[-1]))
+
+
+def of_reference(semantics: Semantics) -> list[str]:
+    return [
+        identifier(name, adapter if reaches else None, semantics)
+        for name, adapter, reaches in CASES
+    ]
+
+
+def meeting(identifiers: list[str]) -> int:
+    """Pairs of cases of one engine that break MH-5."""
+    shown = zip(CASES, identifiers, strict=True)
+    return sum(
+        not identifiers_apart(NamedPair(one == two, not reaches or adapter == other, first, second))
+        for ((one, adapter, reaches), first), ((two, other, also), second) in combinations(shown, 2)
+        if reaches == also
+    )
+
+
+@pytest.mark.parametrize(
+    "release", [NEWEST, *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)]
+)
+def test_a_release_names_items_as_the_reference_does_and_breaks_the_rule(release: str) -> None:
+    assert of_release(release) == of_reference(Semantics.of_vllm(release))
+    assert meeting(of_release(release)) > 0
+
+
+def test_the_ideal_reference_keeps_the_rule() -> None:
+    assert meeting(of_reference(Semantics.ideal())) == 0
+
+
+@pytest.mark.parametrize(
+    "flag", ["identifies_adapters", "separates_user_ids", "measures_adapter_names"]
+)
+def test_another_choice_would_be_seen(flag: str) -> None:
+    newest = Semantics.of_vllm(NEWEST)
+    other = replace(newest, **{flag: not getattr(newest, flag)})
+    assert of_release(NEWEST) != of_reference(other)
