@@ -119,23 +119,29 @@ class _Request:
 
     __slots__ = ("computed", "ends", "identifiers", "masks", "offsets", "repeats", "sizes")
 
-    def __init__(self, event: events.Add, judge: "Judge") -> None:
-        items = event.items
-        self.identifiers = [
-            item.identifier if judge.protocol.keyed_by_identifier else f"{event.request}#{number}"
-            for number, item in enumerate(items)
-        ]
-        self.offsets = [item.offset for item in items]
-        self.ends = [item.offset + item.length for item in items]
-        self.masks = [item.is_embed for item in items]
-        self.sizes = [
-            item.length
-            if item.is_embed is None or not judge.protocol.counts_embeds
-            else sum(item.is_embed)
-            for item in items
-        ]
-        self.repeats = len(set(self.identifiers)) < len(items)
+    def __init__(self, event: events.Add, protocol: Protocol) -> None:
+        self.identifiers: list[str] = []
+        self.offsets: list[int] = []
+        self.ends: list[int] = []
+        self.masks: list[tuple[bool, ...] | None] = []
+        self.sizes: list[int] = []
+        self.repeats = False
         self.computed = 0
+        self.extend(event, 0, protocol)
+
+    def extend(self, event: events.Add | events.Chunk, first: int, protocol: Protocol) -> None:
+        """The items of a prompt that begins at token `first`."""
+        for item in event.items:
+            number = len(self.identifiers)
+            self.identifiers.append(
+                item.identifier if protocol.keyed_by_identifier else f"{event.request}#{number}"
+            )
+            self.offsets.append(first + item.offset)
+            self.ends.append(first + item.offset + item.length)
+            self.masks.append(item.is_embed)
+            counts_all = item.is_embed is None or not protocol.counts_embeds
+            self.sizes.append(item.length if counts_all else sum(item.is_embed or ()))
+        self.repeats = len(set(self.identifiers)) < len(self.identifiers)
 
     def read_in(self, start: int, end: int) -> Iterable[int]:
         """Items of which tokens [start, end) receive an embedding."""
@@ -175,6 +181,7 @@ class Judge:
         self._capacity = trace.header.config.capacity
         self._state = self._initial_state()
         self._requests: dict[str, _Request] = {}
+        self._chunks: dict[str, list[events.Chunk]] = {}
         self._is_scheduler = trace.depth == "scheduler"
         self._read_ahead = int(protocol.holds_for_drafter and _has_drafter(trace))
         self._in_flight: list[dict[str, int]] = [] if self._is_scheduler else [{}]
@@ -187,6 +194,8 @@ class Judge:
         self._allocating: set[str] = set()
         self._handlers: dict[type, Callable[[Any, Any, Any], None]] = {
             events.Add: self._add,
+            events.Chunk: self._chunk,
+            events.Close: self._only_calls,
             events.Walk: self._walk,
             events.Stall: self._stall,
             events.Notices: self._notices,
@@ -243,11 +252,27 @@ class Judge:
     # events
 
     def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
-        request = self._requests[event.request] = _Request(event, self)
+        request = self._requests[event.request] = _Request(event, self.protocol)
+        self._note_sizes(request)
+        self._only_calls(event, outcome, calls)
+
+    def _note_sizes(self, request: _Request) -> None:
         for identifier, size in zip(request.identifiers, request.sizes, strict=True):
             if self.ghost.size.get(identifier, size) != size:
                 self._reach.meet("identifier with another size")
+
+    def _chunk(self, event: events.Chunk, outcome: Any, calls: Any) -> None:
+        self._chunks.setdefault(event.request, []).append(event)
         self._only_calls(event, outcome, calls)
+        self._go_on(outcome)
+
+    def _go_on(self, outcome: Any) -> None:
+        """Sessions went on: the next chunk of each is part of its prompt."""
+        for request_id, first in (outcome or {}).get("continued", ()):
+            request = self._requests[request_id]
+            request.extend(self._chunks[request_id].pop(0), first, self.protocol)
+            self._note_sizes(request)
+            self._reach.meet("prompt continued")
 
     def _only_calls(self, event: Any, outcome: Any, calls: Any) -> None:
         for call in calls:
@@ -313,6 +338,8 @@ class Judge:
             self._in_flight.append({})
         self._only_calls(event, outcome, calls)
         self._running.difference_update(finished)
+        if self._is_scheduler:
+            self._go_on(outcome)
 
     def _confirm(self, request_id: str, finished: bool) -> None:
         request = self._requests.get(request_id)

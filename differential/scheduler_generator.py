@@ -20,6 +20,8 @@ from cacheproof.differential.trace import (
     Adapter,
     Add,
     AnyEvent,
+    Chunk,
+    Close,
     Item,
     Pause,
     Reset,
@@ -35,6 +37,8 @@ from cacheproof.differential.trace import (
 from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
 
 VERSION = "scheduler/2"
+_MOST_ITEMS = 8
+"""Of a session: releases walk a set of their numbers, in the order of a hash table from there on."""
 
 
 def scheduler_trace(
@@ -69,6 +73,7 @@ class _SchedulerTrace:
     ) -> None:
         self._semantics = semantics
         self._extras = Random(f"{VERSION}/extras/{seed}")
+        self._streaming = Random(f"{VERSION}/streaming/{seed}")
         random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
         self._seed = seed
         self._squeezed = random.random() < 0.4 or transfers
@@ -102,6 +107,9 @@ class _SchedulerTrace:
         self._restarts = semantics.restarts_running and self._extras.random() < 0.15
         self._elsewhere = Random(f"{VERSION}/elsewhere/{seed}")
         self._pending: list[str] = []
+        self._streams = semantics.continues_requests and self._streaming.random() < 0.12
+        self._rooms: dict[str, int] = {}
+        self._shown: dict[str, int] = {}
         self._events: list[AnyEvent] = []
         self._live: list[str] = []
         self._arrived = 0
@@ -209,6 +217,8 @@ class _SchedulerTrace:
                 self._events.append(self._transfer())
             while len(self._live) < 6 and random.random() < 0.5:
                 self._add()
+            if self._rooms and self._streaming.random() < 0.4:
+                self._stream()
             if in_flight < limit:
                 self._events.append(Schedule())
                 in_flight += 1
@@ -258,6 +268,30 @@ class _SchedulerTrace:
             return ()
         return tuple(self._extras.choice((0, 0, 1, most)) for _ in range(3))
 
+    def _stream(self) -> None:
+        """A session gets more prompt, or is closed."""
+        random = self._streaming
+        request = random.choice(list(self._rooms))
+        items: list[Item] = []
+        position = random.choice((0, 0, 1, 5))
+        count = min(random.choice((0, 1, 1, 2)), _MOST_ITEMS - self._shown[request])
+        for _ in range(count):
+            identifier, mask = random.choice(self._items)
+            items.append(
+                Item(identifier, position, len(mask), is_embed=None if all(mask) else mask)
+            )
+            position += len(mask) + random.choice((0, 1, 3))
+        prompt = max(1, position) + random.choice((0, 1, 6))
+        max_tokens = random.randint(1, 6)
+        self._shown[request] += len(items)
+        self._rooms[request] -= prompt + max_tokens
+        if self._rooms[request] < 0 or random.random() < 0.15:
+            del self._rooms[request]
+            self._events.append(Close(request))
+            return
+        stop_after = random.randint(1, 4) if random.random() < 0.3 else None
+        self._events.append(Chunk(request, prompt, tuple(items), max_tokens, stop_after))
+
     def _add(self) -> None:
         random = self._random
         request = f"r{self._arrived}"
@@ -282,13 +316,19 @@ class _SchedulerTrace:
         if self._twins:
             prompt, shown = self._twin(self._with_cached_prefix(prompt), shown)
         room = self._config.max_model_len - prompt
+        max_tokens = random.randint(1, max(1, min(12, room)))
+        resumable = self._streams and self._streaming.random() < 0.6
+        if resumable:
+            self._rooms[request] = room - max_tokens
+            self._shown[request] = len(shown)
         self._events.append(
             Add(
                 request,
                 prompt,
                 shown,
-                max_tokens=random.randint(1, max(1, min(12, room))),
+                max_tokens=max_tokens,
                 priority=self._priority(),
+                resumable=resumable,
                 **self._rare(),
             )
         )

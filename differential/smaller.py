@@ -46,7 +46,7 @@ _TOKENS_MAX = 16
 _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
-    "add", "walk", "stall", "schedule", "notices", "update",
+    "add", "chunk", "close", "walk", "stall", "schedule", "notices", "update",
     "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "transfer", "prompt",
     "decode", "continue",
     "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
@@ -62,7 +62,7 @@ LOWEST = {
 }  # fmt: skip
 _EXTRAS = {
     "lora": None, "salt": None, "embeds": None, "one_object": False, "algorithm": "sha256",
-    "skip_reading": False, "stop_after": None, "accepts": (), "running": False,
+    "skip_reading": False, "resumable": False, "stop_after": None, "accepts": (), "running": False,
     "long_prefill_token_threshold_adaptive": False, "max_num_active_seqs": None,
     "scheduler_reserve_full_isl": True, "watermark": 0.0, "prefill_schedule_interval": 1,
     "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,

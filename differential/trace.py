@@ -56,7 +56,8 @@ class Adapter(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class Add(Event, tag="add", frozen=True):
     """A request arrives, with `prompt` tokens and its items in prompt order. Output number
-    `stop_after` is a token that ends it; `skip_reading` keeps it from hitting the prefix cache."""
+    `stop_after` is a token that ends it; `skip_reading` keeps it from hitting the prefix cache. A
+    `resumable` request waits for more prompt where another would end."""
 
     request: Name
     prompt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -67,6 +68,25 @@ class Add(Event, tag="add", frozen=True):
     salt: Name | None = None
     skip_reading: bool = False
     stop_after: Size | None = None
+    resumable: bool = False
+
+
+class Chunk(Event, tag="chunk", frozen=True):
+    """More prompt for a resumable request: so many tokens, with `items` at offsets in them. They
+    follow what the turn before has decoded, except its last token, which was never computed; the
+    turn that they begin has `max_tokens` and `stop_after` of its own."""
+
+    request: Name
+    prompt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    items: tuple[Item, ...] = ()
+    max_tokens: Size = 1
+    stop_after: Size | None = None
+
+
+class Close(Event, tag="close", frozen=True):
+    """No more prompt will come for a resumable request: its last turn is its end."""
+
+    request: Name
 
 
 class Walk(Event, tag="walk", frozen=True):
@@ -278,7 +298,9 @@ class Hash(Event, tag="hash", frozen=True):
 
 
 ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
-SchedulerEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Pause | Transfer
+SchedulerEvent = (
+    Add | Chunk | Close | Schedule | Update | Abort | Reset | ResetPrefix | Pause | Transfer
+)
 BlockHashEvent = Prompt | Decode | Continue
 MediaHashEvent = Hash
 KVCacheEvent = (
@@ -299,7 +321,7 @@ KVCacheEvent = (
 )
 AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent | MediaHashEvent | KVCacheEvent
 Arrival = Add | Prompt | Arrive
-Showing = Arrival | Continue
+Showing = Arrival | Chunk | Continue
 EVENTS_OF_DEPTH = {
     "manager": get_args(ManagerEvent),
     "scheduler": get_args(SchedulerEvent),

@@ -10,6 +10,8 @@ from cacheproof.differential.trace import (
     Add,
     AnyEvent,
     Arrive,
+    Chunk,
+    Close,
     Continue,
     Decode,
     Finish,
@@ -46,6 +48,10 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return f"{event.request} decodes {_tokens(len(event.tokens))}"
         case Continue():
             return f"{event.request} goes on with {_tokens(len(event.tokens))} more of prompt"
+        case Chunk():
+            return f"{_tokens(event.prompt)} more of prompt arrive for {event.request}"
+        case Close():
+            return f"no more prompt will come for {event.request}"
         case Finish():
             return f"{event.request} ends"
         case Abort():

@@ -58,15 +58,19 @@ def get_request_block_hasher(
 
 
 def continue_request(
-    request: TokenRequest, chunk: TokenRequest, hash_block_size: int, *, semantics: Semantics
+    request: TokenRequest,
+    chunk: TokenRequest,
+    hash_block_size: int,
+    *,
+    kept: int,
+    semantics: Semantics,
 ) -> None:
     """More prompt for a request that has stopped: the tokens and the items of `chunk`.
 
-    What the request decoded becomes prompt, except the last token, whose KV was never computed. A
-    key that covers it is dropped, unless it only looks ahead at it: a drafter's KV was computed
-    with that token, and is not computed again.
+    `kept` of its tokens become prompt: all but the last, whose KV was never computed. A key that
+    covers a discarded token is dropped, unless it only looks ahead at it: a drafter's KV was
+    computed with that token, and is not computed again.
     """
-    kept = request.num_tokens - 1
     del request.all_token_ids[kept:]
     if semantics.drops_keys_of_discarded:
         del request.block_hashes[kept // hash_block_size :]

@@ -184,3 +184,8 @@ class TokenRequest(Request):
         """Add the keys of full blocks that have none yet."""
         if self._block_hasher is not None:
             self.block_hashes += self._block_hasher(self)
+
+    def rehash(self) -> None:
+        """Make the keys of all full blocks anew."""
+        self.block_hashes.clear()
+        self.update_block_hashes()

@@ -1,5 +1,6 @@
 """A request between arrival and end: its tokens, and how far its computation is."""
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any
@@ -12,6 +13,7 @@ class RequestStatus(Enum):
 
     WAITING = "waiting"
     WAITING_FOR_REMOTE_KVS = "loading"
+    WAITING_FOR_STREAMING_REQ = "listening"
     RUNNING = "running"
     PREEMPTED = "preempted"
     FINISHED_STOPPED = "stopped"
@@ -27,7 +29,8 @@ class ScheduledRequest(TokenRequest):
     """A request between arrival and end; arguments as TokenRequest.
 
     Smaller priorities go first, and among equal ones earlier arrivals. It ends with any of
-    `stop_token_ids`, or after `max_tokens`.
+    `stop_token_ids`, or after `max_tokens`; where it is `resumable`, that ends a turn, and more
+    prompt may follow.
 
     Attributes:
         status: where it stands.
@@ -41,6 +44,7 @@ class ScheduledRequest(TokenRequest):
         num_preemptions: how often it lost its blocks.
         skip_reading_prefix_cache: whether it computes all of its prompt itself.
         shared_prefix_boundary: tokens that another group would have hit, 0 when none would.
+        streaming_queue: prompt of the turns to come, of a resumable request; None: it shall end.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class ScheduledRequest(TokenRequest):
         priority: int = 0,
         arrival_time: float = 0.0,
         skip_reading_prefix_cache: bool = False,
+        resumable: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -69,6 +74,12 @@ class ScheduledRequest(TokenRequest):
         self.num_preemptions = 0
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
         self.shared_prefix_boundary = 0
+        self.resumable = resumable
+        self.streaming_queue: deque[ScheduledRequest | None] = deque()
+
+    def __lt__(self, other: "ScheduledRequest") -> bool:
+        """Whether it is the more urgent one."""
+        return self.urgency < other.urgency
 
     @property
     def urgency(self) -> tuple[int, float, str]:
@@ -89,3 +100,8 @@ class ScheduledRequest(TokenRequest):
     def num_confirmed_tokens(self) -> int:
         """Computed tokens that no rejected draft can take back."""
         return self.num_computed_tokens - self.num_output_placeholders
+
+    @property
+    def holds_kv_blocks(self) -> bool:
+        """Whether it has KV blocks, as far as its progress says."""
+        return self.num_computed_tokens > 0

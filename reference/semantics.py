@@ -347,6 +347,36 @@ class Semantics:
     goes_on_after_preempting_itself: bool = change(
         "0.33.0", "release source", "requests behind one that preempted itself are still scheduled"
     )
+    counts_listening_sessions: bool = change(
+        "0.27.1", "release source", "a session that waits for more prompt counts as running"
+    )
+    admits_holders_first: bool = change(
+        "0.31.0", "release source", "waiting requests that hold KV blocks go before all others"
+    )
+    drops_output_of_ended_turns: bool = change(
+        "0.31.0", "release source", "output in flight when a session's turn ends is dropped"
+    )
+    takes_max_tokens_of_chunks: bool = change(
+        "0.31.0", "release source", "each turn of a session has its own length"
+    )
+    drains_when_paused: bool = change(
+        "0.32.0", "release source", "a pause still admits requests that hold KV blocks"
+    )
+    keeps_decoded_of_sessions: bool = change(
+        "0.33.0", "release source", "a session that lost its KV blocks keeps its tokens"
+    )
+    keeps_sessions_that_waited: bool = change(
+        "0.33.0", "release source", "a session goes on that was preempted when its turn ended"
+    )
+    uncounts_trimmed: bool = change(
+        "0.33.0", "release source", "tokens behind the one that ends a turn are not computed ones"
+    )
+    stops_at_model_length: bool = change(
+        "0.28.0", "release source", "a running request past the model's length computes nothing"
+    )
+    sorts_continued_sessions: bool = change(
+        None, "no public thread", "a session that goes on takes the place of its new arrival"
+    )
     pads_within_threshold: bool = change(
         None, "no public thread", "no padding where one request may not have so many tokens"
     )

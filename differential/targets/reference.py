@@ -185,7 +185,8 @@ def _block_hash_session(
     def go_on(request: TokenRequest, chunk: TokenRequest) -> None:
         if not semantics.continues_requests:
             raise Illegal("this release does not continue requests")
-        continue_request(request, chunk, config.block_size, semantics=semantics)
+        kept = request.num_tokens - 1
+        continue_request(request, chunk, config.block_size, kept=kept, semantics=semantics)
 
     def make(event: dict[str, Any], block_hasher: Any) -> TokenRequest:
         features = [

@@ -64,6 +64,13 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
             "a request that skips reading": kind == "add"
             and event["skip_reading"]
             and not semantics.skips_reading,
+            "a resumable request": kind == "add"
+            and event["resumable"]
+            and not semantics.continues_requests,
+            "a resumable request under asynchronous scheduling": kind == "add"
+            and event["resumable"]
+            and config["async_scheduling"]
+            and not semantics.marks_stale_output,
         }
         if any(asked.values()):
             break
@@ -90,8 +97,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         (
             _feature(item, semantics).mm_position.get_num_embeds()
             for event in trace["events"]
-            if event["event"] == "add"
-            for item in event["items"]
+            for item in event.get("items", ())
         ),
         default=0,
     )
@@ -153,6 +159,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             event["salt"],
             block_hasher=hasher,
             skip_reading_prefix_cache=event["skip_reading"],
+            resumable=event["resumable"],
             stop_token_ids=(STOP_TOKEN_ID,),
             max_tokens=event["max_tokens"],
             priority=event["priority"],

@@ -1,14 +1,11 @@
 """Waiting requests, in the order in which they are considered."""
 
 from abc import ABC, abstractmethod
-from bisect import insort
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from operator import attrgetter
+from heapq import heapify, heappop, heappush
 
 from cacheproof.reference.scheduled_request import ScheduledRequest
-
-_URGENCY = attrgetter("urgency")
 
 
 class RequestQueue(ABC):
@@ -40,6 +37,10 @@ class RequestQueue(ABC):
     def remove_requests(self, requests: Collection[ScheduledRequest]) -> None:
         """Take these out, those of them that are in."""
 
+    @abstractmethod
+    def restore_order(self) -> None:
+        """The urgency of a request that waits has changed."""
+
 
 class FCFSRequestQueue(RequestQueue):
     """First come, first served."""
@@ -68,34 +69,43 @@ class FCFSRequestQueue(RequestQueue):
     def remove_requests(self, requests: Collection[ScheduledRequest]) -> None:
         self._requests = deque(one for one in self._requests if one not in requests)
 
+    def restore_order(self) -> None:
+        """Nothing to do: places are kept."""
+
 
 class PriorityRequestQueue(RequestQueue):
-    """The most urgent request first, wherever it comes from."""
+    """The most urgent request first, wherever it comes from: a binary heap."""
 
     def __init__(self) -> None:
-        self._requests: list[ScheduledRequest] = []
+        self._heap: list[ScheduledRequest] = []
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._heap)
 
     def __iter__(self) -> Iterator[ScheduledRequest]:
-        return iter(self._requests)
+        heap = self._heap[:]
+        while heap:
+            yield heappop(heap)
 
     def add_request(self, request: ScheduledRequest) -> None:
-        insort(self._requests, request, key=_URGENCY)
+        heappush(self._heap, request)
 
     def prepend_requests(self, requests: Sequence[ScheduledRequest]) -> None:
-        for request in requests:
+        for request in reversed(requests):
             self.add_request(request)
 
     def peek_request(self) -> ScheduledRequest:
-        return self._requests[0]
+        return self._heap[0]
 
     def pop_request(self) -> ScheduledRequest:
-        return self._requests.pop(0)
+        return heappop(self._heap)
 
     def remove_requests(self, requests: Collection[ScheduledRequest]) -> None:
-        self._requests = [one for one in self._requests if one not in requests]
+        self._heap = [one for one in self._heap if one not in requests]
+        heapify(self._heap)
+
+    def restore_order(self) -> None:
+        heapify(self._heap)
 
 
 def create_request_queue(policy: str) -> RequestQueue:

@@ -20,6 +20,7 @@ from cacheproof.reference.scheduler.output import (
     SchedulerOutput,
 )
 from cacheproof.reference.scheduler.running import schedule_running
+from cacheproof.reference.scheduler.sessions import add_chunk
 from cacheproof.reference.scheduler.state import PauseState, SchedulerState
 from cacheproof.reference.scheduler.step import Step
 from cacheproof.reference.scheduler.update import advance, update_from_output
@@ -68,20 +69,30 @@ class Scheduler:
 
     @property
     def running(self) -> Sequence[ScheduledRequest]:
-        """The requests that hold KV blocks, in the order in which they were admitted."""
+        """The requests that run, in the order in which they were admitted."""
         return self.state.running
 
     @property
     def waiting(self) -> Iterable[ScheduledRequest]:
         """The requests that wait, in the order in which they are considered."""
-        return chain(self.state.passed_over, self.state.waiting)
+        return chain(*self.state.queues)
 
     def add_request(self, request: ScheduledRequest) -> None:
-        """A request arrives. Raises ValueError when one of its id is there."""
-        if request.request_id in self.state.requests:
+        """A request arrives, or more prompt for a resumable one of its id.
+
+        A request that is not resumable itself says that no more will come.
+
+        Raises:
+            ValueError: one of its id is there, and is not resumable.
+        """
+        known = self.state.requests.get(request.request_id)
+        if known is None:
+            self.state.requests[request.request_id] = request
+            self.state.enqueue(request)
+        elif known.resumable:
+            add_chunk(self.state, known, request)
+        else:
             raise ValueError(f"request {request.request_id} is there already")
-        self.state.requests[request.request_id] = request
-        self.state.waiting.add_request(request)
 
     def schedule(self) -> SchedulerOutput:
         """Decide on a step."""

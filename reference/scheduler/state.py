@@ -13,7 +13,7 @@ from cacheproof.reference.semantics import Semantics
 
 
 class PauseState(Enum):
-    """What is scheduled: everything, nothing that is not running, or nothing."""
+    """What is scheduled: everything, nothing that does not hold KV blocks, or nothing."""
 
     UNPAUSED = "none"
     PAUSED_NEW = "new"
@@ -25,11 +25,14 @@ class SchedulerState:
 
     Attributes:
         requests: every request between arrival and end, by id.
-        passed_over: of those that hold no KV blocks, the ones that are considered first, since an
-            earlier step passed over them.
+        holding: of those that wait, the ones that hold KV blocks and are considered first: sessions
+            between two turns.
+        passed_over: of the others, the ones that are considered first, since an earlier step passed
+            over them.
         waiting: the others, in the order in which they are considered.
-        running: those that hold KV blocks, in the order in which they were admitted.
+        running: those that run, in the order in which they were admitted.
         deferred: waiting requests that a step has passed over.
+        num_waiting_for_streaming_input: sessions that wait for more prompt.
         pause_state: what is scheduled.
         prefill_is_bound: whether requests were left waiting when prompts were last not held back.
         num_executed_steps, last_prefill_step: steps that had tokens, and the last with a prompt's.
@@ -52,10 +55,12 @@ class SchedulerState:
         self.semantics = semantics
         self.connector = connector
         self.requests: dict[str, ScheduledRequest] = {}
+        self.holding = create_request_queue(config.policy)
         self.passed_over = create_request_queue(config.policy)
         self.waiting = create_request_queue(config.policy)
         self.running: list[ScheduledRequest] = []
         self.deferred: set[ScheduledRequest] = set()
+        self.num_waiting_for_streaming_input = 0
         self.pause_state = PauseState.UNPAUSED
         self.prefill_is_bound = False
         self.num_executed_steps = 0
@@ -66,7 +71,34 @@ class SchedulerState:
     @property
     def num_waiting(self) -> int:
         """How many requests wait."""
-        return len(self.passed_over) + len(self.waiting)
+        return sum(map(len, self.queues))
+
+    @property
+    def queues(self) -> tuple[RequestQueue, ...]:
+        """Where requests wait; whom of two is considered first does not always show."""
+        return self.holding, self.passed_over, self.waiting
+
+    def enqueue(self, request: ScheduledRequest) -> None:
+        """A request waits from now on: it has arrived, or it is a session after a turn."""
+        listens = request.status is RequestStatus.WAITING_FOR_STREAMING_REQ
+        if listens:
+            self.deferred.add(request)
+        if request.holds_kv_blocks and self.semantics.admits_holders_first:
+            self.holding.add_request(request)
+        elif listens and self._sets_apart:
+            self.passed_over.add_request(request)
+        else:
+            self.waiting.add_request(request)
+
+    @property
+    def _sets_apart(self) -> bool:
+        """Whether requests that cannot be admitted now wait in a queue of their own."""
+        return self.semantics.sets_passed_over_apart and not self.semantics.rejoins_passed_over
+
+    def restore_order(self) -> None:
+        """The urgency of a request that waits has changed."""
+        for queue in self.queues:
+            queue.restore_order()
 
     def preempt(self, request: ScheduledRequest, *, drops_output: bool = False) -> None:
         """A running request gives back all that it holds and waits, before all others.
@@ -91,24 +123,28 @@ class SchedulerState:
     def finish(self, requests: Iterable[ScheduledRequest], status: RequestStatus) -> None:
         """Requests end from outside of a step: aborted, or in error."""
         ended = list(requests)
-        gone = set(ended)
-        self.remove_from_queues(gone)
+        self.remove_from_queues(set(ended))
         for request in ended:
+            if request.status is RequestStatus.WAITING_FOR_STREAMING_REQ:
+                self.num_waiting_for_streaming_input -= 1
             request.status = status
             self.free(request)
 
     def remove_from_queues(self, requests: set[ScheduledRequest]) -> None:
         """These requests neither run nor wait any more."""
-        if not requests:
-            return
+        waiting = requests.difference(self.running)
         self.running = [request for request in self.running if request not in requests]
-        for queue in (self.passed_over, self.waiting):
-            if any(request in requests for request in queue):
-                queue.remove_requests(requests)
-        self.deferred -= requests
+        if waiting:
+            for queue in self.queues:
+                queue.remove_requests(waiting)
+            self.deferred -= waiting
 
     def next_queue(self) -> RequestQueue | None:
         """The queue of the waiting request that is considered next."""
+        if self.holding:
+            return self.holding
+        if self.pause_state is PauseState.PAUSED_NEW:
+            return None
         queues = [queue for queue in (self.passed_over, self.waiting) if queue]
         if len(queues) == 2 and self.config.policy == "priority":
             return min(queues, key=lambda queue: queue.peek_request().urgency)
@@ -117,11 +153,13 @@ class SchedulerState:
     def pass_over(self, requests: Sequence[ScheduledRequest]) -> None:
         """These requests were popped and not admitted."""
         self.deferred.update(requests)
-        semantics = self.semantics
-        if not semantics.keeps_passed_over_in_order:
+        if not self.semantics.keeps_passed_over_in_order:
             requests = requests[::-1]
-        apart = semantics.sets_passed_over_apart and not semantics.rejoins_passed_over
-        (self.passed_over if apart else self.waiting).prepend_requests(requests)
+        holds = self.semantics.admits_holders_first
+        holding = [one for one in requests if holds and one.holds_kv_blocks]
+        others = [one for one in requests if one not in holding]
+        self.holding.prepend_requests(holding)
+        (self.passed_over if self._sets_apart else self.waiting).prepend_requests(others)
 
     def awaits_transfer(self, request: ScheduledRequest, num_computed_tokens: int) -> bool:
         """Whether an encoder output that the request needs is on its way from elsewhere."""

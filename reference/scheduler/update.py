@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.output import EngineCoreOutput, SchedulerOutput
+from cacheproof.reference.scheduler.sessions import end_turn
 from cacheproof.reference.scheduler.state import SchedulerState
 
 
@@ -29,6 +30,7 @@ def update_from_output(
     """The output of the oldest step in flight has arrived: `sampled` token ids by request."""
     answers: list[EngineCoreOutput] = []
     stopped: set[ScheduledRequest] = set()
+    going_on: list[ScheduledRequest] = []
     for request_id, count in output.num_scheduled_tokens.items():
         request = state.requests.get(request_id)
         if request is None:
@@ -44,14 +46,21 @@ def update_from_output(
             _reject(request, num_drafts + 1 - len(sampled[request_id]))
         if state.semantics.releases_on_update:
             release_consumed(state, request)
+        was_running = request.status is RequestStatus.RUNNING
         tokens = _append(state, request, sampled[request_id], is_stale=is_stale)
+        reason = None
         if request.status.is_finished:
+            reason = request.status.value
             stopped.add(request)
-            state.free(request)
+            if not end_turn(state, request):
+                state.free(request)
+            elif was_running or state.semantics.keeps_sessions_that_waited:
+                going_on.append(request)
         if tokens:
-            reason = request.status.value if request.status.is_finished else None
             answers.append(EngineCoreOutput(request_id, tokens, reason))
     state.remove_from_queues(stopped)
+    for request in going_on:
+        state.enqueue(request)
     return answers + _end_in_error(state)
 
 
@@ -96,9 +105,10 @@ def _append(
             kept = number
             break
     if not is_stale:
-        request.num_computed_tokens -= len(sampled) - kept
+        uncounted = len(sampled) - kept if state.semantics.uncounts_trimmed else 0
+        request.num_computed_tokens -= uncounted
         if had_placeholders:
-            request.num_output_placeholders -= len(sampled)
+            request.num_output_placeholders -= kept + uncounted
     if was_running:
         _cache(state, request, is_due=(had_placeholders or speculates) and not is_stale)
     return sampled[:kept]

@@ -39,13 +39,15 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
     if step.preempted or state.pause_state is PauseState.PAUSED_ALL:
         return
     step.loras = _adapters(state, step)
+    if state.pause_state is PauseState.PAUSED_NEW and not state.semantics.drains_when_paused:
+        return
     passed_over: list[ScheduledRequest] = []
-    while step.token_budget > 0 and len(state.running) < _max_active(state):
+    while step.token_budget > 0 and _has_place(state):
         queue = state.next_queue()
         if queue is None:
             break
         request = queue.peek_request()
-        if _waits_for_output(request) or not _has_adapter_slot(state, step, request):
+        if _waits(request) or not _has_adapter_slot(state, step, request):
             passed_over.append(queue.pop_request())
             continue
         hit, num_hit_tokens = _look_up(state, request)
@@ -86,14 +88,18 @@ def _adapters(state: SchedulerState, step: Step) -> set[int]:
     return adapters
 
 
-def _max_active(state: SchedulerState) -> int:
-    if state.pause_state is PauseState.PAUSED_NEW:
-        return 0
-    return state.config.max_num_active_seqs or state.config.max_num_seqs
+def _has_place(state: SchedulerState) -> bool:
+    """Whether one more request may run."""
+    active = len(state.running)
+    if state.semantics.counts_listening_sessions:
+        active += state.num_waiting_for_streaming_input
+    return active < (state.config.max_num_active_seqs or state.config.max_num_seqs)
 
 
-def _waits_for_output(request: ScheduledRequest) -> bool:
-    """Whether output of before it was preempted is still to be delivered."""
+def _waits(request: ScheduledRequest) -> bool:
+    """Whether more prompt, or output of before it was preempted, is still to come."""
+    if request.status is RequestStatus.WAITING_FOR_STREAMING_REQ:
+        return True
     return request.num_stale_output_tokens > 0 and not request.drop_stale_output
 
 
@@ -126,6 +132,9 @@ def _candidate(
     """The request with what it could compute; None when it ends the pass.
 
     More tokens than the step has left: it may not be chunked.
+
+    Raises:
+        AssertionError: nothing of the request is left to compute.
     """
     num_computed_tokens = request.num_computed_tokens + num_hit_tokens
     wanted = request.num_tokens - num_computed_tokens
@@ -137,6 +146,7 @@ def _candidate(
     wanted = step.bounded(padded or wanted)
     if state.config.enable_chunked_prefill:
         wanted = min(wanted, step.token_budget)
+    assert wanted > 0
     return _Candidate(request, hit, num_hit_tokens, wanted, padded > 0)
 
 
@@ -147,7 +157,7 @@ def _num_padded_tokens(
     step has where it shall wait."""
     count = 1 + state.config.num_speculative_tokens
     joins = bool(step.running) or (state.semantics.pads_lone_requests and num_computed_tokens > 0)
-    if not state.semantics.pads_drafts or wanted > 1 or count == 1 or not joins:
+    if not state.semantics.pads_drafts or wanted != 1 or count == 1 or not joins:
         return 0
     if step.runs_prefill:
         return 0
@@ -163,6 +173,8 @@ def _look_up(state: SchedulerState, request: ScheduledRequest) -> tuple[KVCacheB
     """What is cached of a request that has nothing computed: blocks, and tokens."""
     if request.num_computed_tokens > 0:
         return state.kv_cache_manager.empty_kv_cache_blocks, 0
+    if request.resumable and state.semantics.looks_ahead:
+        request.rehash()  # without what a drafter once read and was then discarded
     hit, num_hit_tokens, request.shared_prefix_boundary = (
         state.kv_cache_manager.get_computed_blocks(request)
     )

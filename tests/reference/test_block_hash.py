@@ -163,7 +163,8 @@ def continued(semantics: Semantics = IDEAL, lookahead: int = 0, discarded: int =
     """[1, 2, 3], stopped at a token, and then [4, 5] with an item on the last of them."""
     grown = request([1, 2, 3], semantics=semantics, lookahead=lookahead)
     grown.append_output_token_ids([discarded])
-    continue_request(grown, request([4, 5], [("x", 1, 1)]), 2, semantics=semantics)
+    kept = grown.num_tokens - 1
+    continue_request(grown, request([4, 5], [("x", 1, 1)]), 2, kept=kept, semantics=semantics)
     return grown
 
 
@@ -185,7 +186,7 @@ def test_before_it_was_mended_a_discarded_token_stayed_in_the_key() -> None:
 def test_a_block_keeps_the_look_ahead_that_its_drafter_computed_with() -> None:
     grown = request([1, 2], lookahead=1)
     grown.append_output_token_ids([8])
-    continue_request(grown, request([3, 4, 5]), 2, semantics=IDEAL)
+    continue_request(grown, request([3, 4, 5]), 2, kept=grown.num_tokens - 1, semantics=IDEAL)
     assert grown.block_hashes[:1] == request([1, 2, 8], lookahead=1).block_hashes
     assert grown.block_hashes != request([1, 2, 3, 4, 5], lookahead=1).block_hashes
 

@@ -33,8 +33,7 @@ def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
     sizes = [
         item_size(item)
         for event in trace["events"]
-        if event["event"] == "add"
-        for item in event["items"]
+        for item in event.get("items", ())
     ]
     compute_budget, cache_size = encoder_budget(engine, config, max(sizes, default=0))
     manager = make_manager(cache_size)

@@ -76,6 +76,8 @@ class RequestMaker:
             if not hasattr(sampling_params, "skip_reading_prefix_cache"):
                 raise Illegal("no request skips reading the prefix cache")
             sampling_params.skip_reading_prefix_cache = True
+        if event["resumable"] and "resumable" not in parameters(Request.__init__):
+            raise Illegal("no request is resumable")
         return call_known(
             Request,
             request_id=event["request"],
@@ -88,6 +90,7 @@ class RequestMaker:
             lora_request=None if event["lora"] is None else LoRARequest(**event["lora"]),
             cache_salt=event["salt"],
             block_hasher=self._block_hasher,
+            resumable=event["resumable"],
             **carried(event["items"]),
         )
 

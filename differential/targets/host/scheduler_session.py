@@ -27,7 +27,8 @@ class SchedulerKit(NamedTuple):
 
     scheduler: a release's, or one with its attributes and methods.
     recorder: logs the calls of its encoder cache manager.
-    make_request: from an `add` event and the arrival time; raises Illegal for what is refused.
+    make_request: from an `add`, a `chunk` or a `close` and the arrival time; raises Illegal for
+        what is refused.
     update: hands in a scheduler output with the tokens sampled for each of its requests; returns
         (request, number of new tokens, whether it ended) for each that the engine is told of.
     abort: ends a request from outside.
@@ -56,6 +57,13 @@ class _Step(NamedTuple):
     drafts: dict[str, int | None]
 
 
+class _Session(NamedTuple):
+    """A resumable request: what it arrived with, and the chunks that are not part of it yet."""
+
+    first: Event
+    chunks: deque[Event]
+
+
 class SchedulerSession:
     """One trace's scheduler. `apply` takes an event and returns its outcome, None for a no-op.
 
@@ -74,9 +82,14 @@ class SchedulerSession:
         self._max_drafts: int = config["num_speculative_tokens"]
         self._has_drafter: bool = config["drafter"]
         self._stops_after: dict[str, int | None] = {}
+        self._sessions: dict[str, _Session] = {}
+        self._open: set[str] = set()
+        self._arrivals = 0
         self._release_error: Exception | None = None
         self._handlers: dict[str, Callable[[Event], Any]] = {
             "add": self._add,
+            "chunk": self._chunk,
+            "close": self._close,
             "schedule": self._schedule,
             "update": self._update,
             "abort": self._abort,
@@ -121,11 +134,52 @@ class SchedulerSession:
     def _add(self, event: Event) -> Any:
         if event["request"] in self._arrived:
             return None
-        request = self._kit.make_request(event, float(len(self._arrived) + 1))
+        self._arrive(event)
         self._arrived.add(event["request"])
         self._stops_after[event["request"]] = event["stop_after"]
-        self._ask(self._scheduler.add_request, request)
+        if event["resumable"]:
+            self._sessions[event["request"]] = _Session(event, deque())
+            self._open.add(event["request"])
         return self._standing()
+
+    def _arrive(self, event: Event) -> None:
+        request = self._kit.make_request(event, float(self._arrivals + 1))
+        self._arrivals += 1
+        self._ask(self._scheduler.add_request, request)
+
+    def _chunk(self, event: Event) -> Any:
+        if not self._is_open(event["request"]):
+            return None
+        session = self._sessions[event["request"]]
+        session.chunks.append(event)
+        self._arrive({**session.first, **event})
+        return {**_told(self._continued()), **self._standing()}
+
+    def _close(self, event: Event) -> Any:
+        if not self._is_open(event["request"]):
+            return None
+        self._open.remove(event["request"])
+        first = self._sessions[event["request"]].first
+        self._arrive({**first, "items": [], "prompt": 1, "resumable": False})
+        return self._standing()
+
+    def _is_open(self, request_id: str) -> bool:
+        return request_id in self._open and request_id in self._scheduler.requests
+
+    def _continued(self) -> list[list[Any]]:
+        """Sessions whose next chunk has become part of their prompt, and at which token it
+        begins."""
+        begun = []
+        for request_id, session in self._sessions.items():
+            request = self._scheduler.requests.get(request_id)
+            if request is None or not session.chunks:
+                continue
+            waiting = sum(update is not None for update in request.streaming_queue)
+            if waiting < len(session.chunks):
+                chunk = session.chunks.popleft()
+                self._stops_after[request_id] = chunk["stop_after"]
+                begun.append([request_id, request.num_tokens - chunk["prompt"]])
+        return begun
 
     def _schedule(self, event: Event) -> Any:
         if len(self._in_flight) == self._max_in_flight:
@@ -185,6 +239,7 @@ class SchedulerSession:
             return None
         sampled: dict[str, int] = {}
         finished: list[str] = []
+        continued: list[list[Any]] = []
         accepted: list[int] = event["accepts"] or [0]
         for _ in range(min(event["steps"], len(self._in_flight))):
             step = self._in_flight.popleft()
@@ -193,9 +248,15 @@ class SchedulerSession:
                 sampled[request_id] = sampled.get(request_id, 0) + count
                 if ended:
                     finished.append(request_id)
+            continued += self._continued()
             if self._max_drafts and not self._asynchronous:
                 self._ask(self._kit.propose, self._proposals(step))
-        return {"sampled": sampled, "finished": sorted(finished), **self._standing()}
+        return {
+            "sampled": sampled,
+            "finished": sorted(finished),
+            **_told(continued),
+            **self._standing(),
+        }
 
     def _execute(self, step: _Step, accepted: list[int]) -> dict[str, list[int]]:
         """The tokens that the step's execution samples for each of its requests."""
@@ -267,6 +328,11 @@ def prompt_token_ids(event: Event) -> list[int]:
         start, length = item["offset"], item["length"]
         token_ids[start : start + length] = [_PLACEHOLDER_TOKEN_ID] * length
     return token_ids
+
+
+def _told(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:
+    """What an outcome says of sessions that went on; nothing where none did."""
+    return {"continued": continued} if continued else {}
 
 
 def _blocks(output: Any) -> dict[str, list[list[int]]]:
