@@ -38,7 +38,7 @@ from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantic
 
 VERSION = "scheduler/2"
 _MOST_ITEMS = 8
-"""Of a session: releases walk a set of their numbers, in the order of a hash table from there on."""
+"""Of a session: beyond, the order in which a release gives them back is that of a hash table."""
 
 
 def scheduler_trace(
@@ -109,6 +109,7 @@ class _SchedulerTrace:
         self._pending: list[str] = []
         self._streams = semantics.continues_requests and self._streaming.random() < 0.12
         self._rooms: dict[str, int] = {}
+        self._first_turns: dict[str, int] = {}
         self._shown: dict[str, int] = {}
         self._events: list[AnyEvent] = []
         self._live: list[str] = []
@@ -269,8 +270,11 @@ class _SchedulerTrace:
         return tuple(self._extras.choice((0, 0, 1, most)) for _ in range(3))
 
     def _stream(self) -> None:
-        """A session gets more prompt, or is closed."""
+        """A session gets more prompt, or is closed; now and then all requests start over."""
         random = self._streaming
+        if self._semantics.restarts_running and random.random() < 0.04:
+            self._events.append(ResetPrefix(running=True))
+            return
         request = random.choice(list(self._rooms))
         items: list[Item] = []
         position = random.choice((0, 0, 1, 5))
@@ -284,7 +288,8 @@ class _SchedulerTrace:
         prompt = max(1, position) + random.choice((0, 1, 6))
         max_tokens = random.randint(1, 6)
         self._shown[request] += len(items)
-        self._rooms[request] -= prompt + max_tokens
+        own = self._semantics.takes_max_tokens_of_chunks
+        self._rooms[request] -= prompt + (max_tokens if own else self._first_turns[request])
         if self._rooms[request] < 0 or random.random() < 0.15:
             del self._rooms[request]
             self._events.append(Close(request))
@@ -320,6 +325,7 @@ class _SchedulerTrace:
         resumable = self._streams and self._streaming.random() < 0.6
         if resumable:
             self._rooms[request] = room - max_tokens
+            self._first_turns[request] = max_tokens
             self._shown[request] = len(shown)
         self._events.append(
             Add(

@@ -371,8 +371,8 @@ class Semantics:
     uncounts_trimmed: bool = change(
         "0.33.0", "release source", "tokens behind the one that ends a turn are not computed ones"
     )
-    stops_at_model_length: bool = change(
-        "0.28.0", "release source", "a running request past the model's length computes nothing"
+    restarts_sessions: bool = change(
+        None, "no public thread", "a reset that lets requests start over includes waiting sessions"
     )
     sorts_continued_sessions: bool = change(
         None, "no public thread", "a session that goes on takes the place of its new arrival"

@@ -54,6 +54,7 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
         "a prefill interval": config["prefill_schedule_interval"] > 1
         and not semantics.holds_prefills,
     }
+    asked["sessions that outgrow the model"] = _outgrow(trace, semantics)
     for event in trace["events"]:
         kind = event["event"]
         asked |= {
@@ -75,6 +76,23 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
         if any(asked.values()):
             break
     return next((name for name, is_asked in asked.items() if is_asked), None)
+
+
+def _outgrow(trace: Event, semantics: Semantics) -> bool:
+    """Whether a session may get longer than the model lets it: a release computes such tokens, and
+    has no KV slots for them."""
+    lengths: dict[str, int] = {}
+    turns: dict[str, int] = {}
+    for event in trace["events"]:
+        name, kind = event.get("request"), event["event"]
+        if kind == "add" and event["resumable"]:
+            turns[name] = event["max_tokens"]
+            lengths[name] = event["prompt"] + turns[name]
+        elif kind == "chunk" and name in lengths:
+            own = semantics.takes_max_tokens_of_chunks
+            lengths[name] += event["prompt"] + (event["max_tokens"] if own else turns[name])
+    most: int = trace["header"]["config"]["max_model_len"]
+    return any(length > most for length in lengths.values())
 
 
 def session(trace: Event, semantics: Semantics, fault: str | None = None) -> SchedulerSession:

@@ -70,12 +70,11 @@ def _awaits_transfer(state: SchedulerState, request: ScheduledRequest) -> bool:
 
 def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest) -> int:
     known = request.num_tokens_with_spec + request.num_output_placeholders
-    count = min(
+    return min(
         step.bounded(known - request.num_computed_tokens),
         step.token_budget,
         state.config.max_model_len - 1 - request.num_computed_tokens,
     )
-    return max(count, 0) if state.semantics.stops_at_model_length else count
 
 
 def _take_drafts(step: Step, request: ScheduledRequest, num_new_tokens: int) -> None:

@@ -151,6 +151,8 @@ class Scheduler:
         if reset_running_requests:
             for request in reversed(self.state.running[:]):
                 self.state.preempt(request, drops_output=True)
+            if self.state.semantics.restarts_sessions:
+                self.state.take_back_from_holding()
         done = self.state.kv_cache_manager.reset_prefix_cache()
         if reset_running_requests and not done:
             raise RuntimeError("KV blocks are held though no request runs")

@@ -1,7 +1,7 @@
 """Sessions: resumable requests, whose prompt comes in chunks.
 
-A turn ends as a request does. The session keeps its KV blocks then, and goes on with the next chunk:
-at once when that has arrived, or as soon as it does.
+A turn ends as a request does. The session keeps its KV blocks then, and goes on with the next
+chunk: at once when that has arrived, or as soon as it does.
 """
 
 from cacheproof.reference.block_hash import continue_request

@@ -120,6 +120,16 @@ class SchedulerState:
         request.num_preemptions += 1
         self.waiting.prepend_requests([request])
 
+    def take_back_from_holding(self) -> None:
+        """Waiting requests give back the KV blocks that they hold, and compute them anew."""
+        holding = list(self.holding)
+        self.holding.remove_requests(holding)
+        for request in holding:
+            self.kv_cache_manager.free(request)
+            self.encoder_cache_manager.free(request)
+            request.num_computed_tokens = 0
+        self.waiting.prepend_requests(holding)
+
     def finish(self, requests: Iterable[ScheduledRequest], status: RequestStatus) -> None:
         """Requests end from outside of a step: aborted, or in error."""
         ended = list(requests)

@@ -30,11 +30,7 @@ def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
         raise Illegal(f"the {header['manager']} manager is not driven at scheduler depth")
     config = header["config"]
     engine = engine_for(config)
-    sizes = [
-        item_size(item)
-        for event in trace["events"]
-        for item in event.get("items", ())
-    ]
+    sizes = [item_size(item) for event in trace["events"] for item in event.get("items", ())]
     compute_budget, cache_size = encoder_budget(engine, config, max(sizes, default=0))
     manager = make_manager(cache_size)
     recorder = Recorder(manager)

@@ -1,6 +1,7 @@
 """Each flag of the scheduler changes a decision, in the release that brought it."""
 
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from cacheproof.differential.lockstep import compare
 from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Pause, ResetPrefix, Trace
+from cacheproof.differential.trace import Pause, ResetPrefix, Trace, parse
 from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {
@@ -31,13 +32,23 @@ SEED_THAT_SHOWS = {
     "pads_wholly": 3295,
     "pads_lone_requests": 123,
     "keeps_hits_whole": 9,
-    "passes_over_unschedulable": 1,
+    "passes_over_unschedulable": 16,
     "reads_ahead_without": 21,
     "releases_ahead": 4,
     "counts_running_loras": 31,
     "caches_processed": 45,
     "keeps_items_whole": 99,
     "goes_on_after_preempting_itself": 44,
+    "counts_listening_sessions": 1,
+    "admits_holders_first": 14,
+    "drops_output_of_ended_turns": 104,
+    "takes_max_tokens_of_chunks": 61,
+    "drains_when_paused": 55,
+    "keeps_decoded_of_sessions": 1241,
+    "keeps_sessions_that_waited": 1241,
+    "uncounts_trimmed": 21,
+    "restarts_sessions": 219,
+    "sorts_continued_sessions": 719,
     "pads_within_threshold": 2397,
     "takes_after_blocks": 0,
     "passes_sparse_items": 10,
@@ -53,6 +64,9 @@ OFFERS = {
     "loads_encodings": lambda trace: trace.header.config.ec_connector,
     "takes_drafts": lambda trace: trace.header.config.num_speculative_tokens > 0,
     "skips_reading": lambda trace: any(getattr(one, "skip_reading", False) for one in trace.events),
+    "continues_requests": lambda trace: any(
+        getattr(one, "resumable", False) for one in trace.events
+    ),
     "pauses": lambda trace: any(isinstance(one, Pause) for one in trace.events),
     "restarts_running": lambda trace: any(
         isinstance(one, ResetPrefix) and one.running for one in trace.events
@@ -100,3 +114,23 @@ def test_what_a_release_lacks_is_refused_by_name(flag: str) -> None:
     assert refused.illegal.startswith("the reference does not model ")
     with pytest.raises(Illegal, match="at scheduler depth"):
         without.records(trace)
+
+
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
+
+
+@pytest.mark.parametrize(
+    ("finding", "release", "unknown"),
+    [
+        ("session-length", "0.33.0", "sessions that outgrow the model"),
+        ("session-lost", "0.22.1", "a resumable request under asynchronous scheduling"),
+    ],
+)
+def test_sessions_that_are_not_modelled_are_refused_by_name(
+    finding: str, release: str, unknown: str
+) -> None:
+    path = FINDINGS / f"{finding}.jsonl"
+    with path.open("rb") as lines:
+        trace = parse(lines, path.name)
+    (refused,) = ReferenceTarget(Semantics.of_vllm(release)).run([trace])
+    assert refused.illegal == f"the reference does not model {unknown} at scheduler depth"
