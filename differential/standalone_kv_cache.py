@@ -107,9 +107,7 @@ class KVCacheTest:
         finding = self._finding
         scribe = _Scribe(self.config, self._variables)
         session = KVCacheSession(msgspec.to_builtins(self.config), scribe.kit)
-        for event, record in zip(
-            finding.events[: self._event + 1], finding.records, strict=False
-        ):
+        for event, record in zip(finding.events[: self._event + 1], finding.records, strict=False):
             if record[0] is not None or record[2] is not None:
                 scribe.begin(event, record)
                 try:
