@@ -10,6 +10,7 @@ import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.kv_cache
 import cacheproof.spec.media_hash
+import cacheproof.spec.scheduler
 import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
 from cacheproof.spec.registry import Contract, contracts
 

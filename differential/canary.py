@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from cacheproof.differential.campaign import Lane
 from cacheproof.differential.examine import examine, rules_for
+from cacheproof.differential.judge import SCHEDULER
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Trace
@@ -62,6 +63,15 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         },
         "MH-3a": {"shape of an array": "forgets_forms"},
         "MH-4": {"image": "never_repeats", "layout of an array": "leans_on_layout"},
+    },
+    "scheduler": {
+        "SC-1a": "schedules_beyond_the_budget",
+        "SC-1b": "encodes_beyond_the_budget",
+        "SC-1c": "admits_everybody",
+        "SC-4": "splits_items",
+        "SC-6": "frees_nothing",
+        "SC-8": {"KeyError in update": "raises_in_update"},
+        "LV-1": "stops",
     },
     "kv_cache": {
         "BP-1": "keeps_hits_queued",
@@ -130,9 +140,11 @@ def canaries(
     """
     return [
         canary
-        for rule in rules_for(manager, release).all
+        for rule in rules_for(manager, release, depth).all
         if rule.id not in broken and (manager, depth, rule.id) not in NO_CANARY
-        for canary in _canaries_of(rule.id, _FAULT_OF[manager][rule.id])
+        for canary in _canaries_of(
+            rule.id, _FAULT_OF[SCHEDULER if rule.component == SCHEDULER else manager][rule.id]
+        )
     ]
 
 

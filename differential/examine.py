@@ -8,12 +8,13 @@ import msgspec
 
 from cacheproof.differential.block_hash import BlockHashJudge
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.judge import Judge, Rules, Violation
+from cacheproof.differential.judge import SCHEDULER, Judge, Rules, Violation
 from cacheproof.differential.kv_cache import KVCacheJudge
 from cacheproof.differential.lockstep import Difference, compare
 from cacheproof.differential.media_hash import MediaHashJudge
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import FullState, TraceResult
+from cacheproof.differential.scheduler import SchedulerJudge
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -52,9 +53,11 @@ class Examination:
 
 
 @lru_cache
-def rules_for(manager: str, release: str | None, asynchronous: bool = False) -> Rules:
-    """The contracts that judge a manager of a release."""
-    return Rules(manager, release, asynchronous=asynchronous)
+def rules_for(
+    manager: str, release: str | None, depth: str = "manager", *, asynchronous: bool = False
+) -> Rules:
+    """The contracts that judge a manager of a release, and at scheduler depth its scheduler."""
+    return Rules(manager, release, asynchronous=asynchronous, depth=depth)
 
 
 def examine(
@@ -118,7 +121,8 @@ def judge_of(
     asynchronous = (
         isinstance(trace.header, SchedulerHeader) and trace.header.config.async_scheduling
     )
-    judge = Judge(trace, rules_for(trace.header.manager, release, asynchronous), reach, protocol)
+    rules = rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)
+    judge = (SchedulerJudge if trace.depth == SCHEDULER else Judge)(trace, rules, reach, protocol)
     if capacity is not None:
         judge.set_capacity(capacity)
     return judge

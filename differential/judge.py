@@ -12,6 +12,7 @@ from typing import Any
 
 import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
+import cacheproof.spec.scheduler
 import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
 from cacheproof.differential import trace as events
 from cacheproof.differential.reachability import Reachability
@@ -24,6 +25,7 @@ from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
 
 _READS = frozenset({"check", "inputs", "embeds", "notices"})
 _CREDITS = frozenset({"release", "free"})
+SCHEDULER = cacheproof.spec.scheduler.COMPONENT
 
 
 @dataclass(frozen=True)
@@ -53,21 +55,34 @@ class Rules:
     """The contracts that apply to one kind of manager and one release, sorted for the hot path.
 
     Transition contracts are grouped by operation, state contracts by whether they look at the
-    ghost.
+    ghost. At scheduler depth those of the scheduler are beside them, by what they look at.
     """
 
-    def __init__(self, manager: str, release: str | None, *, asynchronous: bool = False) -> None:
-        self.all = [
+    def __init__(
+        self,
+        manager: str,
+        release: str | None,
+        *,
+        asynchronous: bool = False,
+        depth: str = "manager",
+    ) -> None:
+        rules = [
             rule
             for rule in contracts(manager_component(manager), release)
             if not (asynchronous and rule.synchronous_only)
         ]
-        states = [rule for rule in self.all if rule.kind == "state"]
+        of_scheduler = list(contracts(SCHEDULER, release)) if depth == SCHEDULER else []
+        self.all = [*rules, *of_scheduler]
+        self.of_scheduler: dict[type, list[Contract]] = {}
+        for rule in of_scheduler:
+            (subject,) = set(rule.predicate.__annotations__.values()) - {bool}
+            self.of_scheduler.setdefault(subject, []).append(rule)
+        states = [rule for rule in rules if rule.kind == "state"]
         self.of_state = [rule for rule in states if rule.parameters == ("s",)]
         self.of_state_and_ghost = [rule for rule in states if rule.parameters == ("s", "g")]
         assert len(self.of_state) + len(self.of_state_and_ghost) == len(states)
-        self.of_step = [rule for rule in self.all if rule.kind in ("trace", "mirror")]
-        transitions = [rule for rule in self.all if rule.kind == "transition"]
+        self.of_step = [rule for rule in rules if rule.kind in ("trace", "mirror")]
+        transitions = [rule for rule in rules if rule.kind == "transition"]
         self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
         assert all(rule.predicate(_NOTHING_RAISED) for rule in self.of_event)
         self.of_ghost = {
@@ -224,10 +239,7 @@ class Judge:
         if outcome is not None or calls:
             self._handlers[type(event)](event, outcome, calls)
         if raised is not None:
-            call = _raised_by(event, calls, raised)
-            for rule in self._rules.of_event:
-                if not rule.predicate(call):
-                    self._broken(rule, {"c": call}, call.operation, call.request, "")
+            self._raised(event, calls, raised)
 
     @property
     def state(self) -> EncoderCacheState | DecoderCacheState:
@@ -250,6 +262,12 @@ class Judge:
         return EncoderCacheState(self._capacity, self._capacity, self._capacity, {}, {}, {}, ())
 
     # events
+
+    def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
+        call = _raised_by(event, calls, raised)
+        for rule in self._rules.of_event:
+            if not rule.predicate(call):
+                self._broken(rule, {"c": call}, call.operation, call.request, "")
 
     def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
         request = self._requests[event.request] = _Request(event, self.protocol)
@@ -648,11 +666,12 @@ class Judge:
         operation: str,
         request_id: str | None,
         identifier: str,
+        kind: str = "",
     ) -> None:
         if rule.id not in self.violations:
             why = rule.explain(**values)
             self.violations[rule.id] = Violation(
-                rule, self._event, operation, request_id or "", identifier, why
+                rule, self._event, operation, request_id or "", identifier, why, kind
             )
 
 

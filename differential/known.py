@@ -19,7 +19,8 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `thread` is the public thread, None when there is none; `lane` narrows the entry to one lane
     of a campaign, `kind` to one kind of break, where a judge tells several apart. `seeds` of the
-    lane show the fault where a short search need not meet it; `check` runs them always.
+    lane show the fault where a short search need not meet it; `check` runs them whatever its budget. A
+    `rare` fault need not be found again.
     """
 
     contract: str
@@ -30,6 +31,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lane: str | None = None
     kind: str | None = None
     seeds: tuple[int, ...] = ()
+    rare: bool = False
 
     def covers(self, contract: str, release: str | None, lane: str, kind: str = "") -> bool:
         """Whether a finding of that contract, release, lane and kind is this fault."""

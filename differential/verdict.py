@@ -113,8 +113,9 @@ def _judged(campaign: Campaign) -> list[tuple[str, int, list[str]]]:
     calls: dict[str, int] = {}
     lanes: dict[str, list[str]] = {}
     for report in campaign.lanes:
-        names = [rule.id for rule in rules_for(report.lane.manager, campaign.release).all]
-        judged = [name for name in names if name not in report.lane.silent_on]
+        lane = report.lane
+        rules = rules_for(lane.manager, campaign.release, lane.depth).all
+        judged = [rule.id for rule in rules if rule.id not in lane.silent_on]
         for name in [*judged, *([LOCKSTEP] if report.compared else [])]:
             calls[name] = calls.get(name, 0) + report.calls
             if report.calls:
@@ -141,9 +142,10 @@ def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[
         possible = any(
             report.traces
             and fault.covers(fault.contract, campaign.release, report.lane.name, fault.kind or "")
-            and by_id(fault.contract) in rules_for(report.lane.manager, campaign.release).all
+            and by_id(fault.contract)
+            in rules_for(report.lane.manager, campaign.release, report.lane.depth).all
             for report in campaign.lanes
         )
-        if possible and not met:
+        if possible and not met and not fault.rare:
             missing.append(fault)
     return missing

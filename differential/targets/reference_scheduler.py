@@ -6,6 +6,7 @@ from cacheproof.differential.targets.host.encoder_transfers import EncoderTransf
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.protocol import Event, Illegal
 from cacheproof.differential.targets.host.recorder import Recorder
+from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
 from cacheproof.differential.targets.host.scheduler_session import (
     STOP_TOKEN_ID,
     SchedulerKit,
@@ -96,7 +97,7 @@ def _outgrow(trace: Event, semantics: Semantics) -> bool:
 
 
 def session(trace: Event, semantics: Semantics, fault: str | None = None) -> SchedulerSession:
-    """The session of a trace; a fault is planted in its encoder cache manager.
+    """The session of a trace; a fault is planted in it, or in its encoder cache manager.
 
     Raises:
         Illegal: the reference does not model what the trace asks for.
@@ -121,7 +122,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     )
     capacity = max(config["capacity"], largest)
     manager = EncoderCacheManager(capacity, semantics)
-    if fault is not None:
+    if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)
     recorder = Recorder(manager, shows_sizes=semantics.remembers_sizes)
     caches = KVCacheConfig(
@@ -160,6 +161,8 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         semantics=semantics,
         ec_connector=EncoderTransfers() if config["ec_connector"] else None,
     )
+    if fault in SCHEDULER_FAULTS:
+        SCHEDULER_FAULTS[fault](scheduler)
     hasher = get_request_block_hasher(
         config["block_size"],
         hash_function(semantics),
@@ -169,6 +172,8 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     )
 
     def make_request(event: Event, arrival_time: float) -> ScheduledRequest:
+        if config["disable_chunked_mm_input"] and semantics.refuses_long_whole_items:
+            _check_lengths(event["items"], config["max_num_batched_tokens"])
         return ScheduledRequest(
             event["request"],
             prompt_token_ids(event),
@@ -201,6 +206,14 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         RequestStatus.PREEMPTED,
         semantics.resets,
     )
+
+
+def _check_lengths(items: list[Event], tokens_max: int) -> None:
+    for item in items:
+        if item["length"] > tokens_max:
+            raise Illegal(
+                f"an item of {item['length']} tokens must be whole, and a step has {tokens_max}"
+            )
 
 
 def _feature(item: Event, semantics: Semantics) -> MultiModalFeature:

@@ -4,6 +4,7 @@ from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.encoder_inputs import (
     EncoderWalk,
     Foresight,
+    up_to_whole_item,
     walk_encoder_inputs,
 )
 from cacheproof.reference.scheduler.state import SchedulerState
@@ -21,6 +22,9 @@ def walk(
     if num_new_tokens == 0 or num_computed_tokens >= request.end_of_items:
         return EncoderWalk(num_new_tokens, step.encoder_compute_budget)
     manager = state.encoder_cache_manager
+    if state.config.disable_chunked_mm_input and state.semantics.spares_whole_items:
+        whole = up_to_whole_item(request, num_computed_tokens, num_new_tokens)
+        num_new_tokens = min(whole, step.token_budget)
     found = walk_encoder_inputs(
         request,
         num_computed_tokens,

@@ -110,6 +110,8 @@ def walk_encoder_inputs(
     end = num_computed_tokens + num_new_tokens
     read_end = end + num_lookahead_tokens
     rollback = num_lookahead_tokens if semantics.rolls_back_for_drafter else 0
+    if semantics.ends_at_whole_items:
+        rollback = 0
     clamp = 0 if semantics.reads_ahead_without else num_lookahead_tokens
     sizes: dict[str, int] = {}
     for input_id in _in_window(request.mm_features, num_computed_tokens, read_end):
@@ -161,6 +163,18 @@ def walk_encoder_inputs(
         walk.inputs.append(input_id)
         walk.encoder_compute_budget -= size
     return walk
+
+
+def up_to_whole_item(
+    request: ScheduledRequest, num_computed_tokens: int, num_new_tokens: int
+) -> int:
+    """So many tokens, or as many as the item needs that begins with them and would be split."""
+    end = num_computed_tokens + num_new_tokens
+    for input_id in _in_window(request.mm_features, num_computed_tokens, end):
+        position = request.mm_features[input_id].mm_position
+        if position.offset == num_computed_tokens and end < position.end:
+            return position.length
+    return num_new_tokens
 
 
 def _is_split(position: PlaceholderRange, start: int, end: int, semantics: Semantics) -> bool:

@@ -1,6 +1,7 @@
 """A search finds each planted fault, and does not find one that is not there."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,11 +18,16 @@ from cacheproof.differential.examine import rules_for
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.kv_cache_generator import kv_cache_trace
 from cacheproof.differential.media_hash_generator import media_hash_trace
+from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.host.block_hash_faults import BLOCK_HASH_FAULTS
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
+from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Trace
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.registry import contracts
 
 TRACES = {
     "encoder_cache": manager_trace,
@@ -71,6 +77,37 @@ def test_every_contract_has_a_canary_or_a_reason(kind: str) -> None:
     assert not with_canary & with_reason
 
 
+SCHEDULER_RULES = {rule.id for rule in contracts("scheduler")}
+OF_SCHEDULER = [
+    canary
+    for canary in canaries("encoder_cache", depth="scheduler")
+    if canary.contract in SCHEDULER_RULES
+]
+
+
+def _scheduler_traces(seeds: range) -> Iterator[Trace]:
+    return (scheduler_trace(seed) for seed in seeds)
+
+
+@pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)
+@pytest.mark.parametrize("release", [None, "0.33.0", "0.18.1"])
+def test_each_canary_of_a_scheduler_is_found(release: str | None, canary: Canary) -> None:
+    semantics = None if release is None else Semantics.of_vllm(release)
+    target = ReferenceTarget(semantics)
+    traces = [scheduler_trace(seed, release=release) for seed in SEEDS]
+    assert finds_canary(canary, target, traces)
+
+
+@pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)
+def test_a_canary_of_a_scheduler_without_its_fault_is_missed(canary: Canary) -> None:
+    silent = Canary(canary.contract, "nothing", canary.kind)
+    assert not finds_canary(silent, ReferenceTarget(), _scheduler_traces(SEEDS))
+
+
+def test_every_contract_of_a_scheduler_has_a_canary() -> None:
+    assert {canary.contract for canary in OF_SCHEDULER} == SCHEDULER_RULES
+
+
 def test_a_campaign_plants_the_canaries_of_all_its_lanes() -> None:
     lanes = [lane for lane in LANES.values() if lane.depth != "scheduler"]
     found = run_canaries(ReferenceTarget(), lanes, broken={("EC-7", "encoder cache", "")})
@@ -95,7 +132,9 @@ def test_a_contract_that_the_release_breaks_of_itself_has_no_canary() -> None:
 
 def test_every_fault_is_used_or_is_the_one_that_does_nothing() -> None:
     used = {canary.fault for kind in KINDS for canary in canaries(kind, depth=DEPTHS[kind])}
+    used |= {canary.fault for canary in OF_SCHEDULER}
     planted = set(FAULTS) | set(BLOCK_HASH_FAULTS) | set(MEDIA_HASH_FAULTS) | set(KV_CACHE_FAULTS)
+    planted |= set(SCHEDULER_FAULTS)
     assert planted == used | {"nothing", "hits_backwards", "forgets_frames"}
 
 

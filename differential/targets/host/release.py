@@ -23,6 +23,7 @@ from .kv_cache_faults import KV_CACHE_FAULTS
 from .manager_depth import ManagerSession
 from .protocol import HostError, Illegal, Protocol
 from .scheduler_depth import build, modelled_functions
+from .scheduler_faults import SCHEDULER_FAULTS
 from .scheduler_session import SchedulerSession
 from .session import run_events
 
@@ -85,7 +86,10 @@ class Release:
             if header["depth"] == "kv_cache":
                 return {"records": run_events(_kv_cache(header["config"], fault), trace["events"])}
             if header["depth"] == "scheduler":
-                session = SchedulerSession(build(trace, make_manager), header["config"])
+                kit = build(trace, make_manager)
+                if fault in SCHEDULER_FAULTS:
+                    SCHEDULER_FAULTS[fault](kit.scheduler)
+                session = SchedulerSession(kit, header["config"])
             else:
                 session = ManagerSession(
                     header, make_manager(header["config"]["capacity"]), self.protocol
@@ -143,8 +147,8 @@ def _kind(plug_in: str) -> tuple[str | None, str | None]:
 
 
 def _plant(fault: str | None, manager: Any) -> None:
-    """Plant a fault by name; no name plants nothing."""
-    if fault is not None:
+    """Plant a manager's fault by name; no name, and that of a scheduler's fault, plants nothing."""
+    if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)
 
 

@@ -9,7 +9,7 @@ from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from .protocol import Event, Illegal
@@ -17,6 +17,11 @@ from .recorder import Recorder
 from .scheduler_build import call_known, encoder_budget, engine_for, make_scheduler
 from .scheduler_requests import RequestMaker, item_size
 from .scheduler_session import SchedulerKit
+
+try:
+    from vllm.v1.outputs import DraftTokenIds
+except ImportError:
+    DraftTokenIds = None
 
 
 def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
@@ -50,13 +55,17 @@ def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
         RequestMaker(engine, cache_size).make,
         update,
         lambda request: scheduler.finish_requests(request, RequestStatus.FINISHED_ABORTED),
-        lambda drafts: scheduler.update_draft_token_ids(
-            DraftTokenIds(list(drafts), list(drafts.values()))
-        ),
+        functools.partial(_propose, scheduler),
         functools.partial(_pause, scheduler),
         RequestStatus.PREEMPTED,
         hasattr(scheduler, "reset_encoder_cache"),
     )
+
+
+def _propose(scheduler: Any, drafts: dict[str, list[int]]) -> None:
+    if DraftTokenIds is None:
+        raise Illegal("drafts are not taken apart from a step's output")
+    scheduler.update_draft_token_ids(DraftTokenIds(list(drafts), list(drafts.values())))
 
 
 def _pause(scheduler: Any, mode: str) -> None:

@@ -281,7 +281,7 @@ def test_the_faults_planted_in_a_scheduler_s_manager_are_found(any_release: Host
     found = run_canaries(any_release, [lane], broken=frozenset())
     assert found == {
         f"{rule.id} (scheduler)": True
-        for rule in rules_for(lane.manager, any_release.release).all
+        for rule in rules_for(lane.manager, any_release.release, lane.depth).all
         if (lane.manager, lane.depth, rule.id) not in NO_CANARY
     }
 

@@ -1,0 +1,144 @@
+"""Faults to plant in a scheduler, a release's or the reference's: canaries that a search must find.
+
+A fault patches one scheduler instance. Most change what a step says of itself once it is decided,
+in words that every release shares; the others put aside what the scheduler decides from.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+SchedulerFault = Callable[[Any], None]
+_QUEUES = ("waiting", "skipped_waiting", "passed_over")
+
+
+def schedules_beyond_the_budget(scheduler: Any) -> None:
+    """The first request of a step is said to compute more tokens than any step may."""
+
+    def enlarge(output: Any) -> None:
+        for request_id in list(output.num_scheduled_tokens)[:1]:
+            output.num_scheduled_tokens[request_id] += 1_000_000
+
+    _after_schedule(scheduler, enlarge)
+
+
+def encodes_beyond_the_budget(scheduler: Any) -> None:
+    """What a step encodes it encodes a thousand times."""
+
+    def repeat(output: Any) -> None:
+        encodes = output.scheduled_encoder_inputs
+        for request_id, inputs in list(encodes.items()):
+            encodes[request_id] = list(inputs) * 1000
+
+    _after_schedule(scheduler, repeat)
+
+
+def admits_everybody(scheduler: Any) -> None:
+    """Behind a step whoever waited runs."""
+    schedule = scheduler.schedule
+
+    def patched(*arguments: Any) -> Any:
+        output = schedule(*arguments)
+        state = _state(scheduler)
+        for name in _QUEUES:
+            while queue := getattr(state, name, None):
+                state.running.append(queue.pop_request())
+        return output
+
+    scheduler.schedule = patched
+
+
+def splits_items(scheduler: Any) -> None:
+    """A step that would compute an item of two tokens or more stops behind its first."""
+
+    def cut(output: Any) -> None:
+        for request_id, start in _starts(output).items():
+            end = start + output.num_scheduled_tokens[request_id]
+            for offset, length in _items(scheduler.requests[request_id]):
+                if start <= offset < offset + length <= end and length > 1:
+                    output.num_scheduled_tokens[request_id] = offset + 1 - start
+                    break
+
+    _after_schedule(scheduler, cut)
+
+
+def stops(scheduler: Any) -> None:
+    """From the third step on no request is looked at."""
+    schedule = scheduler.schedule
+    steps = 0
+
+    def patched(*arguments: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps < 3:
+            return schedule(*arguments)
+        state = _state(scheduler)
+        names = ["running", *(name for name in _QUEUES if getattr(state, name, None))]
+        put_aside = {name: getattr(state, name) for name in names}
+        for name, queue in put_aside.items():
+            setattr(state, name, type(queue)())
+        try:
+            return schedule(*arguments)
+        finally:
+            for name, queue in put_aside.items():
+                setattr(state, name, queue)
+
+    scheduler.schedule = patched
+
+
+def raises_in_update(scheduler: Any) -> None:
+    """The second output of a step that comes back raises."""
+    update = scheduler.update_from_output
+    updates = 0
+
+    def patched(*arguments: Any) -> Any:
+        nonlocal updates
+        updates += 1
+        if updates == 2:
+            raise KeyError(updates)
+        return update(*arguments)
+
+    scheduler.update_from_output = patched
+
+
+SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
+    fault.__name__: fault
+    for fault in (
+        schedules_beyond_the_budget,
+        encodes_beyond_the_budget,
+        admits_everybody,
+        splits_items,
+        stops,
+        raises_in_update,
+    )
+}
+
+
+def _state(scheduler: Any) -> Any:
+    """Where the queues are: the reference keeps them apart from its methods."""
+    return getattr(scheduler, "state", scheduler)
+
+
+def _after_schedule(scheduler: Any, then: Callable[[Any], None]) -> None:
+    """Let `then(output)` change what a step says."""
+    schedule = scheduler.schedule
+
+    def patched(*arguments: Any) -> Any:
+        output = schedule(*arguments)
+        then(output)
+        return output
+
+    scheduler.schedule = patched
+
+
+def _starts(output: Any) -> dict[str, int]:
+    """Where each request's computed tokens begin."""
+    cached = output.scheduled_cached_reqs
+    starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+    return {**starts, **dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))}
+
+
+def _items(request: Any) -> list[tuple[int, int]]:
+    """Offset and length of each item; older releases keep the positions by themselves."""
+    features = getattr(request, "mm_features", None)
+    positions = request.mm_positions if features is None else [f.mm_position for f in features]
+    return [(position.offset, position.length) for position in positions]
