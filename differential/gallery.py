@@ -14,12 +14,16 @@ from typing import Any
 from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.judge import SCHEDULER
 from cacheproof.differential.kv_cache_generator import kv_cache_trace
 from cacheproof.differential.media_hash_generator import media_hash_trace
+from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.host import (
     block_hash_faults,
+    faults,
     kv_cache_faults,
     media_hash_faults,
+    scheduler_faults,
 )
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import (
@@ -48,6 +52,7 @@ BLOCK_HASH = "block_hash"
 MEDIA_HASH = "media_hash"
 KV_CACHE = "kv_cache"
 KV_CACHE_TRACES = 16
+SCHEDULER_TRACES = 30
 KEPT_BECAUSE = {
     "EC-14": "it says at the call what EC-7 notices at a later eviction, and under asynchronous "
     "scheduling too, where EC-7 is not judged",
@@ -56,16 +61,18 @@ KEPT_BECAUSE = {
     "BP-1": "it names the block that is queued and held, where BP-3 names the sum",
     "MH-3a": "the public report, which MH-3 implies",
     "BK-1": "it names what the key of a block forgot, where BK-2 says that two prefixes differ",
+    "SC-1a": "it names the budget, where SC-8 and WM-2 are what comes of exceeding it",
+    "SC-1c": "it names the limit, where SC-8 is the assertion that a release may make of it",
     "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One faulty manager, hasher of blocks or media, or KV cache manager.
+    """One faulty manager, hasher of blocks or media, KV cache manager, or scheduler.
 
-    `factory` makes the manager; a hasher and a KV cache manager are faulty by their `semantics`, or
-    by a fault planted in them. `resized` lets identifiers come back with another size, and drives
+    `factory` makes the manager; the others are faulty by their `semantics`, or by a fault planted
+    in them. `resized` lets identifiers come back with another size, and drives
     the manager as a scheduler does that lets them pass. `shape` names the groups of a KV cache, and
     `seeds` traces at which a rare fault shows itself.
     """
@@ -142,6 +149,18 @@ def _kv_cache_with(
 ) -> Variant:
     """The reference's KV cache manager with a fault planted in it."""
     return replace(_hasher_with(fault), manager=KV_CACHE, shape=shape, seeds=seeds)
+
+
+def _scheduler_without(name: str, sentence: str, seeds: tuple[int, ...], *flags: str) -> Variant:
+    """The reference's scheduler without upstream fixes."""
+    variant = _hasher_without(name, sentence, *flags)
+    return replace(variant, manager=SCHEDULER, seeds=seeds)
+
+
+def _scheduler_with(fault: Callable[..., Any]) -> Variant:
+    """The reference's scheduler with a fault planted in it."""
+    variant = _hasher_with(fault)
+    return replace(variant, manager=SCHEDULER, name=f"scheduler-{variant.name}")
 
 
 VARIANTS: tuple[Variant, ...] = (
@@ -390,6 +409,53 @@ VARIANTS: tuple[Variant, ...] = (
         shape="full",
         seeds=(72,),
     ),
+    _scheduler_without(
+        "stalled-request-keeps-entries",
+        "A waiting request that gets no KV blocks keeps its claims (as before PR #31857).",
+        (5, 8, 12),
+        "takes_after_blocks",
+        "frees_stalled",
+    ),
+    _scheduler_without(
+        "chunk-starts-and-splits",
+        "An item on which a chunk starts is split though items must be whole (before PR #52412).",
+        (99, 121, 183),
+        "keeps_items_whole",
+        "spares_whole_items",
+    ),
+    _scheduler_without(
+        "roll-back-splits",
+        "A chunk is rolled back for a drafter into the item before (as vLLM 0.33.0).",
+        (99, 203),
+        "ends_at_whole_items",
+    ),
+    _scheduler_without(
+        "threshold-below-an-item",
+        "The threshold for long prefills cuts a chunk back to an item's start (as vLLM 0.33.0).",
+        (329, 349),
+        "spares_whole_items",
+    ),
+    _scheduler_without(
+        "drafter-waits-for-ever",
+        "A chunk stops before an item that a drafter would read, and that does not fit (before "
+        "vLLM 0.33.0).",
+        (181, 188, 248),
+        "reads_ahead_without",
+        "releases_ahead",
+    ),
+    _scheduler_without(
+        "padded-beyond-the-threshold",
+        "A request that joins is padded with drafts beyond its threshold (as vLLM 0.33.0).",
+        (2589,),
+        "pads_within_threshold",
+    ),
+    _scheduler_with(scheduler_faults.schedules_beyond_the_budget),
+    _scheduler_with(scheduler_faults.encodes_beyond_the_budget),
+    _scheduler_with(scheduler_faults.admits_everybody),
+    _scheduler_with(scheduler_faults.splits_items),
+    _scheduler_with(scheduler_faults.stops),
+    _scheduler_with(scheduler_faults.raises_in_update),
+    _scheduler_with(faults.frees_nothing),
 )
 
 
@@ -460,10 +526,11 @@ class KillMatrix:
         lines = [
             "# The kill matrix",
             "",
-            "Each variant is a manager or a hasher of the reference with one fault. A "
+            "Each variant is a manager, a hasher or a scheduler of the reference with one fault. A "
             "seeded search runs it under "
             f"the driver of a correct scheduler, {len(self.seeds)} traces each, or "
-            f"{KV_CACHE_TRACES} of the KV cache's longer ones, or those at which a rare fault "
+            f"{KV_CACHE_TRACES} of the KV cache's longer ones and {SCHEDULER_TRACES} of a "
+            "scheduler's, or those at which a rare fault "
             "shows itself; a mark says that the contract was broken. The unmodified reference, "
             "over the same seeds, breaks "
             f"{'none' if not self.false_alarms else ', '.join(sorted(self.false_alarms))}. "
@@ -549,9 +616,13 @@ def killers(variant: Variant, seeds: Sequence[int] = SEEDS) -> frozenset[str]:
 def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
     if variant.manager == KV_CACHE:
         seeds = variant.seeds or seeds[:KV_CACHE_TRACES]
+    if variant.manager == SCHEDULER:
+        seeds = variant.seeds or seeds[:SCHEDULER_TRACES]
     for seed in seeds:
         if variant.manager == KV_CACHE:
             yield _kv_cache_trace(seed, variant.shape)
+        elif variant.manager == SCHEDULER:
+            yield scheduler_trace(seed)
         elif variant.manager == BLOCK_HASH:
             yield block_hash_trace(seed)
         elif variant.manager == MEDIA_HASH:

@@ -13,7 +13,7 @@ from typing import Any
 import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.scheduler
-import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
+import cacheproof.spec.worker_mirror
 from cacheproof.differential import trace as events
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Delta, Raised, StepRecord

@@ -19,15 +19,14 @@ _IN_ITS_COURSE = (events.Schedule, events.Update)
 class SchedulerJudge(Judge):
     """Judges one trace at scheduler depth."""
 
-    def __init__(
-        self, trace: Trace, rules: Rules, reach: Reachability, protocol: Protocol
-    ) -> None:
+    def __init__(self, trace: Trace, rules: Rules, reach: Reachability, protocol: Protocol) -> None:
         super().__init__(trace, rules, reach, protocol)
         assert isinstance(trace.header.config, SchedulerConfig)
         self._config = trace.header.config
         self._encoder_budget = max(self._config.compute_budget, _largest_item(trace, protocol))
         self._paused = False
         self._resumable: set[str] = set()
+        self._pending: set[str] = set()
         self._stood: Standing | None = None
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
@@ -38,6 +37,9 @@ class SchedulerJudge(Judge):
             self._paused = event.mode != "none"
         if isinstance(event, events.Add) and event.resumable:
             self._resumable.add(event.request)
+        if isinstance(event, events.Transfer):
+            self._pending -= {event.identifier}
+            self._pending |= {event.identifier} if event.state == "pending" else set()
         if not isinstance(event, _IN_ITS_COURSE) or (outcome and outcome.get("sampled")):
             self._stood = None
         if not isinstance(outcome, dict):
@@ -98,7 +100,7 @@ class SchedulerJudge(Judge):
         stood, self._stood = self._stood, None
         if not self._resumable.isdisjoint((*outcome["running"], *outcome["waiting"])):
             return  # it may wait for more prompt
-        if self._paused or any(self._in_flight[:-1]):
+        if self._paused or self._pending or any(self._in_flight[:-1]):
             return
         state = self._state
         stands = Standing(

@@ -393,7 +393,9 @@ class Semantics:
         None, "no public thread", "an item that must be whole may exceed the long-prefill threshold"
     )
     refuses_long_whole_items: bool = change(
-        None, "no public thread", "an item that must be whole, and is longer than a step, is refused"
+        None,
+        "no public thread",
+        "an item that must be whole, and is longer than a step, is refused",
     )
     ends_at_whole_items: bool = change(
         None, "no public thread", "a chunk ends where an item that must be whole begins, not before"

@@ -41,7 +41,9 @@ def admits_everybody(scheduler: Any) -> None:
         state = _state(scheduler)
         for name in _QUEUES:
             while queue := getattr(state, name, None):
-                state.running.append(queue.pop_request())
+                request = queue.pop_request()
+                request.status = type(request.status).RUNNING
+                state.running.append(request)
         return output
 
     scheduler.schedule = patched

@@ -53,6 +53,8 @@ SEED_THAT_SHOWS = {
     "takes_after_blocks": 0,
     "passes_sparse_items": 10,
     "runs_urgent_first": 0,
+    "spares_whole_items": 329,
+    "ends_at_whole_items": 99,
 }
 SEED_OF_LOADS_THAT_SHOWS = {
     "awaits_transfers": 0,
@@ -134,3 +136,13 @@ def test_sessions_that_are_not_modelled_are_refused_by_name(
         trace = parse(lines, path.name)
     (refused,) = ReferenceTarget(Semantics.of_vllm(release)).run([trace])
     assert refused.illegal == f"the reference does not model {unknown} at scheduler depth"
+
+
+def test_an_item_that_must_be_whole_and_fits_no_step_is_refused() -> None:
+    trace = scheduler_trace(460)
+    (refused,) = ReferenceTarget().run([trace])
+    assert refused.illegal == "an item of 14 tokens must be whole, and a step has 8"
+    (run,) = ReferenceTarget(replace(Semantics.ideal(), refuses_long_whole_items=False)).run(
+        [trace]
+    )
+    assert run.illegal is None
