@@ -19,8 +19,8 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `thread` is the public thread, None when there is none; `lane` narrows the entry to one lane
     of a campaign, `kind` to one kind of break, where a judge tells several apart. `seeds` of the
-    lane show the fault where a short search need not meet it; `check` runs them whatever its budget. A
-    `rare` fault need not be found again.
+    lane show the fault where a short search need not meet it; `check` runs them whatever its
+    budget. A `rare` fault need not be found again.
     """
 
     contract: str

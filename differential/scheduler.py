@@ -126,7 +126,7 @@ def _largest_item(trace: Trace, protocol: Protocol) -> int:
             if item.is_embed is None or not protocol.counts_embeds
             else sum(item.is_embed)
             for event in trace.events
-            if isinstance(event, events.Add)
+            if isinstance(event, events.Add | events.Chunk)
             for item in event.items
         ),
         default=0,
