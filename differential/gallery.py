@@ -62,7 +62,7 @@ KEPT_BECAUSE = {
     "MH-3a": "the public report, which MH-3 implies",
     "BK-1": "it names what the key of a block forgot, where BK-2 says that two prefixes differ",
     "SC-1a": "it names the budget, where SC-8 and WM-2 are what comes of exceeding it",
-    "SC-1c": "it names the limit, where SC-8 is the assertion that a release may make of it",
+    "SC-1c": "it names the limit, where EC-6 is what comes of running what was never scheduled",
     "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }
 
