@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cacheproof.differential.targets import releases
+
 TRACE = (
     '{"depth":"manager","schema":1,"manager":"encoder_cache",'
     '"config":{"capacity":4,"compute_budget":4}}\n'
@@ -90,6 +92,12 @@ def test_a_number_of_replays_that_means_nothing(run: Run, trace: Path, times: st
 
 def test_a_trace_needs_a_target(run: Run, trace: Path) -> None:
     assert run("replay", trace).refusal.endswith("give one with --target")
+
+
+def test_a_release_that_has_nothing_to_run_at_a_depth(run: Run) -> None:
+    releases.install("0.8.5", report=lambda text: None)
+    refusal = run("fuzz", "--target", "vllm@0.8.5", "--depth", "scheduler").refusal
+    assert "vllm@0.8.5 has nothing to run at that depth (scheduler)" in refusal
 
 
 def test_the_reference_refuses_what_its_release_lacks(run: Run, tmp_path: Path) -> None:

@@ -54,6 +54,23 @@ OF_THE_SCHEDULER = {
     "takes_after_blocks",
     "passes_sparse_items",
     "runs_urgent_first",
+    "loads_encodings",
+    "awaits_transfers",
+    "awaits_later_transfers",
+    "fails_lost_transfers",
+    "counts_listening_sessions",
+    "admits_holders_first",
+    "drops_output_of_ended_turns",
+    "takes_max_tokens_of_chunks",
+    "drains_when_paused",
+    "keeps_decoded_of_sessions",
+    "keeps_sessions_that_waited",
+    "uncounts_trimmed",
+    "restarts_sessions",
+    "sorts_continued_sessions",
+    "spares_whole_items",
+    "refuses_long_whole_items",
+    "ends_at_whole_items",
 }
 """The first six shape how a manager is called; the others are shown in test_scheduler_semantics."""
 
