@@ -6,19 +6,15 @@ Both hash the same prompts in one process, in turns, with each function that the
 under the release's semantics, whose digests must be equal, and under the ideal ones.
 """
 
-import argparse
 import itertools
 import json
-import statistics
-import subprocess
 import sys
 import time
-import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+import beside
+
 BLOCK_SIZE = 16
 PROMPT_TOKENS = 32_768
 IMAGE_TOKENS = 576
@@ -26,45 +22,26 @@ PROMPTS = {"text": 0, "8 images": 8, "48 images": 48}
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--release", default="0.33.0")
-    arguments.add_argument("--rounds", type=int, default=9)
-    chosen = arguments.parse_args()
-    from cacheproof.differential.targets import releases
-
-    command, environment = releases.host_command(releases.install(chosen.release, report=print))
-    done = subprocess.run(
-        [*command, __file__, "inside", chosen.release, str(chosen.rounds)],
-        env={**environment, "PYTHONHASHSEED": "0"},
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    chosen = beside.options(__doc__)
     print(f"A prompt of {PROMPT_TOKENS:,} tokens in blocks of {BLOCK_SIZE}; milliseconds, median "
           f"(least to most) of {chosen.rounds} rounds\n")  # fmt: skip
     release = f"vllm@{chosen.release}"
     print(f"| prompt | function | {release} | reference, the same digests | reference / {release} "
           f"| reference, ideal |")  # fmt: skip
     print("|---|---|---|---|---|---|")
-    for line in done.stdout.splitlines():
-        name, algorithm, theirs, ours, ideal = json.loads(line)
-        ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
-        columns = [spread(theirs, 1000), spread(ours, 1000), spread(ratios), spread(ideal, 1000)]
+    for name, algorithm, theirs, ours, ideal in beside.run(__file__, chosen):
+        columns = [
+            beside.spread(theirs, 1000),
+            beside.spread(ours, 1000),
+            beside.spread(beside.ratios(ours, theirs)),
+            beside.spread(ideal, 1000),
+        ]
         print(f"| {name} | {algorithm} | {' | '.join(columns)} |")
-
-
-def spread(values: list[float], scale: float = 1) -> str:
-    """Median, least and most, times `scale`."""
-    middle, *ends = (scale * f(values) for f in (statistics.median, min, max))
-    return f"{middle:.2f} ({ends[0]:.2f} to {ends[1]:.2f})"
 
 
 def inside(release: str, rounds: int) -> None:
     """Runs beside the release: one line of JSON for each prompt and function."""
-    package = types.ModuleType("cacheproof")
-    package.__path__ = [str(ROOT)]
-    sys.modules["cacheproof"] = package
-    sys.path.append(str(ROOT / "differential" / "targets"))
+    beside.make_importable()
     from cacheproof.reference.hash_functions import algorithms
     from cacheproof.reference.semantics import Semantics
 

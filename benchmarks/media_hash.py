@@ -6,59 +6,35 @@ Both hash the same objects in one process, in turns. A fetched item (media with 
 bytes) is listed for what it is: the release hashes the file there, the reference what was decoded.
 """
 
-import argparse
 import importlib
 import io
 import json
-import statistics
-import subprocess
 import sys
 import time
-import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+import beside
+
 REPEATS = 8
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--release", default="0.33.0")
-    arguments.add_argument("--rounds", type=int, default=9)
-    chosen = arguments.parse_args()
-    from cacheproof.differential.targets import releases
-
-    release = releases.install(chosen.release, report=print)
-    command, environment = releases.host_command(release)
-    done = subprocess.run(
-        [*command, __file__, "inside", str(chosen.rounds)],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    chosen = beside.options(__doc__)
     print(f"| input | algorithm | reference, ms | vllm@{chosen.release}, ms | ratio of each pair |")
     print("|---|---|---|---|---|")
-    for line in done.stdout.splitlines():
-        name, algorithm, ours, theirs = json.loads(line)
-        ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
-        print(f"| {name} | {algorithm} | {spread(ours, 1000)} | {spread(theirs, 1000)} | "
-              f"{spread(ratios, 1)} |")  # fmt: skip
-
-
-def spread(values: list[float], factor: int) -> str:
-    """Median, least and most."""
-    middle, least, most = statistics.median(values), min(values), max(values)
-    return f"{middle * factor:.2f} ({least * factor:.2f} to {most * factor:.2f})"
+    for name, algorithm, ours, theirs in beside.run(__file__, chosen):
+        columns = [
+            beside.spread(ours, 1000),
+            beside.spread(theirs, 1000),
+            beside.spread(beside.ratios(ours, theirs)),
+        ]
+        print(f"| {name} | {algorithm} | {' | '.join(columns)} |")
 
 
 def inside(rounds: int) -> None:
     """Runs beside the release: one line of JSON for each input and algorithm."""
-    package = types.ModuleType("cacheproof")
-    package.__path__ = [str(ROOT)]
-    sys.modules["cacheproof"] = package
+    beside.make_importable()
     reference = importlib.import_module("cacheproof.reference.media_hash").MultiModalHasher()
     hasher = importlib.import_module("vllm.multimodal.hasher").MultiModalHasher
     for name, value in inputs():
@@ -100,6 +76,6 @@ def inputs() -> list[tuple[str, Any]]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["inside"]:
-        inside(int(sys.argv[2]))
+        inside(int(sys.argv[3]))
     else:
         main()

@@ -6,17 +6,13 @@ Both schedule and update the same steps in one process, in turns: so many reques
 with an image in its prompt. The decisions must be equal.
 """
 
-import argparse
 import json
-import statistics
-import subprocess
 import sys
 import time
-import types
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+import beside
+
 PROMPT_TOKENS = 40
 BLOCK_SIZE = 16
 BLOCKS_OF_A_REQUEST = 16
@@ -29,46 +25,30 @@ WORKLOADS = [
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--release", default="0.33.0")
-    arguments.add_argument("--rounds", type=int, default=9)
-    chosen = arguments.parse_args()
-    from cacheproof.differential.targets import releases
+    import msgspec
 
-    command, environment = releases.host_command(releases.install(chosen.release, report=print))
-    done = subprocess.run(
-        [*command, __file__, "inside", chosen.release, str(chosen.rounds)],
-        env={**environment, "PYTHONHASHSEED": "0"},
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    chosen = beside.options(__doc__)
     release = f"vllm@{chosen.release}"
     print(f"Microseconds of a step, scheduled and updated: median (least to most) of "
           f"{chosen.rounds} rounds of {STEPS_OF_A_ROUND} steps\n")  # fmt: skip
     print(f"| running requests | KV blocks | {release} | reference | reference / {release} |")
     print("|---|---|---|---|---|")
-    for line in done.stdout.splitlines():
-        running, blocks, theirs, ours = json.loads(line)
-        ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
-        columns = f"{_spread(theirs, 1e6)} | {_spread(ours, 1e6)} | {_spread(ratios, digits=2)}"
-        print(f"| {running:,} | {blocks:,} | {columns} |")
-
-
-def _spread(values: list[float], scale: float = 1, digits: int = 0) -> str:
-    """Median, least and most, times `scale`."""
-    middle, *ends = (f"{scale * f(values):,.{digits}f}" for f in (statistics.median, min, max))
-    return f"{middle} ({ends[0]} to {ends[1]})"
+    traces = [msgspec.to_builtins(_trace(*workload)) for workload in WORKLOADS]
+    for running, blocks, theirs, ours in beside.run(__file__, chosen, traces):
+        columns = [
+            beside.spread(theirs, 1e6, digits=0),
+            beside.spread(ours, 1e6, digits=0),
+            beside.spread(beside.ratios(ours, theirs)),
+        ]
+        print(f"| {running:,} | {blocks:,} | {' | '.join(columns)} |")
 
 
 def inside(release: str, rounds: int) -> None:
     """Runs beside the release: one line of JSON for each workload."""
-    package = types.ModuleType("cacheproof")
-    package.__path__ = [str(ROOT)]
-    sys.modules["cacheproof"] = package
-    sys.path.append(str(ROOT / "differential" / "targets"))
-    for running, blocks in WORKLOADS:
-        sides = _sides(release, running, blocks)
+    beside.make_importable()
+    for trace in json.load(sys.stdin):
+        running, blocks = len(trace["events"]), trace["header"]["config"]["num_blocks"]
+        sides = _sides(release, trace)
         seconds: list[list[float]] = [[] for _ in sides]
         for _ in range(rounds):
             for timed, kit in zip(seconds, sides, strict=True):
@@ -94,15 +74,14 @@ def _time(kit: Any) -> float:
     return spent / STEPS_OF_A_ROUND
 
 
-def _sides(release: str, running: int, blocks: int) -> list[Any]:
-    """The release's scheduler and the reference's, with so many requests that decode."""
+def _sides(release: str, trace: Any) -> list[Any]:
+    """The release's scheduler and the reference's, with the trace's requests decoding."""
     from host import scheduler_depth
     from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 
     from cacheproof.differential.targets import reference_scheduler
     from cacheproof.reference.semantics import Semantics
 
-    trace = _trace(running, blocks)
     sides = [
         scheduler_depth.build(trace, lambda size: EncoderCacheManager(cache_size=size)),
         reference_scheduler.build(trace, Semantics.of_vllm(release)),
@@ -112,7 +91,7 @@ def _sides(release: str, running: int, blocks: int) -> list[Any]:
         for number, event in enumerate(trace["events"]):
             kit.scheduler.add_request(kit.make_request(event, float(number)))
         output = kit.scheduler.schedule()
-        assert output.total_num_scheduled_tokens == running * PROMPT_TOKENS
+        assert output.total_num_scheduled_tokens == len(trace["events"]) * PROMPT_TOKENS
         kit.update(output, {name: [7] for name in output.num_scheduled_tokens})
     return sides
 
@@ -123,28 +102,31 @@ def _unrecorded(manager: Any) -> None:
         delattr(manager, name)
 
 
-def _trace(running: int, blocks: int) -> dict[str, Any]:
-    config = {
-        "capacity": running * 8, "compute_budget": running * 8,
-        "max_num_batched_tokens": running * PROMPT_TOKENS, "max_num_seqs": running,
-        "max_model_len": BLOCKS_OF_A_REQUEST * BLOCK_SIZE, "block_size": BLOCK_SIZE,
-        "num_blocks": blocks, "prefix_caching": True, "chunked_prefill": True,
-        "disable_chunked_mm_input": False, "policy": "fcfs", "long_prefill_token_threshold": 0,
-        "async_scheduling": False, "long_prefill_token_threshold_adaptive": False,
-        "max_num_active_seqs": None, "scheduler_reserve_full_isl": True, "watermark": 0.0,
-        "prefill_schedule_interval": 1, "max_loras": 0, "num_speculative_tokens": 0,
-        "drafter": False, "v2_model_runner": False,
-    }  # fmt: skip
-    events = [
-        {
-            "event": "add", "request": f"r{number}", "prompt": PROMPT_TOKENS, "max_tokens": 200,
-            "items": [{"identifier": f"h{number}", "offset": 2, "length": 8, "mm_hash": None,
-                       "is_embed": None}],
-            "priority": 0, "lora": None, "salt": None, "skip_reading": False, "stop_after": None,
-        }
+def _trace(running: int, blocks: int) -> Any:
+    """So many requests, each with an image, that one step can take."""
+    from cacheproof.differential.trace import (
+        SCHEMA,
+        Add,
+        Item,
+        SchedulerConfig,
+        SchedulerHeader,
+        Trace,
+    )
+
+    config = SchedulerConfig(
+        capacity=running * 8,
+        compute_budget=running * 8,
+        max_num_batched_tokens=running * PROMPT_TOKENS,
+        max_num_seqs=running,
+        max_model_len=BLOCKS_OF_A_REQUEST * BLOCK_SIZE,
+        block_size=BLOCK_SIZE,
+        num_blocks=blocks,
+    )
+    arrivals = [
+        Add(f"r{number}", PROMPT_TOKENS, (Item(f"h{number}", 2, 8),), max_tokens=200)
         for number in range(running)
-    ]  # fmt: skip
-    return {"header": {"manager": "encoder_cache", "config": config}, "events": events}
+    ]
+    return Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), tuple(arrivals))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+"""Runs a benchmark in a release's interpreter, where reference and release take turns."""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def options(description: str | None) -> argparse.Namespace:
+    """Which release, and how many rounds."""
+    arguments = argparse.ArgumentParser(description=description)
+    arguments.add_argument("--release", default="0.33.0")
+    arguments.add_argument("--rounds", type=int, default=9)
+    return arguments.parse_args()
+
+
+def run(file: str, chosen: argparse.Namespace, given: Any = None) -> Iterator[Any]:
+    """What `file` prints beside the release, a line of JSON at a time. It gets the arguments
+    `inside`, release and rounds, and `given` as JSON on its standard input."""
+    from cacheproof.differential.targets import releases
+
+    command, environment = releases.host_command(releases.install(chosen.release, report=print))
+    done = subprocess.run(
+        [*command, file, "inside", chosen.release, str(chosen.rounds)],
+        env=environment,
+        check=True,
+        input=json.dumps(given),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return map(json.loads, done.stdout.splitlines())
+
+
+def make_importable() -> None:
+    """Inside: the reference without its front door, whose libraries are not there, and the host."""
+    package = types.ModuleType("cacheproof")
+    package.__path__ = [str(ROOT)]
+    sys.modules["cacheproof"] = package
+    sys.path.append(str(ROOT / "differential" / "targets"))
+
+
+def ratios(ours: list[float], theirs: list[float]) -> list[float]:
+    """Of each round, our time in terms of theirs."""
+    return [our / their for our, their in zip(ours, theirs, strict=True)]
+
+
+def spread(values: list[float], scale: float = 1, digits: int = 2) -> str:
+    """Median, least and most, times `scale`."""
+    middle, *ends = (f"{scale * f(values):,.{digits}f}" for f in (statistics.median, min, max))
+    return f"{middle} ({ends[0]} to {ends[1]})"
