@@ -13,7 +13,7 @@ from cacheproof.differential.targets.host.block_hash import BlockHashSession
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
 from cacheproof.differential.targets.host.media_hash_alone import of_reference
-from cacheproof.differential.targets.host.protocol import Illegal, Protocol
+from cacheproof.differential.targets.host.protocol import HASH_SEED, Illegal, Protocol
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.trace import (
@@ -38,8 +38,6 @@ from cacheproof.reference.semantics import Semantics
 
 Factory = Callable[[int, Semantics], Any]
 MEDIA_LIBRARIES = ("blake3", "numpy", "PIL")
-HASH_SEED = "0"
-"""What hosts are started with as PYTHONHASHSEED, from which vLLM derives the first parent key."""
 MANAGERS: dict[str, Factory] = {
     "encoder_cache": EncoderCacheManager,
     "encoder_decoder": EncoderDecoderCacheManager,
@@ -124,8 +122,9 @@ class ReferenceTarget:
     def _run(self, trace: Trace, fault: str | None) -> TraceResult:
         if trace.depth != "scheduler":
             return TraceResult(self._records(trace, fault))
-        session = scheduler.session(msgspec.to_builtins(trace), self.semantics, fault)
-        records = run_events(session, msgspec.to_builtins(trace.events))
+        lines = msgspec.to_builtins(trace)
+        session = scheduler.session(lines, self.semantics, fault)
+        records = run_events(session, lines["events"])
         return TraceResult(_with_states(records), capacity=session.recorder.manager.cache_size)
 
     def _records(self, trace: Trace, fault: str | None) -> list[StepRecord]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSession
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
-from cacheproof.differential.targets.host.protocol import Event, Illegal
+from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.variants.block_pool import BLOCK_POOL_VARIANTS
 from cacheproof.differential.variants.kv_cache import KV_CACHE_VARIANTS
@@ -28,7 +28,6 @@ from cacheproof.reference.scheduled_request import RequestStatus, ScheduledReque
 from cacheproof.reference.semantics import Semantics
 
 Manager = Callable[..., Any]
-NONE_HASH_SEED = "0"
 FAULTS: dict[str, Callable[[Any], None]] = KV_CACHE_FAULTS | {
     fault.__name__: fault for fault in (*BLOCK_POOL_VARIANTS, *KV_CACHE_VARIANTS)
 }
@@ -63,7 +62,7 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         caches.hash_block_size,
         hash_function(semantics),
         semantics=semantics,
-        seed=NONE_HASH_SEED,
+        seed=HASH_SEED,
     )
     return Kit(
         manager,

@@ -4,7 +4,7 @@ from typing import Any
 
 from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
 from cacheproof.differential.targets.host.faults import FAULTS
-from cacheproof.differential.targets.host.protocol import Event, Illegal
+from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
 from cacheproof.differential.targets.host.scheduler_session import (
@@ -28,8 +28,6 @@ from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.scheduler.state import PauseState
 from cacheproof.reference.semantics import Semantics
-
-NONE_HASH_SEED = "0"
 
 
 def models(trace: Event, semantics: Semantics) -> bool:
@@ -168,7 +166,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         hash_function(semantics),
         hash_lookahead,
         semantics=semantics,
-        seed=NONE_HASH_SEED,
+        seed=HASH_SEED,
     )
 
     def make_request(event: Event, arrival_time: float) -> ScheduledRequest:

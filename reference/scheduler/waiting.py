@@ -5,6 +5,7 @@ KV blocks, or with chunked prefill off no tokens, ends the pass.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
 from cacheproof.reference.kv_cache_manager import KVCacheBlocks
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
@@ -12,6 +13,14 @@ from cacheproof.reference.scheduler.admission import take_encoder_inputs, walk
 from cacheproof.reference.scheduler.encoder_inputs import EncoderWalk
 from cacheproof.reference.scheduler.state import PauseState, SchedulerState
 from cacheproof.reference.scheduler.step import Step
+
+
+class _Outcome(Enum):
+    """What became of the request that was considered."""
+
+    ADMITTED = "admitted"
+    PASSED_OVER = "passed over"
+    ENDS_PASS = "ends the pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +55,40 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
         queue = state.next_queue()
         if queue is None:
             break
-        request = queue.peek_request()
-        if _waits(request) or not _has_adapter_slot(state, step, request):
-            passed_over.append(queue.pop_request())
-            continue
-        hit, num_hit_tokens = _look_up(state, request)
-        if _awaits_transfer(state, request, num_hit_tokens):
-            passed_over.append(queue.pop_request())
-            continue
-        candidate = _candidate(state, step, request, hit, num_hit_tokens)
-        if candidate is None:
+        outcome = _consider(state, step, queue.peek_request())
+        if outcome is _Outcome.ENDS_PASS:
             break
-        if candidate.num_new_tokens > step.token_budget:
-            if state.semantics.waits_for_long_prompts:
-                break
-            passed_over.append(queue.pop_request())
-            continue
-        found = walk(state, step, request, candidate.num_computed_tokens, candidate.num_new_tokens)
-        if found.num_new_tokens == 0:
-            if not state.semantics.passes_over_unschedulable:
-                break
-            passed_over.append(queue.pop_request())
-            continue
-        if not _allocate_slots(state, candidate, found):
-            _give_back(state, request)
-            break
-        queue.pop_request()
-        _admit(state, step, candidate, found)
+        request = queue.pop_request()
+        if outcome is _Outcome.PASSED_OVER:
+            passed_over.append(request)
     state.pass_over(passed_over)
     if not step.holds_prefills:
         state.prefill_is_bound = state.num_waiting > len(state.deferred)
+
+
+def _consider(state: SchedulerState, step: Step, request: ScheduledRequest) -> _Outcome:
+    """Admit the request, if there is all that it needs."""
+    semantics = state.semantics
+    if _waits(request) or not _has_adapter_slot(state, step, request):
+        return _Outcome.PASSED_OVER
+    hit, num_hit_tokens = _look_up(state, request)
+    if _awaits_transfer(state, request, num_hit_tokens):
+        return _Outcome.PASSED_OVER
+    candidate = _candidate(state, step, request, hit, num_hit_tokens)
+    if candidate is None:
+        return _Outcome.ENDS_PASS
+    if candidate.num_new_tokens > step.token_budget:
+        waits = semantics.waits_for_long_prompts
+        return _Outcome.ENDS_PASS if waits else _Outcome.PASSED_OVER
+    found = walk(state, step, request, candidate.num_computed_tokens, candidate.num_new_tokens)
+    if found.num_new_tokens == 0:
+        passes = semantics.passes_over_unschedulable
+        return _Outcome.PASSED_OVER if passes else _Outcome.ENDS_PASS
+    if not _allocate_slots(state, candidate, found):
+        _give_back(state, request)
+        return _Outcome.ENDS_PASS
+    _admit(state, step, candidate, found)
+    return _Outcome.ADMITTED
 
 
 def _adapters(state: SchedulerState, step: Step) -> set[int]:

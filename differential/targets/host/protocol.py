@@ -3,6 +3,9 @@
 import inspect
 from typing import Any, NamedTuple
 
+HASH_SEED = "0"
+"""What hosts are started with as PYTHONHASHSEED, from which vLLM derives the first parent key."""
+
 
 class Protocol(NamedTuple):
     """Flags of the call protocol.

@@ -198,11 +198,11 @@ class SchedulerSession:
         cached = output.scheduled_cached_reqs
         computed = {**started, **dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))}
         scheduled = dict(output.num_scheduled_tokens)
-        # 0.11 and before leave a request in `scheduled` that they preempt later in the same step.
         drafts = {
             request_id: len(tokens)
             for request_id, tokens in output.scheduled_spec_decode_tokens.items()
         }
+        # 0.11 and before leave a request in `scheduled` that they preempt later in the same step.
         reached: dict[str, int | None] = dict.fromkeys(scheduled)
         for request_id in computed:
             end = computed[request_id] + scheduled[request_id]
