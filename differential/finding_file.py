@@ -90,8 +90,8 @@ def _finding(data: bytes, path: Path) -> Finding:
             f"{SCHEMA_VERSION}: use the cacheproof that wrote it"
         )
     traces.parse(traces.dump(finding.trace).encode().splitlines(), f"{path} (its trace)")
-    if set(finding.protocol) != set(Protocol._fields):
-        raise _refused(path, f"protocol has the flags {', '.join(finding.protocol) or 'none'}")
+    if odd := set(Protocol._fields) ^ set(finding.protocol):
+        raise _refused(path, f"protocol lacks, or has too much, {', '.join(sorted(odd))}")
     if digest_of(finding.records) != finding.digest:
         raise _refused(path, "the records do not add up to the digest")
     if not _tells_the_truth(finding):

@@ -217,7 +217,7 @@ def refused(content: bytes, path: Path) -> str:
         ("event", 10**9, "at the event named"),
         ("digest", "0", "do not add up to the digest"),
         ("records", [], "do not add up to the digest"),
-        ("protocol", {}, "protocol has the flags none"),
+        ("protocol", {}, "protocol lacks, or has too much, claims_duplicates, counts_embeds"),
         ("events", "none", "Expected `array`"),
         ("configuration", {"depth": "deep"}, "deep"),
         ("release", "newest", "do not break"),
