@@ -21,14 +21,14 @@ def options(description: str | None) -> argparse.Namespace:
     return arguments.parse_args()
 
 
-def run(file: str, chosen: argparse.Namespace, given: Any = None) -> Iterator[Any]:
+def run(file: str, release: str, *arguments: object, given: Any = None) -> Iterator[Any]:
     """What `file` prints beside the release, a line of JSON at a time. It gets the arguments
-    `inside`, release and rounds, and `given` as JSON on its standard input."""
+    `inside`, the release and `arguments`, and `given` as JSON on its standard input."""
     from cacheproof.differential.targets import releases
 
-    command, environment = releases.host_command(releases.install(chosen.release, report=print))
+    command, environment = releases.host_command(releases.install(release, report=print))
     done = subprocess.run(
-        [*command, file, "inside", chosen.release, str(chosen.rounds)],
+        [*command, file, "inside", release, *map(str, arguments)],
         env=environment,
         check=True,
         input=json.dumps(given),

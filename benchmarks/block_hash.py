@@ -29,7 +29,7 @@ def main() -> None:
     print(f"| prompt | function | {release} | reference, the same digests | reference / {release} "
           f"| reference, ideal |")  # fmt: skip
     print("|---|---|---|---|---|---|")
-    for name, algorithm, theirs, ours, ideal in beside.run(__file__, chosen):
+    for name, algorithm, theirs, ours, ideal in beside.run(__file__, chosen.release, chosen.rounds):
         columns = [
             beside.spread(theirs, 1000),
             beside.spread(ours, 1000),

@@ -23,7 +23,7 @@ def main() -> None:
     chosen = beside.options(__doc__)
     print(f"| input | algorithm | reference, ms | vllm@{chosen.release}, ms | ratio of each pair |")
     print("|---|---|---|---|---|")
-    for name, algorithm, ours, theirs in beside.run(__file__, chosen):
+    for name, algorithm, ours, theirs in beside.run(__file__, chosen.release, chosen.rounds):
         columns = [
             beside.spread(ours, 1000),
             beside.spread(theirs, 1000),

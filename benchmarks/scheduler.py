@@ -34,7 +34,9 @@ def main() -> None:
     print(f"| running requests | KV blocks | {release} | reference | reference / {release} |")
     print("|---|---|---|---|---|")
     traces = [msgspec.to_builtins(_trace(*workload)) for workload in WORKLOADS]
-    for running, blocks, theirs, ours in beside.run(__file__, chosen, traces):
+    for running, blocks, theirs, ours in beside.run(
+        __file__, chosen.release, chosen.rounds, given=traces
+    ):
         columns = [
             beside.spread(theirs, 1e6, digits=0),
             beside.spread(ours, 1e6, digits=0),

@@ -221,6 +221,15 @@ LANES = {
             since="0.12.0",
         ),
         Lane(
+            "scheduler with reused media ids",
+            "scheduler",
+            "encoder_cache",
+            partial(scheduler_trace, resized=True),
+            _COMMON | {"identifier with another size"},
+            resized=True,
+            by_release=True,
+        ),
+        Lane(
             "block keys",
             "block_hash",
             "block_hash",

@@ -428,7 +428,7 @@ class Judge:
             if self._requests[request_id].inside_an_item():
                 self._reach.meet("preemption inside an item")
             self._requests[request_id].computed = 0
-        for request_id in set(self._requests) - running:
+        for request_id in self._requests.keys() - running - set(outcome.get("rejected", ())):
             self.ghost.withdraw(request_id)
         self._running = running
         step: dict[str, int] = {}

@@ -17,8 +17,8 @@ from cacheproof.spec.versions import Versions
 class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One fault of some releases: which contract it breaks, where, and where it is discussed.
 
-    `thread` is the public thread, None when there is none; `lane` narrows the entry to one lane
-    of a campaign, `kind` to one kind of break, where a judge tells several apart. `seeds` of the
+    `thread` is the public thread, None when there is none; `lanes` narrow the entry to lanes of a
+    campaign, `kind` to one kind of break, where a judge tells several apart. `seeds` of the only
     lane show the fault where a short search need not meet it; `check` runs them whatever its
     budget. A `rare` fault need not be found again.
     """
@@ -28,7 +28,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     harm: Literal["safety", "liveness", "efficiency"]
     note: str
     thread: str | None = None
-    lane: str | None = None
+    lanes: tuple[str, ...] = ()
     kind: str | None = None
     seeds: tuple[int, ...] = ()
     rare: bool = False
@@ -39,7 +39,7 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             contract == self.contract
             and release is not None
             and release in Versions(self.releases)
-            and self.lane in (None, lane)
+            and (not self.lanes or lane in self.lanes)
             and self.kind in (None, kind)
         )
 
@@ -84,9 +84,10 @@ def showing_seeds(faults: Sequence[KnownFault], release: str | None) -> dict[str
     """Lane -> the seeds that show listed faults of a release."""
     seeds: dict[str, set[int]] = {}
     for fault in faults:
-        if fault.lane and fault.covers(fault.contract, release, fault.lane, fault.kind or ""):
-            seeds.setdefault(fault.lane, set()).update(fault.seeds)
-    return {lane: sorted(found) for lane, found in seeds.items() if found}
+        for lane in fault.lanes:
+            if fault.seeds and fault.covers(fault.contract, release, lane, fault.kind or ""):
+                seeds.setdefault(lane, set()).update(fault.seeds)
+    return {lane: sorted(found) for lane, found in seeds.items()}
 
 
 def _check_names(faults: Sequence[KnownFault], source: str) -> None:
@@ -97,12 +98,12 @@ def _check_names(faults: Sequence[KnownFault], source: str) -> None:
                 f"{source}: {fault.contract!r} is no contract id; expected one of "
                 "cacheproof contracts"
             )
-        if fault.lane is not None and fault.lane not in LANES:
+        if strange := set(fault.lanes) - LANES.keys():
             raise InputError(
-                f"{source}: {fault.lane!r} is no lane; expected one of {', '.join(LANES)}"
+                f"{source}: {min(strange)!r} is no lane; expected one of {', '.join(LANES)}"
             )
-        if fault.seeds and fault.lane is None:
+        if fault.seeds and len(fault.lanes) != 1:
             raise InputError(
-                f"{source}: seeds of {fault.contract} ({fault.note}) without a lane; expected the "
-                "lane whose traces they make"
+                f"{source}: seeds of {fault.contract} ({fault.note}) with {len(fault.lanes)} lanes; "
+                "expected the one lane whose traces they make"
             )

@@ -47,7 +47,7 @@ class SchedulerJudge(Judge):
         if isinstance(event, events.Schedule):
             self._check(operation, self._plan(outcome))
             self._judge_turn(operation, outcome)
-        if isinstance(self._state, EncoderCacheState):
+        elif isinstance(event, events.Update) and isinstance(self._state, EncoderCacheState):
             self._check(operation, References(set(outcome["running"]), self._state.holders))
 
     @property
@@ -100,6 +100,8 @@ class SchedulerJudge(Judge):
         stood, self._stood = self._stood, None
         if not self._resumable.isdisjoint((*outcome["running"], *outcome["waiting"])):
             return  # it may wait for more prompt
+        if outcome.get("rejected"):
+            return  # they are there until the next update
         if self._paused or self._pending or any(self._in_flight[:-1]):
             return
         state = self._state

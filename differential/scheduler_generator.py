@@ -7,6 +7,7 @@ KV blocks, mostly under the priority policy, whose victims may have been schedul
 
 With `transfers` encoder outputs also come from elsewhere: now, later, or never. Such traces are all
 squeezed, and their items are large: what is loaded for a victim is then evicted in the same step.
+With `resized` an identifier comes back with another size now and then, as a reused media id does.
 """
 
 from random import Random
@@ -47,6 +48,7 @@ def scheduler_trace(
     async_scheduling: bool | None = None,
     release: str | None = None,
     transfers: bool = False,
+    resized: bool = False,
 ) -> Trace:
     """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said.
 
@@ -54,7 +56,7 @@ def scheduler_trace(
     """
     offered = _offer(release)
     transfers = transfers and offered.loads_encodings
-    return _SchedulerTrace(seed, async_scheduling, offered, transfers).build()
+    return _SchedulerTrace(seed, async_scheduling, offered, transfers, resized).build()
 
 
 def _offer(release: str | None) -> Semantics:
@@ -69,11 +71,17 @@ def _offer(release: str | None) -> Semantics:
 
 class _SchedulerTrace:
     def __init__(
-        self, seed: int, async_scheduling: bool | None, semantics: Semantics, transfers: bool
+        self,
+        seed: int,
+        async_scheduling: bool | None,
+        semantics: Semantics,
+        transfers: bool,
+        resized: bool,
     ) -> None:
         self._semantics = semantics
         self._extras = Random(f"{VERSION}/extras/{seed}")
         self._streaming = Random(f"{VERSION}/streaming/{seed}")
+        self._resizing = Random(f"{VERSION}/resizing/{seed}") if resized else None
         random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
         self._seed = seed
         self._squeezed = random.random() < 0.4 or transfers
@@ -281,10 +289,8 @@ class _SchedulerTrace:
         count = min(random.choice((0, 1, 1, 2)), _MOST_ITEMS - self._shown[request])
         for _ in range(count):
             identifier, mask = random.choice(self._items)
-            items.append(
-                Item(identifier, position, len(mask), is_embed=None if all(mask) else mask)
-            )
-            position += len(mask) + random.choice((0, 1, 3))
+            items.append(self._item(identifier, position, mask))
+            position += items[-1].length + random.choice((0, 1, 3))
         prompt = max(1, position) + random.choice((0, 1, 6))
         max_tokens = random.randint(1, 6)
         self._shown[request] += len(items)
@@ -309,10 +315,8 @@ class _SchedulerTrace:
             identifier, mask = repeated or random.choice(self._items)
             if position + len(mask) > self._config.max_model_len - 8:
                 break
-            items.append(
-                Item(identifier, position, len(mask), is_embed=None if all(mask) else mask)
-            )
-            position += len(mask) + random.choice((0, 0, 1, 3, 8))
+            items.append(self._item(identifier, position, mask))
+            position += items[-1].length + random.choice((0, 0, 1, 3, 8))
             if self._squeezed:
                 position += random.randrange(6)
         prompt = min(max(position, 1) + random.choice((0, 1, 6)), self._config.max_model_len - 1)
@@ -339,6 +343,13 @@ class _SchedulerTrace:
             )
         )
         self._live.append(request)
+
+    def _item(self, identifier: str, position: int, mask: tuple[bool, ...]) -> Item:
+        """The item, at times cut short where identifiers may come back with another size."""
+        if self._resizing is not None and self._resizing.random() < 0.1 and len(mask) > 1:
+            mask = mask[: self._resizing.randrange(1, len(mask))]
+            mask = mask if any(mask) else (True,)
+        return Item(identifier, position, len(mask), is_embed=None if all(mask) else mask)
 
     def _priority(self) -> int:
         """With transfers mostly the more urgent, the later: the first that runs is the victim."""

@@ -134,7 +134,7 @@ def items_are_whole(w: Plan) -> bool:
 
 @contract(
     "SC-6",
-    "Who does not run holds no entry of the encoder cache",
+    "After a step's update, who does not run holds no entry of the encoder cache",
     kind="state",
     harm="liveness",
     component=COMPONENT,

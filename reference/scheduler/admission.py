@@ -37,7 +37,7 @@ def walk(
         connector=state.connector,
     )
     if found.resized:
-        state.resized.append(request.request_id)
+        state.encoder_cache_mismatch_reqs.add(request.request_id)
     return found
 
 

@@ -4,7 +4,7 @@ A request has no phases. It has tokens that are known and tokens that are comput
 brings the second closer to the first, within two budgets: tokens, and embeddings to encode.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 
@@ -76,6 +76,11 @@ class Scheduler:
     def waiting(self) -> Iterable[ScheduledRequest]:
         """The requests that wait, in the order in which they are considered."""
         return chain(*self.state.queues)
+
+    @property
+    def encoder_cache_mismatch_reqs(self) -> Set[str]:
+        """Requests that the next update ends: an item came back with another size."""
+        return self.state.encoder_cache_mismatch_reqs
 
     def add_request(self, request: ScheduledRequest) -> None:
         """A request arrives, or more prompt for a resumable one of its id.

@@ -37,7 +37,8 @@ class SchedulerState:
         prefill_is_bound: whether requests were left waiting when prompts were last not held back.
         num_executed_steps, last_prefill_step: steps that had tokens, and the last with a prompt's.
         finished_req_ids: requests that ended since the last step: the workers are told.
-        resized: requests whose item came back with another size, to be ended with an error.
+        encoder_cache_mismatch_reqs: requests whose item came back with another size, to be ended
+            with an error.
         connector: to encoder outputs elsewhere; None without one.
     """
 
@@ -66,7 +67,7 @@ class SchedulerState:
         self.num_executed_steps = 0
         self.last_prefill_step = -config.prefill_schedule_interval
         self.finished_req_ids: set[str] = set()
-        self.resized: list[str] = []
+        self.encoder_cache_mismatch_reqs: set[str] = set()
 
     @property
     def num_waiting(self) -> int:

@@ -136,9 +136,10 @@ def _end(state: SchedulerState, request: ScheduledRequest) -> RequestStatus | No
 
 def _end_in_error(state: SchedulerState) -> list[EngineCoreOutput]:
     """End the requests whose items came back with another size, or never come from elsewhere."""
-    failed, state.resized = state.resized, []
+    failed = set(state.encoder_cache_mismatch_reqs)
+    state.encoder_cache_mismatch_reqs.clear()
     if state.connector is not None and state.semantics.fails_lost_transfers:
-        failed += sorted(state.connector.take_unavailable_requests())
-    found = [state.requests[name] for name in dict.fromkeys(failed) if name in state.requests]
+        failed |= state.connector.take_unavailable_requests()
+    found = [state.requests[name] for name in sorted(failed) if name in state.requests]
     state.finish(found, RequestStatus.FINISHED_ERROR)
     return [EngineCoreOutput(one.request_id, (), one.status.value) for one in found]

@@ -20,7 +20,7 @@ note = "a note"
 @pytest.fixture
 def faults(tmp_path: Path) -> list[KnownFault]:
     path = tmp_path / "known.toml"
-    path.write_text(ENTRY + ENTRY.replace("EC-6", "EC-1") + 'lane = "scheduler"\n')
+    path.write_text(ENTRY + ENTRY.replace("EC-6", "EC-1") + 'lanes = ["scheduler"]\n')
     return load(path)
 
 
@@ -67,8 +67,8 @@ def test_the_shipped_list_says_what_goes_wrong_in_one_line() -> None:
         (("note =", "remark ="), "unknown field"),
         (('note = "a note"', ""), "missing required field `note`"),
         (('note = "a note"', "note = 3"), "Expected `str`, got `int`"),
-        (('note = "a note"', 'note = "n"\nlane = "none"'), "'none' is no lane"),
-        (('note = "a note"', 'note = "n"\nseeds = [1]'), "seeds of EC-6 (n) without a lane"),
+        (('note = "a note"', 'note = "n"\nlanes = ["none"]'), "'none' is no lane"),
+        (('note = "a note"', 'note = "n"\nseeds = [1]'), "seeds of EC-6 (n) with 0 lanes"),
         (("[[known]]", "[[known]"), "Expected ']]'"),
     ],
 )
@@ -87,8 +87,8 @@ def test_a_spoiled_list_is_refused_in_one_line(
 
 def test_seeds_are_those_of_the_faults_of_a_release() -> None:
     faults = [
-        KnownFault("EC-6", "<0.28.0", "safety", "old", lane="scheduler", seeds=(7,)),
-        KnownFault("EC-7", "all", "safety", "any", lane="scheduler", seeds=(9, 3)),
+        KnownFault("EC-6", "<0.28.0", "safety", "old", lanes=("scheduler",), seeds=(7,)),
+        KnownFault("EC-7", "all", "safety", "any", lanes=("scheduler",), seeds=(9, 3)),
         KnownFault("EC-1", "all", "safety", "common"),
     ]
     assert showing_seeds(faults, "0.28.0") == {"scheduler": [3, 9]}

@@ -97,5 +97,26 @@ def test_a_paused_scheduler_is_not_expected_to_go_on() -> None:
     assert broken(paused) == {}
 
 
+def test_a_rejected_request_keeps_what_it_claimed_until_the_next_update() -> None:
+    known, twice = Item("y", 0, 2), (Item("y", 0, 2), Item("y", 2, 1))
+    others = Add("a", 14, (Item("x", 0, 1), Item("y", 1, 2), Item("z", 3, 1), Item("x", 12, 1)))
+    rejected = trace(
+        Add("first", 8, (known,)),
+        *STEPS,
+        others,
+        Add("b", 3, twice),
+        *STEPS,
+        capacity=3,
+        long_prefill_token_threshold=3,
+    )
+    assert broken(rejected, Semantics.of_vllm("0.33.0")) == {}
+
+
+def test_a_rejected_request_is_not_expected_to_go_on() -> None:
+    alone = Add("a", 20, (Item("x", 2, 4), Item("x", 6, 3)))
+    two_in_flight = (alone, Schedule(), Schedule(), Update(), Update())
+    assert broken(trace(*two_in_flight, async_scheduling=True)) == {}
+
+
 def test_the_ideal_scheduler_breaks_nothing() -> None:
     assert [seed for seed in range(300) if broken(scheduler_trace(seed))] == []

@@ -84,8 +84,8 @@ def test_an_unlisted_finding_counts_even_where_a_canary_was_missed(finding: Find
     assert Verdict(quiet(), [finding], {"EC-2": False}).exit_code == UNLISTED
 
 
-def fault(contract: str, releases: str = "all", lane: str | None = None) -> KnownFault:
-    return KnownFault(contract, releases, "safety", "a note", lane=lane)
+def fault(contract: str, releases: str = "all", lanes: tuple[str, ...] = ()) -> KnownFault:
+    return KnownFault(contract, releases, "safety", "a note", lanes=lanes)
 
 
 def of_release(campaign: Campaign, release: str | None) -> Campaign:
@@ -105,10 +105,10 @@ def test_a_listed_fault_that_was_not_found_again_makes_it_void() -> None:
     ("listed", "missing"),
     [
         (fault("EC-6"), True),
-        (fault("EC-6", lane="encoder cache"), True),
+        (fault("EC-6", lanes=("encoder cache",)), True),
         (fault("EC-6", releases=">=0.28.0"), True),
         (fault("EC-6", releases="<0.28.0"), False),
-        (fault("EC-6", lane="scheduler"), False),
+        (fault("EC-6", lanes=("scheduler",)), False),
         (fault("ED-1"), False),
     ],
 )
@@ -147,7 +147,7 @@ def test_the_lockstep_stands_last_in_the_evidence() -> None:
 
 
 RARE = KnownFault(
-    "KV-4", ">=0.14.0,<0.27.1", "safety", "a rare fault", lane="KV cache", seeds=(775,)
+    "KV-4", ">=0.14.0,<0.27.1", "safety", "a rare fault", lanes=("KV cache",), seeds=(775,)
 )
 
 
@@ -167,7 +167,7 @@ SEEDED = [
     for fault in load()
     for seed in fault.seeds
     for release in ("0.12.0", "0.18.1", "0.22.1")
-    if release in Versions(fault.releases) and fault.lane == "KV cache"
+    if release in Versions(fault.releases) and fault.lanes == ("KV cache",)
 ]
 
 
@@ -175,8 +175,7 @@ SEEDED = [
 def test_the_seeds_of_the_shipped_list_show_their_faults(
     listed: KnownFault, seed: int, release: str
 ) -> None:
-    assert listed.lane is not None
-    lane = LANES[listed.lane]
+    lane = LANES[listed.lanes[0]]
     target = ReferenceTarget(Semantics.of_vllm(release), name="old", release=release)
     campaign = search(target, [lane], against=None, seeds=range(seed, seed + 1))
     assert listed_but_missing(campaign, [listed]) == []

@@ -54,10 +54,6 @@ def trace(tmp_path: Path) -> Path:
         ((*FUZZ, "--seconds", "soon"), "'--seconds'"),
         ((*FUZZ, "--seconds", "1", "--seeds", "0:1"), "exclude each other"),
         ((*FUZZ, "--depth", "deep"), "expected one of manager, scheduler"),
-        (
-            ("fuzz", "--target", "vllm@0.8.5", "--depth", "scheduler"),
-            "nothing to run at that depth",
-        ),
         ((*FUZZ, "--against", "vllm@0.33.0"), "expected reference or none"),
         ((*FUZZ, "--json", "/no/such/folder/file"), "expected a file in a folder that exists"),
         ((*FUZZ, "--json", "/"), "expected a file in a folder that exists"),
@@ -82,6 +78,12 @@ def trace(tmp_path: Path) -> Path:
 )
 def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], words: str) -> None:
     assert words in run(*arguments).refusal
+
+
+def test_a_depth_that_a_release_does_not_run(run: Run) -> None:
+    assert run("vllm", "install", "0.8.5").code == 0
+    refusal = run("fuzz", "--target", "vllm@0.8.5", "--depth", "scheduler").refusal
+    assert "nothing to run at that depth (scheduler); expected media_hash" in refusal
 
 
 @pytest.mark.parametrize("times", ["0", "-1", "1001", "often", "nan", ""])
@@ -153,7 +155,7 @@ KNOWN = {
     "no harm": b'[[known]]\ncontract="EC-1"\nreleases="all"\nharm="bad"\nnote="n"',
     "no releases": b'[[known]]\ncontract="EC-1"\nreleases="newest"\nharm="safety"\nnote="n"',
     "half a release": b'[[known]]\ncontract="EC-1"\nreleases=">="\nharm="safety"\nnote="n"',
-    "no lane": b'[[known]]\ncontract="EC-1"\nreleases="all"\nharm="safety"\nnote=""\nlane="l"',
+    "no lane": b'[[known]]\ncontract="EC-1"\nreleases="all"\nharm="safety"\nnote=""\nlanes=["l"]',
 }
 
 

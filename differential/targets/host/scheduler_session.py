@@ -229,6 +229,8 @@ class SchedulerSession:
                 request.request_id for request in was_running if request.status == preempted
             ),
             "finished": sorted(output.finished_req_ids),
+            # They hold what they have claimed until the next update ends them.
+            "rejected": sorted(getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())),
             **self._standing(),
             # What the connector's metadata tells the workers, where there is a connector.
             **(getattr(output, "ec_connector_metadata", None) or {}),

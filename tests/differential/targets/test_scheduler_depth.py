@@ -261,6 +261,17 @@ def test_another_size_under_a_known_identifier_ends_the_request(newest: HostTarg
     assert outcomes(newest, *events, max_num_batched_tokens=32)[-1]["finished"] == ["b"]
 
 
+def test_several_that_come_back_with_another_size_end_in_the_order_of_their_names(
+    newest: HostTarget,
+) -> None:
+    items = Item("x", 2, 4), Item("x", 2, 3)
+    first = add("r10", 20, items[0])
+    others = [add(name, 20, items[1]) for name in ("r2", "r9", "r1")]
+    *_, step, update = outcomes(newest, first, *others, *STEP, max_num_batched_tokens=96)
+    assert step["rejected"] == ["r1", "r2", "r9"]
+    assert update["finished"] == ["r1", "r2", "r9"]
+
+
 def test_both_model_runners_of_the_newest_release_schedule_alike() -> None:
     answers = []
     for runner in ("0", "1"):

@@ -1,0 +1,196 @@
+"""Which branches of a release's own scheduler and encoder cache managers the traces take.
+
+    .venv/bin/python benchmarks/branches.py --release 0.33.0 --seeds 0:600
+
+The traces of every lane at manager and scheduler depth run on the release under coverage.py. A
+branch that none of them takes belongs to a feature that no trace can ask for, where `REFUSED` says
+so of its condition or of one around it, or it is listed.
+"""
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import beside
+
+SCHEDULER = "vllm/v1/core/sched/scheduler.py"
+CLASSES = {
+    SCHEDULER: ("Scheduler",),
+    "vllm/v1/core/sched/async_scheduler.py": ("AsyncScheduler",),
+    "vllm/v1/core/encoder_cache_manager.py": ("EncoderCacheManager", "EncoderDecoderCacheManager"),
+}
+BATCH = 50
+REFUSED = {
+    "KV connectors, deferred frees": r"self\.connector\b|kv_connector|kv_xfer|kv_transfer|invalid_block"
+    r"|REMOTE_KVS|load_kv_async|failed_kv_load|defer_block_free|deferred_|remote_kv|failed_recv"
+    r"|blocks_can_be_freed|_free_request_blocks|external_computed|reset_connector|kv_fetch"
+    r"|delay_free_blocks|_request_remaining_blocks|_connector_finished|connector is not None and",
+    "encoder-decoder models": r"is_encoder_decoder",
+    "encoder cache connectors that produce, or count": r"ec_connector_stats|'address' not in",
+    "Mamba alignment, copies of blocks": r"mamba|zeroing|block_copies|cow_retained",
+    "bounded prefix replay": r"prefix_replay|window_loaded|replay_tokens",
+    "structured output": r"structured_output|grammar|_draft_token_ids_in_output|invalid_spec_tokens",
+    "several-module drafters, dynamic numbers of drafts": r"prefill_lookahead|dynamic_sd"
+    r"|tokens_per_batch_size|disable_eagle_block_drop|draft_slots",
+    "pooling, diffusion, auxiliary outputs, encoder-only": r"pool|diffusion|aux_output|is_mm_encoder_only",
+    "data, pipeline and context parallelism": r"use_pp|next_decode_eligible|finished_req_ids_dict|is_xpu",
+    "statistics, logging, events": r"stats\b|metrics|logging|publisher|perf_|num_logprobs|sampling_mask"
+    r"|num_nans|^events$",
+    "what an engine asks between steps": r"\.(get_num_unfinished_requests|has_finished_requests|shutdown)$",
+}
+"""Features that docs/scheduler.md refuses, by what their conditions say."""
+
+
+class Branch(NamedTuple):
+    """An arc between two lines of a function, and what it depends on: the conditions around it,
+    its own one last."""
+
+    function: str
+    line: int
+    to: int
+    conditions: tuple[str, ...]
+
+    def refused(self) -> str | None:
+        """The feature that no trace can ask for, if it takes one to come here."""
+        for feature, pattern in REFUSED.items():
+            if any(re.search(pattern, text) for text in (self.function, *self.conditions)):
+                return feature
+        return None
+
+
+def main() -> None:
+    import msgspec
+
+    from cacheproof.differential.campaign import LANES
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--release", default="0.33.0")
+    parser.add_argument("--seeds", default="0:600", help="of each lane; default: %(default)s")
+    options = parser.parse_args()
+    lanes = [lane for lane in LANES.values() if lane.depth in ("manager", "scheduler")]
+    seeds = range(*map(int, options.seeds.split(":")))
+    traces = [lane.trace(seed, options.release) for lane in lanes for seed in seeds]
+    coverage = find_spec("coverage")
+    assert coverage is not None
+    given = {"library": str(Path(str(coverage.origin)).parents[1]), "traces": traces}
+    (taken,) = beside.run(__file__, options.release, given=msgspec.to_builtins(given))
+    print(f"vllm@{options.release}; lanes: {', '.join(lane.name for lane in lanes)}; "
+          f"seeds {options.seeds} of each\n")  # fmt: skip
+    report(taken)
+
+
+def report(functions: dict[str, Any]) -> None:
+    """Print a line for each function, and each branch that no trace takes."""
+    print("| function | branches | of refused features only | to take | taken |")
+    print("|---|---|---|---|---|")
+    sums = Counter[str]()
+    missed: list[Branch] = []
+    refusals = Counter[str]()
+    for name, function in functions.items():
+        refused = Counter[str]()
+        for branch in (Branch(*fields) for fields in function["missing"]):
+            if feature := branch.refused():
+                refused[feature] += 1
+            else:
+                missed.append(branch)
+        here = Counter(all=function["branches"], refused=refused.total(), taken=function["taken"])
+        sums += here
+        refusals += refused
+        print(f"| {name} | {_columns(here)} |")
+    print(f"| **all** | {_columns(sums)} |\n")
+    for feature, number in refusals.most_common():
+        print(f"- {number} of refused features only: {feature}")
+    print(f"\nNot taken: {len(missed)}\n")
+    for branch in missed:
+        print(f"- {branch.function}, line {branch.line} to {branch.to}: "
+              f"`{branch.conditions[-1] if branch.conditions else ''}`")  # fmt: skip
+
+
+def _columns(number: Counter[str]) -> str:
+    there = number["all"] - number["refused"]
+    share = f" ({number['taken'] / there:.0%})" if there else ""
+    return f"{number['all']} | {number['refused']} | {there} | {number['taken']}{share}"
+
+
+def inside(folder: str, traces: list[Any]) -> None:
+    """Runs in the release's interpreter: one line of JSON."""
+    beside.make_importable()
+    sys.path.append(folder)
+    import coverage
+    import vllm
+
+    root = Path(vllm.__file__).parents[1]
+    measured = coverage.Coverage(
+        branch=True, data_file=None, include=[str(root / p) for p in CLASSES]
+    )
+    measured.start()
+    from host.release import Release
+
+    release = Release()
+    for first in range(0, len(traces), BATCH):
+        release.run({"traces": traces[first : first + BATCH]})
+    measured.stop()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        measured.json_report(outfile=file.name)
+        report = json.load(file)
+    print(json.dumps(dict(_functions(root, report["files"]))), flush=True)
+
+
+def _functions(root: Path, files: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Of each method of the classes: its branches, how many are taken, and which are not."""
+    for path, classes in CLASSES.items():
+        functions = next(
+            (f["functions"] for name, f in files.items() if Path(name).match(path)), {}
+        )
+        tree = ast.parse((root / path).read_text()) if functions else ast.Module([], [])
+        around = {f"{owner.name}.{method.name}": _conditions(method)
+                  for owner in tree.body if isinstance(owner, ast.ClassDef)
+                  for method in owner.body if isinstance(method, ast.FunctionDef)}  # fmt: skip
+        for name, function in functions.items():
+            summary = function["summary"]
+            if name.partition(".")[0] in classes and summary["num_branches"]:
+                yield (
+                    name,
+                    {
+                        "branches": summary["num_branches"],
+                        "taken": summary["covered_branches"],
+                        "missing": [
+                            (name, line, to, around[name].get(line, ()))
+                            for line, to in function["missing_branches"]
+                        ],
+                    },
+                )
+
+
+def _conditions(method: ast.FunctionDef) -> dict[int, tuple[str, ...]]:
+    """Of each line that decides: the conditions around it, and its own."""
+    found: dict[int, tuple[str, ...]] = {}
+
+    def visit(node: ast.AST, around: tuple[str, ...]) -> None:
+        condition = getattr(node, "test", None) or getattr(node, "iter", None)
+        if condition is not None and isinstance(node, ast.stmt | ast.comprehension):
+            around = (*around, ast.unparse(condition))
+            line = getattr(node, "lineno", condition.lineno)
+            found.setdefault(line, around)
+        for child in ast.iter_child_nodes(node):
+            visit(child, around)
+
+    visit(method, ())
+    return found
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["inside"]:
+        given = json.load(sys.stdin)
+        inside(given["library"], given["traces"])
+    else:
+        main()
