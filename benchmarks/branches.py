@@ -11,11 +11,10 @@ import argparse
 import ast
 import json
 import re
-import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,22 +29,35 @@ CLASSES = {
 }
 BATCH = 50
 REFUSED = {
-    "KV connectors, deferred frees": r"self\.connector\b|kv_connector|kv_xfer|kv_transfer|invalid_block"
-    r"|REMOTE_KVS|load_kv_async|failed_kv_load|defer_block_free|deferred_|remote_kv|failed_recv"
-    r"|blocks_can_be_freed|_free_request_blocks|external_computed|reset_connector|kv_fetch"
-    r"|delay_free_blocks|_request_remaining_blocks|_connector_finished|connector is not None and",
-    "encoder-decoder models": r"is_encoder_decoder",
-    "encoder cache connectors that produce, or count": r"ec_connector_stats|'address' not in",
-    "Mamba alignment, copies of blocks": r"mamba|zeroing|block_copies|cow_retained",
-    "bounded prefix replay": r"prefix_replay|window_loaded|replay_tokens",
-    "structured output": r"structured_output|grammar|_draft_token_ids_in_output|invalid_spec_tokens",
-    "several-module drafters, dynamic numbers of drafts": r"prefill_lookahead|dynamic_sd"
-    r"|tokens_per_batch_size|disable_eagle_block_drop|draft_slots",
-    "pooling, diffusion, auxiliary outputs, encoder-only": r"pool|diffusion|aux_output|is_mm_encoder_only",
-    "data, pipeline and context parallelism": r"use_pp|next_decode_eligible|finished_req_ids_dict|is_xpu",
-    "statistics, logging, events": r"stats\b|metrics|logging|publisher|perf_|num_logprobs|sampling_mask"
-    r"|num_nans|^events$",
-    "what an engine asks between steps": r"\.(get_num_unfinished_requests|has_finished_requests|shutdown)$",
+    "KV connectors, deferred frees": (
+        r"self\.connector\b|kv_connector|kv_xfer|kv_transfer|invalid_block|REMOTE_KVS|remote_kv",
+        r"load_kv_async|failed_kv_load|failed_recv|external_computed|reset_connector|kv_fetch",
+        r"defer_block_free|deferred_|blocks_can_be_freed|_free_request_blocks|delay_free_blocks",
+        r"_request_remaining_blocks|_connector_finished|connector is not None and",
+    ),
+    "encoder-decoder models": ("is_encoder_decoder",),
+    "encoder cache connectors that produce, or count": ("ec_connector_stats|'address' not in",),
+    "Mamba alignment, copies of blocks": ("mamba|zeroing|block_copies|cow_retained",),
+    "bounded prefix replay": ("prefix_replay|window_loaded|replay_tokens",),
+    "structured output": (
+        "structured_output|grammar|_draft_token_ids_in_output|invalid_spec_tokens",
+    ),
+    "several-module and parallel drafters, dynamic numbers of drafts": (
+        "prefill_lookahead|draft_slots|dynamic_sd|tokens_per_batch_size|disable_eagle_block_drop",
+    ),
+    "pooling, diffusion, auxiliary outputs, encoder-only": (
+        "pool|diffusion|aux_output|is_mm_encoder_only",
+    ),
+    "data, pipeline and context parallelism, several engines": (
+        "use_pp|next_decode_eligible|finished_req_ids_dict|is_xpu|hash_block_size is None",
+        r"\bfinished_req_ids$|finished_req_ids\.items|engine_core_outputs\.get",
+    ),
+    "statistics, logging, events": (
+        r"stats\b|metrics|logging|publisher|perf_|num_logprobs|sampling_mask|num_nans|^events$",
+    ),
+    "what an engine asks between steps": (
+        r"\.(get_num_unfinished_requests|has_finished_requests|shutdown)$",
+    ),
 }
 """Features that docs/scheduler.md refuses, by what their conditions say."""
 
@@ -61,8 +73,9 @@ class Branch(NamedTuple):
 
     def refused(self) -> str | None:
         """The feature that no trace can ask for, if it takes one to come here."""
-        for feature, pattern in REFUSED.items():
-            if any(re.search(pattern, text) for text in (self.function, *self.conditions)):
+        words = "\n".join((self.function, *self.conditions))
+        for feature, patterns in REFUSED.items():
+            if any(re.search(pattern, words, re.MULTILINE) for pattern in patterns):
                 return feature
         return None
 

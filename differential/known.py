@@ -104,6 +104,6 @@ def _check_names(faults: Sequence[KnownFault], source: str) -> None:
             )
         if fault.seeds and len(fault.lanes) != 1:
             raise InputError(
-                f"{source}: seeds of {fault.contract} ({fault.note}) with {len(fault.lanes)} lanes; "
-                "expected the one lane whose traces they make"
+                f"{source}: seeds of {fault.contract} ({fault.note}) with {len(fault.lanes)} "
+                "lanes; expected the one lane whose traces they make"
             )
