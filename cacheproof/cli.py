@@ -40,6 +40,9 @@ FindingsOption = Annotated[
     typer.Option("--findings", metavar="DIR", help="Keep findings there, not in the cache folder."),
 ]
 DEPTHS = dict.fromkeys(lane.depth for lane in LANES.values())
+DepthOption = Annotated[
+    str | None, typer.Option("--depth", help=f"{', '.join(DEPTHS)}; all by default.")
+]
 A_WEEK = 7 * 24 * 3600
 TARGET_HELP = "reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
@@ -108,10 +111,7 @@ def fuzz(
     against: Annotated[
         str, typer.Option(metavar="T", help="reference, or none for contracts only.")
     ] = "reference",
-    depth: Annotated[
-        str | None,
-        typer.Option(help=f"{', '.join(DEPTHS)}; all by default."),
-    ] = None,
+    depth: DepthOption = None,
     seconds: Annotated[
         float | None, typer.Option(min=1, max=A_WEEK, help="Search for about so long.")
     ] = None,
@@ -144,11 +144,12 @@ def replay(
 def diff(
     left: Annotated[str, typer.Argument(metavar="T1", help=TARGET_HELP)],
     right: Annotated[str, typer.Argument(metavar="T2", help=TARGET_HELP)],
+    depth: DepthOption = None,
     seconds: Annotated[float, typer.Option(min=1, max=A_WEEK)] = 30,
     json: JsonOption = None,
 ) -> None:
-    """Where two targets part: the shortest trace found on which they decide differently."""
-    raise typer.Exit(searching.diff(Output(json), left, right, seconds))
+    """Where two targets part: of each change between them the smallest trace that shows it."""
+    raise typer.Exit(searching.diff(Output(json), left, right, depth, seconds))
 
 
 @app.command()

@@ -16,13 +16,14 @@ from cacheproof.differential.canary import run_canaries
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.finding import Finding
 from cacheproof.differential.known import KnownFault, covering, showing_seeds
-from cacheproof.differential.partings import first_partings
+from cacheproof.differential.partings import Parting, Partings, find_partings
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict
+from cacheproof.reference.semantics import Semantics
 
 SECONDS = 60.0
 
@@ -46,10 +47,7 @@ class Plan:
         cls, depth: str | None, against: str, seconds: float | None, seeds: str | None
     ) -> "Plan":
         """Read the command line's words. Raises InputError for words that mean nothing."""
-        lanes = tuple(lane for lane in LANES.values() if depth in (None, lane.depth))
-        if not lanes:
-            depths = ", ".join(dict.fromkeys(lane.depth for lane in LANES.values()))
-            raise InputError(f"--depth {depth}: expected one of {depths}")
+        lanes = lanes_at(depth)
         if against not in ("reference", "none"):
             raise InputError(f"--against {against}: expected reference or none")
         if seconds is not None and seeds is not None:
@@ -57,6 +55,15 @@ class Plan:
         if seeds is None and seconds is None:
             seconds = SECONDS
         return cls(lanes, _seed_range(seeds), seconds, against == "reference")
+
+
+def lanes_at(depth: str | None) -> tuple[Lane, ...]:
+    """The lanes of a depth; None: all. Raises InputError for a word that is no depth."""
+    lanes = tuple(lane for lane in LANES.values() if depth in (None, lane.depth))
+    if not lanes:
+        depths = ", ".join(dict.fromkeys(lane.depth for lane in LANES.values()))
+        raise InputError(f"--depth {depth}: expected one of {depths}")
+    return lanes
 
 
 def _seed_range(text: str | None) -> range | None:
@@ -322,40 +329,50 @@ def _trace_of(what: Finding | Trace) -> Trace:
     return what.trace if isinstance(what, Finding) else what
 
 
-def diff(output: Output, left_text: str, right_text: str, seconds: float) -> int:
+def diff(output: Output, left_text: str, right_text: str, depth: str | None, seconds: float) -> int:
     """Run the same traces on two targets and show where they part. 0: they agree; 1: they part."""
+    asked = lanes_at(depth)
     with (
         closing(resolve(left_text, report=output.say)) as left,
         closing(resolve(right_text, report=output.say)) as right,
     ):
-        lanes = [
-            lane
-            for lane in _lanes_for(list(LANES.values()), left)
-            if lane in _lanes_for(list(LANES.values()), right)
-        ]
+        lanes = [lane for lane in _lanes_for(asked, left) if lane in _lanes_for(asked, right)]
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
-            parting = first_partings(left, right, lanes, seconds, advance)
-    for lane, (trace, difference) in parting.partings.items():
-        output.line(f"in lane {lane} at {difference.sentence}")
-        report.print_events(trace, output.report)
+            found = find_partings(left, right, lanes, seconds, advance)
+    for parting in found.partings:
+        output.line(f"in lane {parting.lane} at {parting.difference.sentence}")
+        for line in _explanation(parting, found):
+            output.line(line)
+        report.print_events(parting.trace, output.report)
+    for flag in found.unseen:
+        output.line(f"not seen: {flag}: {Semantics.sentence(flag)}")
     output.line(
-        f"{parting.traces:,} traces on {left.name} and {right.name}: "
-        + (f"they part in {len(parting.partings)} lanes" if parting.partings else "no difference")
+        f"{found.traces:,} traces on {left.name} and {right.name}: "
+        + (f"{found.apart:,} of them part" if found.apart else "no difference")
     )
     output.write_json(
         "diff",
         {
             "targets": [left.name, right.name],
-            "traces": parting.traces,
+            "traces": found.traces,
+            "apart": found.apart,
             "partings": [
                 {
-                    "lane": lane,
-                    "sentence": difference.sentence,
-                    "configuration": trace.header,
-                    "events": trace.events,
+                    "lane": parting.lane,
+                    "flags": sorted(parting.flags),
+                    "sentence": parting.difference.sentence,
+                    "configuration": parting.trace.header,
+                    "events": parting.trace.events,
                 }
-                for lane, (trace, difference) in parting.partings.items()
+                for parting in found.partings
             ],
+            "unseen": found.unseen,
         },
     )
-    return UNLISTED if parting.partings else HOLDS
+    return UNLISTED if found.apart else HOLDS
+
+
+def _explanation(parting: Parting, found: Partings) -> list[str]:
+    if found.flags and not parting.flags:
+        return ["explained by no change alone that is known between the two"]
+    return [f"explained by {flag}: {Semantics.sentence(flag)}" for flag in sorted(parting.flags)]

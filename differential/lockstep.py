@@ -65,4 +65,12 @@ def _first_difference(number: int, left: StepRecord, right: StepRecord) -> Diffe
         return Difference(number, shorter, "", "calls", *rest)
     if _type(left) != _type(right):
         return Difference(number, None, "", "exception", left[2], right[2])
-    return Difference(number, None, "", "outcome", left[0], right[0])
+    return _of_outcomes(number, left[0], right[0])
+
+
+def _of_outcomes(number: int, left: Any, right: Any) -> Difference:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in dict.fromkeys((*left, *right)):
+            if left.get(name) != right.get(name):
+                return Difference(number, None, "", name, left.get(name), right.get(name))
+    return Difference(number, None, "", "outcome", left, right)

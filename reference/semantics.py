@@ -407,6 +407,12 @@ class Semantics:
         return cls()
 
     @classmethod
+    def sentence(cls, name: str) -> str:
+        """What a flag means, and where the change is told of."""
+        (flag,) = (flag for flag in fields(cls) if flag.name == name)
+        return f"{flag.metadata['sentence']} ({flag.metadata['thread']})"
+
+    @classmethod
     def of_vllm(cls, release: str) -> "Semantics":
         """The decisions of one release.
 

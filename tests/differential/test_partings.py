@@ -1,0 +1,63 @@
+"""Where two targets part, and which change between two releases explains it."""
+
+from dataclasses import replace
+
+import pytest
+
+from cacheproof.differential.campaign import LANES
+from cacheproof.differential.partings import Partings, find_partings
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.reference.semantics import Semantics
+
+IDEAL = Semantics.ideal()
+
+
+def compare(right: Semantics, lane: str = "scheduler", seeds: int = 100) -> Partings:
+    """The ideal against `right`."""
+    return find_partings(ReferenceTarget(), ReferenceTarget(right), [LANES[lane]], seeds=seeds)
+
+
+def lacking(*flags: str) -> Semantics:
+    return replace(IDEAL, **dict.fromkeys(flags, False))
+
+
+def test_targets_that_decide_alike_do_not_part() -> None:
+    found = compare(IDEAL)
+    assert found.traces == 100
+    assert found.apart == 0
+    assert found.partings == []
+
+
+@pytest.mark.parametrize(
+    ("lane", "flag"),
+    [
+        ("encoder cache", "drops_stale_notices"),
+        ("scheduler", "reads_ahead_without"),
+        ("scheduler", "keeps_items_whole"),
+    ],
+)
+def test_a_change_is_shown_by_a_small_trace_and_named(lane: str, flag: str) -> None:
+    found = compare(lacking(flag), lane)
+    (parting,) = (one for one in found.partings if one.flags)
+    assert parting.flags == {flag}
+    assert parting.lane == lane
+    assert len(parting.trace.events) <= 12
+    assert found.unseen == []
+
+
+def test_of_two_changes_each_is_shown() -> None:
+    found = compare(lacking("keeps_items_whole", "reads_ahead_without"), seeds=200)
+    shown = [parting.flags for parting in found.partings]
+    assert {"keeps_items_whole"} in shown
+    assert {"reads_ahead_without"} in shown
+
+
+def test_a_change_that_nothing_shows_is_named() -> None:
+    found = compare(lacking("keys_adapter_paths", "drops_stale_notices"), "encoder cache")
+    assert found.unseen == ["keys_adapter_paths"]
+
+
+def test_a_parting_that_takes_two_changes_at_once_is_explained_by_none() -> None:
+    with_both = lacking("takes_after_blocks", "frees_stalled")
+    found = compare(with_both, seeds=200)
+    assert frozenset() in [parting.flags for parting in found.partings]
