@@ -345,7 +345,7 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
             output.line(line)
         report.print_events(parting.trace, output.report)
     for flag in found.unseen:
-        output.line(f"not seen: {flag}: {Semantics.sentence(flag)}")
+        output.line(f"not seen: {_told(flag)}")
     output.line(
         f"{found.traces:,} traces on {left.name} and {right.name}: "
         + (f"{found.apart:,} of them part" if found.apart else "no difference")
@@ -375,4 +375,9 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
 def _explanation(parting: Parting, found: Partings) -> list[str]:
     if found.flags and not parting.flags:
         return ["explained by no change alone that is known between the two"]
-    return [f"explained by {flag}: {Semantics.sentence(flag)}" for flag in sorted(parting.flags)]
+    return [f"explained by {_told(flag)}" for flag in sorted(parting.flags)]
+
+
+def _told(flag: str) -> str:
+    sentence, thread = Semantics.meaning(flag)
+    return f"{flag}: {sentence} ({thread})"

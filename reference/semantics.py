@@ -407,10 +407,10 @@ class Semantics:
         return cls()
 
     @classmethod
-    def sentence(cls, name: str) -> str:
-        """What a flag means, and where the change is told of."""
+    def meaning(cls, name: str) -> tuple[str, str]:
+        """What a flag says, and where the change is told of."""
         (flag,) = (flag for flag in fields(cls) if flag.name == name)
-        return f"{flag.metadata['sentence']} ({flag.metadata['thread']})"
+        return flag.metadata["sentence"], flag.metadata["thread"]
 
     @classmethod
     def of_vllm(cls, release: str) -> "Semantics":
