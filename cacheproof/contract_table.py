@@ -22,6 +22,10 @@ are owed, folded from events alone), `w` a whole step as the worker sees it, `p`
 with their keys or of hashed calls with their digests, `k` the keys of one request. Of the KV cache
 `s` is the pool or the block tables, and `c` one answer. Of the scheduler `w` is a step as it is
 decided, `s` who runs and who holds what, and `c` what came of an event.
+
+WM-5, each gathered row is the row of its identifier, position and generation, is not among them: no
+target has rows yet. Of decisions WM-1 and SC-5 say what can be said: store and ledger hold the same
+identifiers, and each entry was filled once since it became resident.
 """
 
 

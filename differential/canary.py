@@ -68,10 +68,16 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "SC-1a": "schedules_beyond_the_budget",
         "SC-1b": "encodes_beyond_the_budget",
         "SC-1c": "admits_everybody",
+        "SC-2": "computes_into_items",
+        "SC-3": "stops_early",
         "SC-4": "splits_items",
+        "SC-5": "encodes_again",
         "SC-6": "frees_nothing",
+        "SC-7": "looks_past_the_first",
         "SC-8": {"KeyError in update": "raises_in_update"},
+        "DF-1": "drops_what_is_read",
         "LV-1": "stops",
+        "LV-3": "computes_the_same_again",
     },
     "kv_cache": {
         "BP-1": "keeps_hits_queued",
@@ -104,6 +110,7 @@ NO_CANARY = {
     ("encoder_cache", "scheduler", "EC-10"): (
         "a real scheduler asks which items are held before it releases any"
     ),
+    ("encoder_cache", "scheduler", "LV-2"): "it judges what a trace asks for, not what is answered",
 }
 NO_CANARY_WHERE_PLANNED = {
     "EC-8b": "a scheduler that plans its walks evicts for what it then allocates",

@@ -122,7 +122,11 @@ def judge_of(
         isinstance(trace.header, SchedulerHeader) and trace.header.config.async_scheduling
     )
     rules = rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)
-    judge = (SchedulerJudge if trace.depth == SCHEDULER else Judge)(trace, rules, reach, protocol)
+    judge = (
+        SchedulerJudge(trace, rules, reach, protocol, release)
+        if trace.depth == SCHEDULER
+        else Judge(trace, rules, reach, protocol)
+    )
     if capacity is not None:
         judge.set_capacity(capacity)
     return judge

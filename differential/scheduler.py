@@ -1,37 +1,80 @@
 """Judges a scheduler: the contracts of its manager at every call, and its own after every event."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from cacheproof.differential import trace as events
 from cacheproof.differential.judge import Judge, Rules
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Raised, StepRecord
+from cacheproof.differential.scheduler_generator import offered_by
+from cacheproof.differential.scheduler_items import Item, Rest, Stopping
+from cacheproof.differential.scheduler_order import Order
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.trace import SchedulerConfig, Trace
 from cacheproof.spec.records import EncoderCacheState
-from cacheproof.spec.scheduler import Answer, Plan, References, Span, Standing, Turn
+from cacheproof.spec.scheduler import (
+    Answer,
+    Arrival,
+    Fills,
+    Overtaking,
+    Plan,
+    Reads,
+    References,
+    Span,
+    Standing,
+    Stops,
+    Stretch,
+    Turn,
+)
+from cacheproof.spec.versions import Versions
 
-_LETTERS: Mapping[type, str] = {Plan: "w", References: "s"}
+_LETTERS: Mapping[type, str] = {
+    Plan: "w",
+    Reads: "w",
+    Fills: "w",
+    Stops: "w",
+    Overtaking: "w",
+    References: "s",
+}
 _IN_ITS_COURSE = (events.Schedule, events.Update)
+_DRAFTER_NEEDS_ALL = Versions("<0.27.1")
+"""Releases whose drafter fails on an item that begins behind the window and is not encoded."""
 
 
 class SchedulerJudge(Judge):
     """Judges one trace at scheduler depth."""
 
-    def __init__(self, trace: Trace, rules: Rules, reach: Reachability, protocol: Protocol) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        rules: Rules,
+        reach: Reachability,
+        protocol: Protocol,
+        release: str | None,
+    ) -> None:
         super().__init__(trace, rules, reach, protocol)
         assert isinstance(trace.header.config, SchedulerConfig)
-        self._config = trace.header.config
+        config = self._config = trace.header.config
+        facts = offered_by(release)
+        self._order = Order(config, facts)
+        self._stopping = Stopping(config, facts)
+        self._draft_reads = int(config.drafter and config.num_speculative_tokens > 0)
+        self._drafter_needs_all = release is not None and release in _DRAFTER_NEEDS_ALL
+        self._prompts: dict[str, int] = {}
+        self._claims: dict[str, set[int]] = {}
+        self._dropped: set[str] = set()
         self._encoder_budget = max(self._config.compute_budget, _largest_item(trace, protocol))
         self._paused = False
         self._resumable: set[str] = set()
         self._pending: set[str] = set()
         self._stood: Standing | None = None
+        self._steps_without_token = 0
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
+        outcome, calls, *_ = record
+        kept = self._kept(calls) if isinstance(event, events.Schedule) else frozenset()
         super().judge(number, event, record)
-        outcome = record[0]
         operation = type(event).__struct_config__.tag
         if isinstance(event, events.Pause):
             self._paused = event.mode != "none"
@@ -42,12 +85,22 @@ class SchedulerJudge(Judge):
             self._pending |= {event.identifier} if event.state == "pending" else set()
         if not isinstance(event, _IN_ITS_COURSE) or (outcome and outcome.get("sampled")):
             self._stood = None
+            self._steps_without_token = 0
         if not isinstance(outcome, dict):
             return
         if isinstance(event, events.Schedule):
-            self._check(operation, self._plan(outcome))
-            self._judge_turn(operation, outcome)
-        elif isinstance(event, events.Update) and isinstance(self._state, EncoderCacheState):
+            plan = self._plan(outcome)
+            self._check(operation, plan)
+            fills = self._fills(outcome, kept)
+            self._check(operation, fills)
+            self._follow(outcome, calls)
+            self._check(operation, self._reads(plan, fills))
+            self._check(operation, self._stops(plan, outcome, calls))
+            self._judge_order(operation, plan, outcome)
+            self._judge_progress(operation, outcome)
+        if isinstance(event, events.Add | events.Chunk):
+            self._check(operation, self._arrival(event))
+        if isinstance(event, events.Update) and isinstance(self._state, EncoderCacheState):
             self._check(operation, References(set(outcome["running"]), self._state.holders))
 
     @property
@@ -95,15 +148,161 @@ class SchedulerJudge(Judge):
             len(outcome["running"]),
         )
 
-    def _judge_turn(self, operation: str, outcome: Mapping[str, Any]) -> None:
-        """Judge the second of two steps in a row that are decided with nothing outstanding."""
+    def _kept(self, calls: Iterable[CallRecord]) -> Set[str]:
+        """Entries that cache and store have, and that these calls do not make the cache lose."""
+        if not isinstance(self._state, EncoderCacheState):
+            return frozenset()
+        deltas = [delta for *_, delta in calls if delta is not None]
+        lost = {name for _, _, entries, *_ in deltas for name, now in entries.items() if not now}
+        return (self._state.size.keys() & self.ghost.stored.keys()) - lost
+
+    def _fills(self, outcome: Mapping[str, Any], kept: Set[str]) -> Fills:
+        """What the step's encodes and loads fill."""
+        requests = self._requests
+        filled = tuple(
+            requests[name].identifiers[number]
+            for inputs_by_request in (outcome["encode"], outcome.get("loads", {}))
+            for name, inputs in inputs_by_request.items()
+            for number in inputs
+        )
+        return Fills(filled, kept)
+
+    def _follow(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
+        """Note what the step's requests claim, and what its notices drop."""
+        self._dropped |= set(outcome["notices"])
+        for operation, name, number, _, _, answer, _ in calls:
+            if name is None or number is None:
+                continue
+            if operation == "allocate" or (operation == "check" and answer is True):
+                self._claims.setdefault(name, set()).add(number)
+                if operation == "allocate":
+                    self._dropped.discard(self._requests[name].identifiers[number])
+        self._claims = {name: self._claims.get(name, set()) for name in outcome["running"]}
+
+    def _reads(self, plan: Plan, fills: Fills) -> Reads:
+        """What target model and drafter read in the step."""
+        state, protocol = self._state, self.protocol
+        resident = state.size if isinstance(state, EncoderCacheState) else ()
+        pending = () if protocol.keyed_by_identifier else state.notices
+        reads = {name: self._read(name, window) for name, window in plan.windows.items()}
+        claims = {name: self._claims.get(name, set()) for name in reads}
+        return Reads(
+            {name: self._identifiers(name, numbers) for name, numbers in reads.items()},
+            {*resident, *pending, *fills.filled},
+            {name: self._identifiers(name, reads[name] & claims[name]) for name in reads},
+            frozenset(self._dropped),
+        )
+
+    def _read(self, name: str, window: Span) -> Set[int]:
+        """Items that the step reads of a request."""
+        request = self._requests[name]
+        return {
+            number
+            for number in request.read_in(window.start, window.end + self._draft_reads)
+            if request.offsets[number] < window.end or self._drafter_needs_all
+        }
+
+    def _identifiers(self, name: str, numbers: Iterable[int]) -> Set[str]:
+        return {self._requests[name].identifiers[number] for number in numbers}
+
+    def _stops(self, plan: Plan, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> Stops:
+        """Where items ended the step's windows, or may have."""
+        requests = self._requests
+        refused = {
+            name: requests[name].offsets[number]
+            for operation, name, number, *_, answer, _ in calls
+            if operation == "can" and answer is False
+            if name is not None and number is not None and name in plan.windows
+        }
+        items = {name: self._items(name) for name in plan.windows}
+        rest, preempted = self._rest(plan), bool(outcome["preempted"])
+        return self._stopping.judge(plan, refused, self._prompts, items, rest, preempted=preempted)
+
+    def _items(self, name: str) -> list[Item]:
+        request, state = self._requests[name], self._state
+        resident = state.size if isinstance(state, EncoderCacheState) else ()
+        sizes = {**dict(zip(request.identifiers, request.sizes, strict=True)), **self.ghost.size}
+        return [
+            Item(offset, end - offset, size, identifier in resident, sizes[identifier] != size)
+            for identifier, offset, end, size in zip(
+                request.identifiers, request.offsets, request.ends, request.sizes, strict=True
+            )
+        ]
+
+    def _rest(self, plan: Plan) -> Rest:
+        state = self._state
+        slots = state.freeable_slots if isinstance(state, EncoderCacheState) else state.free_slots
+        return Rest(
+            plan.token_budget - sum(plan.tokens.values()),
+            plan.encoder_budget - sum(plan.encodes.values()),
+            slots if self.protocol.releases_on_update else None,
+        )
+
+    def _judge_order(self, operation: str, plan: Plan, outcome: Mapping[str, Any]) -> None:
+        items = {name: self._items(name) for name in outcome["waiting"]}
+        in_flight = self._in_flight[:-1]
+        self._check(operation, self._order.judge(outcome, in_flight, items, self._rest(plan)))
+
+    def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
+        super()._add(event, outcome, calls)
+        if outcome is not None:
+            self._order.add(event)
+            self._prompts[event.request] = event.prompt
+
+    def _go_on(self, outcome: Any) -> None:
+        for request_id, first in (outcome or {}).get("continued", ()):
+            self._prompts[request_id] = first + self._chunks[request_id][0].prompt
+        super()._go_on(outcome)
+
+    def _reset(self, event: Any, outcome: Any, calls: Any) -> None:
+        super()._reset(event, outcome, calls)
+        self._dropped.clear()
+
+    def _arrival(self, event: events.Add | events.Chunk) -> Arrival:
+        """What the request, or the chunk, asks for."""
+        config = self._config
+        sizes = [
+            item.length if item.is_embed is None else sum(item.is_embed) for item in event.items
+        ]
+        together = 1
+        if not config.chunked_prefill:
+            together = event.prompt
+        elif config.disable_chunked_mm_input:
+            together = max((item.length for item in event.items), default=1)
+        return Arrival(
+            event.prompt,
+            config.max_model_len,
+            max(sizes, default=0),
+            self._capacity,
+            self._encoder_budget,
+            -(-self._tokens_max(event) // config.block_size),
+            config.num_blocks - 1,
+            together,
+            config.max_num_batched_tokens,
+        )
+
+    def _tokens_max(self, event: events.Add | events.Chunk) -> int:
+        """Tokens that the prompt and what is decoded from it may come to."""
+        return min(event.prompt + event.max_tokens, self._config.max_model_len)
+
+    def _judge_progress(self, operation: str, outcome: Mapping[str, Any]) -> None:
+        """Judge whether steps get on, where nothing is in their way."""
         stood, self._stood = self._stood, None
-        if not self._resumable.isdisjoint((*outcome["running"], *outcome["waiting"])):
-            return  # it may wait for more prompt
-        if outcome.get("rejected"):
-            return  # they are there until the next update
-        if self._paused or self._pending or any(self._in_flight[:-1]):
-            return
+        names = [*outcome["running"], *outcome["waiting"]]
+        if self._paused or self._pending or not self._resumable.isdisjoint(names):
+            self._steps_without_token = 0
+            return  # a session may wait for more prompt
+        if outcome["scheduled"]:
+            self._steps_without_token += 1
+            steps_max = sum(self._tokens_max(self._order.added(name)) for name in names)
+            self._check(operation, Stretch(self._steps_without_token, steps_max))
+        if not any(self._in_flight[:-1]) and not outcome.get("rejected"):
+            self._judge_turn(operation, outcome, stood)  # the rejected end with the next update
+
+    def _judge_turn(
+        self, operation: str, outcome: Mapping[str, Any], stood: Standing | None
+    ) -> None:
+        """Judge the second of two steps in a row that are decided with nothing outstanding."""
         state = self._state
         stands = Standing(
             tuple(outcome["running"]),

@@ -5,11 +5,14 @@ encoded again, requests are preempted in the middle of an item, and aborts land 
 and its update. Two traces in five are squeezed further: prompts full of items that hardly fit the
 KV blocks, mostly under the priority policy, whose victims may have been scheduled in the same step.
 
+One trace in twenty goes on, once nothing comes from outside any more, until all have ended.
+
 With `transfers` encoder outputs also come from elsewhere: now, later, or never. Such traces are all
 squeezed, and their items are large: what is loaded for a victim is then evicted in the same step.
 With `resized` an identifier comes back with another size now and then, as a reused media id does.
 """
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -54,12 +57,12 @@ def scheduler_trace(
 
     It asks for nothing that the release does not have; None: of what any release has.
     """
-    offered = _offer(release)
+    offered = offered_by(release)
     transfers = transfers and offered.loads_encodings
     return _SchedulerTrace(seed, async_scheduling, offered, transfers, resized).build()
 
 
-def _offer(release: str | None) -> Semantics:
+def offered_by(release: str | None) -> Semantics:
     """The release's semantics; those of the first one that is modelled stand for earlier ones."""
     if release is None:
         return Semantics.ideal()
@@ -82,6 +85,7 @@ class _SchedulerTrace:
         self._extras = Random(f"{VERSION}/extras/{seed}")
         self._streaming = Random(f"{VERSION}/streaming/{seed}")
         self._resizing = Random(f"{VERSION}/resizing/{seed}") if resized else None
+        self._runs_out = Random(f"{VERSION}/end/{seed}").random() < 0.05
         random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
         self._seed = seed
         self._squeezed = random.random() < 0.4 or transfers
@@ -244,6 +248,8 @@ class _SchedulerTrace:
                 self._events.append(ResetPrefix(running=running))
             if self._pauses and self._extras.random() < 0.2:
                 self._events.append(Pause(self._extras.choice(("new", "all", "none", "none"))))
+        if self._runs_out:
+            self._events += self._until_all_end()
         header = SchedulerHeader(
             schema=SCHEMA,
             manager="encoder_cache",
@@ -252,6 +258,20 @@ class _SchedulerTrace:
             generator=VERSION,
         )
         return Trace(header, tuple(self._events))
+
+    def _until_all_end(self) -> Iterator[AnyEvent]:
+        """Few are left, nothing is in their way, and there are steps for twice the longest."""
+        for request in self._live[:-3]:
+            yield Abort(request)
+        if self._pauses:
+            yield Pause("none")
+        for identifier in self._pending:
+            yield Transfer(identifier, "ready")
+        for request in self._rooms:
+            yield Close(request)
+        for _ in range(2 * self._config.max_model_len):
+            yield Schedule()
+            yield Update()
 
     def _transfer(self) -> Transfer:
         """An output that is on its way arrives or fails to; or another one is offered, or not any

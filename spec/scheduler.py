@@ -9,7 +9,7 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from cacheproof.spec.registry import contract
-from cacheproof.spec.vocabulary import total
+from cacheproof.spec.vocabulary import distinct, total
 
 COMPONENT = "scheduler"
 
@@ -40,6 +40,65 @@ class Plan(NamedTuple):
     items: Mapping[str, tuple[Span, ...]]
     running_max: int
     running: int
+
+
+class Reads(NamedTuple):
+    """What a step reads of the encoder cache, by identifier.
+
+    wanted: by request, the entries with an embedding in what the step computes of it, or in the
+        token behind that if a drafter reads it and cannot do without.
+    available: what the cache has once the step is decided: resident, or about to be filled.
+    claimed: of these, the ones that the request has hit, or that were admitted for it, since it
+        runs.
+    dropped: of what the workers were told to drop, in this step too, all that the cache has not
+        admitted again since.
+    """
+
+    wanted: Mapping[str, Set[str]]
+    available: Set[str]
+    claimed: Mapping[str, Set[str]]
+    dropped: Set[str]
+
+
+class Fills(NamedTuple):
+    """What a step encodes and loads, in identifiers; and what the worker's store and the cache had
+    before, of which the cache loses nothing in the step."""
+
+    filled: tuple[str, ...]
+    kept: Set[str]
+
+
+class Stops(NamedTuple):
+    """Where a step stops computing prompts, in tokens, by request.
+
+    ends: where its windows end.
+    refused: of requests of which the cache refused an item: where that must end them at the latest.
+    allowed: of requests that nothing but an item can have stopped, where one may have: it starts
+        there, less what a drafter reads ahead, and cannot be had, or not be computed whole.
+    """
+
+    ends: Mapping[str, int]
+    refused: Mapping[str, int]
+    allowed: Mapping[str, Set[int]]
+
+
+class Overtaking(NamedTuple):
+    """Waiting requests that a later one of the same queue has overtaken in a step, and those that
+    had to wait for something of their own.
+
+    stale: output of before it was preempted is outstanding.
+    adapter: it needs one more adapter than a step may have.
+    transfer: an encoder output is on its way to it.
+    item: an item of it can not be admitted, or not be computed whole, and the release goes on.
+    prompt: its prompt must be computed in one step, is too long, and the release goes on.
+    """
+
+    overtaken: Set[str]
+    stale: Set[str]
+    adapter: Set[str]
+    transfer: Set[str]
+    item: Set[str]
+    prompt: Set[str]
 
 
 class References(NamedTuple):
@@ -76,6 +135,35 @@ class Turn(NamedTuple):
     requests: int
     before: Standing
     after: Standing
+
+
+class Arrival(NamedTuple):
+    """A request that was taken in, and what it can have when it is alone.
+
+    tokens: of its prompt, fewer than `tokens_max`, the model's.
+    embeddings: of its largest item, of at most `slots` of the encoder cache and `compute` a step.
+    blocks: of the KV cache for all that it may become, of at most `blocks_max`.
+    together: tokens that one step must compute, of at most `together_max`.
+    """
+
+    tokens: int
+    tokens_max: int
+    embeddings: int
+    slots: int
+    compute: int
+    blocks: int
+    blocks_max: int
+    together: int
+    together_max: int
+
+
+class Stretch(NamedTuple):
+    """Steps in a row with tokens and without one for anybody, while nothing arrives or ends from
+    outside, nobody is waited for, and nothing is in the way; of at most `steps_max`: as many as the
+    requests that are there may have tokens, at their end and together."""
+
+    steps: int
+    steps_max: int
 
 
 @contract(
@@ -115,6 +203,34 @@ def running_within_limit(w: Plan) -> bool:
 
 
 @contract(
+    "SC-2",
+    "What a step reads of an item is resident, encoded or loaded by it, for each request",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM GPUModelRunner._gather_mm_embeddings, for a drafter too: it reads one token "
+    "ahead, and since 0.27.1 does without an item that begins there. WM-2 asks what is in the "
+    "worker's store, of what the target model reads; this what was decided, of what either reads",
+)
+def reads_are_available(w: Reads) -> bool:
+    return all(all(h in w.available for h in w.wanted[r]) for r in w.wanted)
+
+
+@contract(
+    "SC-3",
+    "Tokens stop where an item starts that cannot be had: not behind, and not before",
+    kind="trace",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM Scheduler._try_schedule_encoder_inputs: an item that cannot be had ends the chunk",
+)
+def stops_at_items(w: Stops) -> bool:
+    return all(w.ends[r] <= w.refused[r] for r in w.refused) and all(
+        w.ends[r] in w.allowed[r] for r in w.allowed
+    )
+
+
+@contract(
     "SC-4",
     "Where items must be whole, no step that starts an item ends inside it",
     kind="trace",
@@ -133,6 +249,19 @@ def items_are_whole(w: Plan) -> bool:
 
 
 @contract(
+    "SC-5",
+    "A step encodes or loads no entry that is there and stays, and none twice",
+    kind="trace",
+    harm="efficiency",
+    component=COMPONENT,
+    source="one encode or load per residency is what the encoder cache is for; WM-2 says that it "
+    "comes before the first read",
+)
+def fills_once(w: Fills) -> bool:
+    return distinct(w.filled) and all(h not in w.kept for h in w.filled)
+
+
+@contract(
     "SC-6",
     "After a step's update, who does not run holds no entry of the encoder cache",
     kind="state",
@@ -142,6 +271,22 @@ def items_are_whole(w: Plan) -> bool:
 )
 def only_running_hold(s: References) -> bool:
     return all(s.holders[h] <= s.running for h in s.holders)
+
+
+@contract(
+    "SC-7",
+    "A waiting request is overtaken in its queue only for a reason that is listed",
+    kind="trace",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM SchedulingPolicy: fcfs is the order of arrival, and who was preempted goes first; "
+    "priority the order of priority, then of arrival. Sessions have an order of their own",
+)
+def overtakes_for_a_reason(w: Overtaking) -> bool:
+    return all(
+        r in w.stale or r in w.adapter or r in w.transfer or r in w.item or r in w.prompt
+        for r in w.overtaken
+    )
 
 
 @contract(
@@ -157,6 +302,19 @@ def scheduler_never_raises(c: Answer) -> bool:
 
 
 @contract(
+    "DF-1",
+    "A notice that drops an entry follows the last step in which who claimed it reads it",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM SchedulerOutput.free_encoder_mm_hashes: workers apply it before the step, "
+    "whatever is in flight. WM-2 says that a read misses, this that a notice is why",
+)
+def notices_follow_reads(w: Reads) -> bool:
+    return all(all(h not in w.dropped for h in w.claimed[r]) for r in w.claimed)
+
+
+@contract(
     "LV-1",
     "With nothing in flight and nothing to wait for, a step schedules something or changes what "
     "the next one decides from",
@@ -167,3 +325,35 @@ def scheduler_never_raises(c: Answer) -> bool:
 )
 def goes_on(c: Turn) -> bool:
     return c.tokens > 0 or c.requests == 0 or c.before != c.after
+
+
+@contract(
+    "LV-2",
+    "What could never be scheduled, even alone, is not taken in",
+    kind="trace",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM SchedulerConfig and InputProcessor validate it; for a release that is driven "
+    "without them it is a condition on the traces",
+)
+def can_run_alone(c: Arrival) -> bool:
+    return (
+        c.tokens < c.tokens_max
+        and c.embeddings <= c.slots
+        and c.embeddings <= c.compute
+        and c.blocks <= c.blocks_max
+        and c.together <= c.together_max
+    )
+
+
+@contract(
+    "LV-3",
+    "As many steps as all requests have tokens do not pass without a new one for anybody",
+    kind="progress",
+    harm="liveness",
+    component=COMPONENT,
+    source="a request of n tokens is computed in n steps; every token brings a request nearer to "
+    "its end, and LV-1 speaks of steps that compute nothing",
+)
+def ends_in_time(c: Stretch) -> bool:
+    return c.steps <= c.steps_max

@@ -11,6 +11,7 @@ from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import (
     SCHEMA,
+    Adapter,
     Add,
     AnyEvent,
     Item,
@@ -19,6 +20,7 @@ from cacheproof.differential.trace import (
     SchedulerConfig,
     SchedulerHeader,
     Trace,
+    Transfer,
     Update,
 )
 from cacheproof.reference.semantics import Semantics
@@ -42,10 +44,16 @@ LONG = (
 )
 
 
-def broken(trace: Trace, semantics: Semantics | None = None) -> dict[str, Violation]:
-    """What the reference breaks of the scheduler's contracts."""
-    target = ReferenceTarget(semantics)
-    violations = examine(trace, target.run([trace])[0], target).violations
+def broken(
+    trace: Trace,
+    semantics: Semantics | None = None,
+    *,
+    release: str | None = None,
+    fault: str | None = None,
+) -> dict[str, Violation]:
+    """What the reference breaks of the scheduler's contracts, judged as a release."""
+    target = ReferenceTarget(semantics, release=release)
+    violations = examine(trace, target.run([trace], fault)[0], target).violations
     return {name: one for name, one in violations.items() if name in OF_SCHEDULER}
 
 
@@ -70,7 +78,10 @@ WHOLE = trace(*LONG, *STEPS, disable_chunked_mm_input=True, long_prefill_token_t
         (WHOLE, ("spares_whole_items",), "LV-1", "whole items"),
         (WHOLE, ("spares_whole_items", "keeps_items_whole"), "SC-4", ""),
         (scheduler_trace(99), ("ends_at_whole_items",), "SC-4", ""),
+        (scheduler_trace(21), ("reads_ahead_sparsely",), "SC-2", ""),
         (scheduler_trace(5), ("takes_after_blocks", "frees_stalled"), "SC-6", ""),
+        (scheduler_trace(162), ("keeps_passed_over_in_order",), "SC-7", ""),
+        (scheduler_trace(484), ("waits_for_long_prompts",), "SC-7", ""),
         (
             scheduler_trace(2589),
             ("pads_within_threshold",),
@@ -84,6 +95,114 @@ def test_a_fault_of_releases_breaks_the_contract_that_speaks_of_it(
 ) -> None:
     assert broken(trace) == {}
     assert broken(trace, without(*lacking))[contract].kind == kind
+
+
+FILLED = trace(ADJACENT, *STEPS)
+SMALL = trace(*LONG, *STEPS, max_num_batched_tokens=8, capacity=6, compute_budget=6)
+SPREAD = trace(
+    Add("a", 20, (Item("x", 2, 12),)),
+    *STEPS,
+    max_num_batched_tokens=4,
+    capacity=12,
+    compute_budget=12,
+)
+
+
+@pytest.mark.parametrize(
+    ("trace", "fault", "contract"),
+    [
+        (FILLED, "computes_into_items", "SC-2"),
+        (FILLED, "computes_into_items", "SC-3"),
+        (FILLED, "stops_early", "SC-3"),
+        (SMALL, "encodes_again", "SC-5"),
+        (SPREAD, "drops_what_is_read", "DF-1"),
+    ],
+)
+def test_a_planted_fault_breaks_the_contract_that_speaks_of_it(
+    trace: Trace, fault: str, contract: str
+) -> None:
+    assert broken(trace) == {}
+    assert contract in broken(trace, fault=fault)
+
+
+AHEAD = {**DRAFTER, "max_num_batched_tokens": 8}
+BEHIND = trace(Add("a", 20, (Item("x", 8, 4),)), Schedule(), Update(), **AHEAD)
+WITHIN = trace(
+    Add("a", 20, (Item("x", 6, 4, is_embed=(False, False, True, True)),)), *STEPS[:2], **AHEAD
+)
+WHOLE_AHEAD = trace(
+    Add("a", 20, (Item("x", 6, 4),)), *STEPS[:2], disable_chunked_mm_input=True, **AHEAD
+)
+
+
+@pytest.mark.parametrize(
+    ("trace", "last_broken", "first_kept"),
+    [(BEHIND, "0.22.1", "0.27.1"), (WITHIN, "0.27.1", "0.28.0"), (WHOLE_AHEAD, "0.15.1", "0.18.1")],
+)
+def test_what_a_drafter_reads_is_judged_by_what_the_release_does_without(
+    trace: Trace, last_broken: str, first_kept: str
+) -> None:
+    assert "SC-2" in broken(trace, Semantics.of_vllm(last_broken), release=last_broken)
+    assert "SC-2" not in broken(trace, Semantics.of_vllm(first_kept), release=first_kept)
+    assert "WM-2" not in broken(trace, Semantics.of_vllm(last_broken), release=last_broken)
+
+
+def adapter(number: int) -> Adapter:
+    return Adapter(f"adapter-{number}", number, f"/adapters/{number}")
+
+
+THREE = (
+    Add("a", 8, max_tokens=4, lora=adapter(1)),
+    Add("b", 8, lora=adapter(2)),
+    Add("c", 8, lora=adapter(1)),
+)
+AWAITED = (
+    Transfer("x", "pending"),
+    Add("a", 8, (Item("x", 2, 4),)),
+    Add("b", 8),
+)
+
+
+@pytest.mark.parametrize(
+    ("overtaking", "overtaken", "overtaker"),
+    [
+        (trace(*THREE, *STEPS, max_loras=1), "b", "c"),
+        (trace(*AWAITED, *STEPS, ec_connector=True), "a", "b"),
+    ],
+)
+def test_a_request_may_be_overtaken_while_it_waits_for_something_of_its_own(
+    overtaking: Trace, overtaken: str, overtaker: str
+) -> None:
+    first = ReferenceTarget().records(overtaking)[len(overtaking.events) - len(STEPS)][0]
+    assert overtaker in first["new"]
+    assert overtaken in first["waiting"]
+    assert broken(overtaking) == {}
+
+
+def test_a_request_must_not_be_overtaken_otherwise() -> None:
+    plain = trace(Add("a", 8), Add("b", 8), *STEPS)
+    assert broken(plain) == {}
+    assert "for r = 'a'" in broken(plain, fault="looks_past_the_first")["SC-7"].why
+
+
+def test_an_urgent_request_must_not_be_overtaken_by_an_earlier_one() -> None:
+    urgent = trace(Add("a", 8, priority=1), Add("b", 8), *STEPS, policy="priority")
+    assert broken(urgent) == {}
+    assert "for r = 'b'" in broken(urgent, fault="looks_past_the_first")["SC-7"].why
+
+
+def test_a_request_that_computes_the_same_for_ever_is_seen_once_all_could_have_ended() -> None:
+    lone = (Add("a", 20, max_tokens=2), *(Schedule(), Update()) * 30)
+    computing = trace(*lone, max_num_batched_tokens=8)
+    assert broken(computing) == {}
+    assert broken(computing, fault="computes_the_same_again")["LV-3"].event == 2 * 23 - 1
+
+
+def test_what_fits_no_step_is_refused_on_arrival_or_reported_there() -> None:
+    never = trace(Add("a", 20, (Item("x", 2, 17),)), *STEPS, disable_chunked_mm_input=True)
+    (refused,) = ReferenceTarget().run([never])
+    assert refused.illegal == "an item of 17 tokens must be whole, and a step has 16"
+    assert broken(never, without("refuses_long_whole_items"))["LV-2"].event == 0
 
 
 def test_a_request_that_never_advances_is_told_with_the_state_that_repeats() -> None:

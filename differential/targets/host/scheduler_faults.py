@@ -63,6 +63,78 @@ def splits_items(scheduler: Any) -> None:
     _after_schedule(scheduler, cut)
 
 
+def computes_into_items(scheduler: Any) -> None:
+    """A chunk that ends where an item begins takes the item's first token as well."""
+
+    def lengthen(output: Any) -> None:
+        for request_id, (_, end, items) in _chunks(scheduler, output).items():
+            if any(offset == end for offset, _ in items):
+                output.num_scheduled_tokens[request_id] += 1
+
+    _after_schedule(scheduler, lengthen)
+
+
+def stops_early(scheduler: Any) -> None:
+    """A chunk of a prompt ends one token early."""
+
+    def shorten(output: Any) -> None:
+        for request_id, (start, end, _) in _chunks(scheduler, output).items():
+            if end - start > 1:
+                output.num_scheduled_tokens[request_id] -= 1
+
+    _after_schedule(scheduler, shorten)
+
+
+def encodes_again(scheduler: Any) -> None:
+    """A step that has nothing to encode encodes what an earlier one did."""
+
+    def encode(output: Any) -> None:
+        for request_id, (start, _, items) in _chunks(scheduler, output).items():
+            for number, (offset, length) in enumerate(items):
+                if offset < start < offset + length and not output.scheduled_encoder_inputs:
+                    output.scheduled_encoder_inputs[request_id] = [number]
+
+    _after_schedule(scheduler, encode)
+
+
+def looks_past_the_first(scheduler: Any) -> None:
+    """A step does not look at the first of several that wait; it goes behind the others."""
+    schedule = scheduler.schedule
+
+    def patched(*arguments: Any) -> Any:
+        queue = _state(scheduler).waiting
+        first = queue.pop_request() if len(queue) > 1 else None
+        try:
+            return schedule(*arguments)
+        finally:
+            if first is not None:
+                queue.add_request(first)
+
+    scheduler.schedule = patched
+
+
+def drops_what_is_read(scheduler: Any) -> None:
+    """A step that computes the first half of an item has the workers drop it."""
+
+    def drop(output: Any) -> None:
+        for request_id, (_, end, items) in _chunks(scheduler, output).items():
+            for number, (offset, length) in enumerate(items):
+                if offset < end < offset + length:
+                    _notice(scheduler.requests[request_id], number, output)
+
+    _after_schedule(scheduler, drop)
+
+
+def computes_the_same_again(scheduler: Any) -> None:
+    """A chunk before the end of a prompt is forgotten as soon as it is scheduled."""
+
+    def forget(output: Any) -> None:
+        for request_id, (start, _, _) in _chunks(scheduler, output).items():
+            scheduler.requests[request_id].num_computed_tokens = start
+
+    _after_schedule(scheduler, forget)
+
+
 def stops(scheduler: Any) -> None:
     """From the third step on no request is looked at."""
     schedule = scheduler.schedule
@@ -109,6 +181,12 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
         encodes_beyond_the_budget,
         admits_everybody,
         splits_items,
+        computes_into_items,
+        stops_early,
+        encodes_again,
+        looks_past_the_first,
+        drops_what_is_read,
+        computes_the_same_again,
         stops,
         raises_in_update,
     )
@@ -137,6 +215,25 @@ def _starts(output: Any) -> dict[str, int]:
     cached = output.scheduled_cached_reqs
     starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
     return {**starts, **dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))}
+
+
+def _chunks(scheduler: Any, output: Any) -> dict[str, tuple[int, int, list[tuple[int, int]]]]:
+    """Start and end of each chunk that does not end a prompt, and the request's items."""
+    chunks = {}
+    for request_id, start in _starts(output).items():
+        request = scheduler.requests[request_id]
+        end = start + output.num_scheduled_tokens[request_id]
+        if end < request.num_prompt_tokens:
+            chunks[request_id] = (start, end, _items(request))
+    return chunks
+
+
+def _notice(request: Any, number: int, output: Any) -> None:
+    """Have the workers drop the entry of an item; older releases keep one for each request."""
+    if hasattr(output, "free_encoder_mm_hashes"):
+        output.free_encoder_mm_hashes.append(request.mm_features[number].identifier)
+    else:
+        output.free_encoder_input_ids.append((request.request_id, number))
 
 
 def _items(request: Any) -> list[tuple[int, int]]:

@@ -1,0 +1,111 @@
+"""Who of the waiting requests a step overtook, and whether it had to wait for something of its own.
+
+Order and reasons are folded from the trace and from what was scheduled, never from the scheduler's
+queues: these say only who waits. A reason is looked for where the step ends; what it leaves of its
+budgets is no more than it had when it came to the request.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cacheproof.differential import trace as events
+from cacheproof.differential.scheduler_items import Item, Rest
+from cacheproof.differential.trace import SchedulerConfig
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.scheduler import Overtaking
+
+
+class Order:
+    """The requests of one trace in the order in which they are due."""
+
+    def __init__(self, config: SchedulerConfig, facts: Semantics) -> None:
+        self._config = config
+        self._facts = facts
+        self._arrived: dict[str, int] = {}
+        self._added: dict[str, events.Add] = {}
+        self._has_run: set[str] = set()
+
+    def add(self, request: events.Add) -> None:
+        """A request arrives."""
+        self._arrived[request.request] = len(self._arrived)
+        self._added[request.request] = request
+
+    def added(self, name: str) -> events.Add:
+        """How the request arrived."""
+        return self._added[name]
+
+    def judge(
+        self,
+        outcome: Mapping[str, Any],
+        in_flight: Iterable[Mapping[str, int]],
+        items: Mapping[str, Iterable[Item]],
+        rest: Rest,
+    ) -> Overtaking:
+        """What a step makes of the order.
+
+        `in_flight` are the steps whose output was outstanding when it was decided, `items` those of
+        the waiting requests.
+        """
+        waiting = [name for name in outcome["waiting"] if not self._added[name].resumable]
+        overtaken = {
+            name
+            for name in waiting
+            if any(self._is_due_before(name, other) for other in self._admitted(outcome))
+        }
+        self._has_run.update(outcome["computed"])
+        adapters = {self._adapter(name) for name in outcome["computed"]} - {0}
+        all_adapters = {self._adapter(name) for name in outcome["running"]} - {0}
+        is_full = 0 < self._config.max_loras <= len(all_adapters)
+        return Overtaking(
+            overtaken,
+            stale={name for name in waiting if any(name in step for step in in_flight)},
+            adapter={
+                name for name in waiting if is_full and self._adapter(name) not in adapters | {0}
+            },
+            transfer=set(outcome.get("awaiting", ())),
+            item={
+                name
+                for name in overtaken
+                if self._facts.passes_over_unschedulable
+                and any(self._is_refused(item, rest) for item in items[name])
+            },
+            prompt={
+                name
+                for name in waiting
+                if not self._facts.waits_for_long_prompts
+                and not self._config.chunked_prefill
+                and self._added[name].prompt + self._added[name].max_tokens > rest.tokens
+            },
+        )
+
+    def _admitted(self, outcome: Mapping[str, Any]) -> Iterable[str]:
+        """Whom the step admitted, and who could have overtaken another."""
+        resumes = self._config.policy == "priority"
+        for name in [*outcome["new"], *(outcome["resumed"] if resumes else ())]:
+            if not self._added[name].resumable:
+                yield name
+
+    def _is_due_before(self, name: str, other: str) -> bool:
+        if self._config.policy == "priority":
+            return self._urgency(name) < self._urgency(other)
+        if name in self._has_run:
+            return not self._sets_apart
+        return self._arrived[name] < self._arrived[other]
+
+    @property
+    def _sets_apart(self) -> bool:
+        """Whether who was passed over once goes before those that were preempted."""
+        return self._facts.sets_passed_over_apart and not self._facts.rejoins_passed_over
+
+    def _urgency(self, name: str) -> tuple[int, int]:
+        return self._added[name].priority, self._arrived[name]
+
+    def _adapter(self, name: str) -> int:
+        lora = self._added[name].lora
+        return 0 if lora is None else lora.lora_int_id
+
+    def _is_refused(self, item: Item, rest: Rest) -> bool:
+        """Whether a chunk that begins with the item cannot be computed."""
+        threshold = self._config.long_prefill_token_threshold or rest.tokens
+        is_too_long = item.length > min(rest.tokens, threshold)
+        return item.is_refused(rest) or (self._config.disable_chunked_mm_input and is_too_long)

@@ -1,0 +1,91 @@
+"""What keeps and what breaks each contract of the scheduler that is judged step by step."""
+
+from typing import NamedTuple
+
+import pytest
+
+from cacheproof.spec.registry import by_id
+from cacheproof.spec.scheduler import Arrival, Fills, Overtaking, Reads, Stops, Stretch
+
+READS = Reads(
+    wanted={"a": {"x", "y"}},
+    available={"x", "y", "z"},
+    claimed={"a": {"x"}},
+    dropped={"z"},
+)
+FILLS = Fills(filled=("x", "y"), kept={"z"})
+STOPS = Stops(ends={"a": 8, "b": 12, "c": 16}, refused={"a": 8}, allowed={"b": {12, 20}})
+NOBODY: frozenset[str] = frozenset()
+OVERTAKING = Overtaking({"a", "b"}, {"a"}, NOBODY, {"b"}, NOBODY, NOBODY)
+ARRIVAL = Arrival(
+    tokens=20,
+    tokens_max=64,
+    embeddings=8,
+    slots=8,
+    compute=8,
+    blocks=4,
+    blocks_max=4,
+    together=16,
+    together_max=16,
+)
+STRETCH = Stretch(steps=20, steps_max=20)
+
+
+def holds(contract: str, subject: NamedTuple) -> bool:
+    return bool(by_id(contract).predicate(subject))
+
+
+@pytest.mark.parametrize(
+    ("contract", "subject"),
+    [
+        ("SC-2", READS),
+        ("SC-2", READS._replace(wanted={})),
+        ("SC-3", STOPS),
+        ("SC-3", STOPS._replace(ends={"a": 4, "b": 20, "c": 16})),
+        ("SC-3", STOPS._replace(refused={}, allowed={})),
+        ("SC-5", FILLS),
+        ("SC-5", FILLS._replace(filled=())),
+        ("SC-7", OVERTAKING),
+        ("SC-7", OVERTAKING._replace(overtaken=NOBODY, stale=NOBODY, transfer=NOBODY)),
+        ("DF-1", READS),
+        ("DF-1", READS._replace(dropped={"y"})),
+        ("LV-2", ARRIVAL),
+        ("LV-3", STRETCH),
+    ],
+)
+def test_what_a_correct_scheduler_does_keeps_the_contract(
+    contract: str, subject: NamedTuple
+) -> None:
+    assert holds(contract, subject)
+
+
+@pytest.mark.parametrize(
+    ("contract", "subject"),
+    [
+        ("SC-2", READS._replace(available={"x", "z"})),
+        ("SC-2", READS._replace(wanted={"a": {"x"}, "b": {"v"}})),
+        ("SC-3", STOPS._replace(ends={"a": 9, "b": 12})),
+        ("SC-3", STOPS._replace(ends={"a": 8, "b": 11})),
+        ("SC-3", STOPS._replace(allowed={"b": set()})),
+        ("SC-5", FILLS._replace(filled=("x", "z"))),
+        ("SC-5", FILLS._replace(filled=("x", "y", "x"))),
+        ("SC-7", OVERTAKING._replace(transfer=NOBODY)),
+        ("SC-7", OVERTAKING._replace(overtaken={"a", "b", "c"})),
+        ("DF-1", READS._replace(dropped={"x"})),
+        ("LV-2", ARRIVAL._replace(tokens=64)),
+        ("LV-2", ARRIVAL._replace(embeddings=9)),
+        ("LV-2", ARRIVAL._replace(compute=7)),
+        ("LV-2", ARRIVAL._replace(blocks=5)),
+        ("LV-2", ARRIVAL._replace(together=17)),
+        ("LV-3", STRETCH._replace(steps=21)),
+    ],
+)
+def test_what_it_must_not_do_breaks_the_contract(contract: str, subject: NamedTuple) -> None:
+    assert not holds(contract, subject)
+
+
+@pytest.mark.parametrize("reason", ["stale", "adapter", "transfer", "item", "prompt"])
+def test_any_listed_reason_lets_a_request_be_overtaken(reason: str) -> None:
+    nobody = Overtaking({"a"}, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY)
+    assert not holds("SC-7", nobody)
+    assert holds("SC-7", nobody._replace(**{reason: {"a"}}))
