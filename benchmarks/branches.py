@@ -4,7 +4,7 @@
 
 The traces of every lane at manager and scheduler depth run on the release under coverage.py. A
 branch that none of them takes belongs to a feature that no trace can ask for, where `REFUSED` says
-so of its condition or of one around it, or it is listed.
+so of its condition or of one around it, or it is listed, with the reason where one is known.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,38 +28,89 @@ CLASSES = {
     "vllm/v1/core/encoder_cache_manager.py": ("EncoderCacheManager", "EncoderDecoderCacheManager"),
 }
 BATCH = 50
-REFUSED = {
-    "KV connectors, deferred frees": (
-        r"self\.connector\b|kv_connector|kv_xfer|kv_transfer|invalid_block|REMOTE_KVS|remote_kv",
-        r"load_kv_async|failed_kv_load|failed_recv|external_computed|reset_connector|kv_fetch",
-        r"defer_block_free|deferred_|blocks_can_be_freed|_free_request_blocks|delay_free_blocks",
-        r"_request_remaining_blocks|_connector_finished|connector is not None and",
+
+
+class Reason(NamedTuple):
+    """Why no trace takes a branch: what its function, or a condition on the way to it, says. It
+    holds before release `before`."""
+
+    text: str
+    words: str
+    before: str | None = None
+
+    def covers(self, branch: "Branch", release: str) -> bool:
+        from cacheproof.spec.versions import release_key
+
+        if self.before is not None and release_key(release) >= release_key(self.before):
+            return False
+        said = (branch.function, *branch.conditions)
+        return any(re.search(self.words, text, re.VERBOSE) for text in said)
+
+
+REFUSED = (
+    Reason(
+        "KV connectors, deferred frees",
+        r"""self\.connector\b | kv_connector | kv_xfer | kv_transfer | invalid_block | REMOTE_KVS
+        | remote_kv | load_kv_async | failed_kv_load | failed_recv | external_computed | kv_fetch
+        | reset_connector | defer_block_free | deferred_ | blocks_can_be_freed | delay_free_blocks
+        | _free_request_blocks | _request_remaining_blocks | _connector_finished
+        | connector\ is\ not\ None\ and""",
     ),
-    "encoder-decoder models": ("is_encoder_decoder",),
-    "encoder cache connectors that produce, or count": ("ec_connector_stats|'address' not in",),
-    "Mamba alignment, copies of blocks": ("mamba|zeroing|block_copies|cow_retained",),
-    "bounded prefix replay": ("prefix_replay|window_loaded|replay_tokens",),
-    "structured output": (
-        "structured_output|grammar|_draft_token_ids_in_output|invalid_spec_tokens",
+    Reason("encoder-decoder models", "is_encoder_decoder"),
+    Reason("encoder cache connectors that produce, or count", "ec_connector_stats | 'address'"),
+    Reason("Mamba alignment, copies of blocks", "mamba | zero | block_copies | cow_retained"),
+    Reason("bounded prefix replay", "prefix_replay | window_loaded | replay_tokens"),
+    Reason(
+        "structured output",
+        """structured_output | grammar | GRAMMAR | WAITING_FOR_FSM | _draft_token_ids_in_output
+        | invalid_spec_tokens""",
     ),
-    "several-module and parallel drafters, dynamic numbers of drafts": (
-        "prefill_lookahead|draft_slots|dynamic_sd|tokens_per_batch_size|disable_eagle_block_drop",
+    Reason(
+        "several-module and parallel drafters, dynamic numbers of drafts",
+        """prefill_lookahead | draft_slots | dynamic_sd | tokens_per_batch_size | eagle_block_drop
+        | uses_draft_model""",
     ),
-    "pooling, diffusion, auxiliary outputs, encoder-only": (
-        "pool|diffusion|aux_output|is_mm_encoder_only",
+    Reason(
+        "pooling, diffusion, auxiliary outputs, routed experts, encoder-only",
+        "pool | diffusion | aux_output | routed_experts | is_mm_encoder_only",
     ),
-    "data, pipeline and context parallelism, several engines": (
-        "use_pp|next_decode_eligible|finished_req_ids_dict|is_xpu|hash_block_size is None",
-        r"\bfinished_req_ids$|finished_req_ids\.items|engine_core_outputs\.get",
+    Reason(
+        "data, pipeline and context parallelism, several engines",
+        r"""use_pp | next_decode_eligible | is_xpu | hash_block_size\ is\ None | [dp]cp_
+        | finished_req_ids_dict | \bfinished_req_ids$ | finished_req_ids\.items
+        | engine_core_outputs\.get""",
     ),
-    "statistics, logging, events": (
-        r"stats\b|metrics|logging|publisher|perf_|num_logprobs|sampling_mask|num_nans|^events$",
+    Reason("data parallelism", "defer_prefills", before="0.33.0"),
+    Reason(
+        "statistics, logging, events",
+        r"""stats\b | metrics | logging | publisher | perf_ | logprobs | sampling_mask | num_nans
+        | ^events$ | _usage$""",
     ),
-    "what an engine asks between steps": (
-        r"\.(get_num_unfinished_requests|has_finished_requests|shutdown)$",
+    Reason(
+        "what an engine asks between steps",
+        r"\.(get_num_unfinished_requests | has_finished_requests | shutdown)$",
     ),
-}
-"""Features that docs/scheduler.md refuses, by what their conditions say."""
+    Reason("drafts, not modelled before 0.12.0", "spec_token | speculative | draft", "0.12.0"),
+    Reason(
+        "running requests that start over, not modelled before 0.27.1",
+        "reset_running_requests | ^self.running$ | discard",
+        "0.27.1",
+    ),
+)
+"""Features that docs/scheduler.md refuses."""
+
+GUARDS = (
+    Reason("an error of the release's own", r"RequestStatus\.PREEMPTED$ | policy\ =="),
+    Reason(
+        "its callers see to it",
+        r"""^num_new_tokens\ ==\ 0\ or | ^mm_hash\ not\ in\ self\.cached$
+        | ^request\.num_computed_tokens\ >\ 0$""",
+    ),
+    Reason("another manager in the place of the scheduler's own", "manager_cls_obj"),
+    Reason("takes three steps in flight", r"num_stale_output_tokens .* not\ request\.drop"),
+    Reason("several requests, all or unknown ones are ended at once", r"\.finish_requests$"),
+)
+"""Branches of the modelled surface that are known not to be taken, and why."""
 
 
 class Branch(NamedTuple):
@@ -71,13 +122,9 @@ class Branch(NamedTuple):
     to: int
     conditions: tuple[str, ...]
 
-    def refused(self) -> str | None:
-        """The feature that no trace can ask for, if it takes one to come here."""
-        words = "\n".join((self.function, *self.conditions))
-        for feature, patterns in REFUSED.items():
-            if any(re.search(pattern, words, re.MULTILINE) for pattern in patterns):
-                return feature
-        return None
+    def reason(self, reasons: Sequence[Reason], release: str) -> str | None:
+        """The first of these reasons that covers it."""
+        return next((one.text for one in reasons if one.covers(self, release)), None)
 
 
 def main() -> None:
@@ -98,10 +145,10 @@ def main() -> None:
     (taken,) = beside.run(__file__, options.release, given=msgspec.to_builtins(given))
     print(f"vllm@{options.release}; lanes: {', '.join(lane.name for lane in lanes)}; "
           f"seeds {options.seeds} of each\n")  # fmt: skip
-    report(taken)
+    report(taken, options.release)
 
 
-def report(functions: dict[str, Any]) -> None:
+def report(functions: dict[str, Any], release: str) -> None:
     """Print a line for each function, and each branch that no trace takes."""
     print("| function | branches | of refused features only | to take | taken |")
     print("|---|---|---|---|---|")
@@ -111,7 +158,7 @@ def report(functions: dict[str, Any]) -> None:
     for name, function in functions.items():
         refused = Counter[str]()
         for branch in (Branch(*fields) for fields in function["missing"]):
-            if feature := branch.refused():
+            if feature := branch.reason(REFUSED, release):
                 refused[feature] += 1
             else:
                 missed.append(branch)
@@ -125,7 +172,8 @@ def report(functions: dict[str, Any]) -> None:
     print(f"\nNot taken: {len(missed)}\n")
     for branch in missed:
         print(f"- {branch.function}, line {branch.line} to {branch.to}: "
-              f"`{branch.conditions[-1] if branch.conditions else ''}`")  # fmt: skip
+              f"`{branch.conditions[-1] if branch.conditions else ''}`: "
+              f"{branch.reason(GUARDS, release) or 'not met'}")  # fmt: skip
 
 
 def _columns(number: Counter[str]) -> str:

@@ -15,10 +15,6 @@ def schedule(self):
 """
 
 
-def branch(script, line: int, *conditions: str):
-    return script.Branch("Scheduler.schedule", line, line + 1, conditions)
-
-
 def test_a_line_that_decides_has_the_conditions_around_it(script) -> None:
     (method,) = ast.parse(METHOD).body
     assert script._conditions(method) == {
@@ -41,7 +37,14 @@ def test_a_line_that_decides_has_the_conditions_around_it(script) -> None:
 def test_a_branch_is_refused_by_any_condition_on_the_way(
     script, conditions: tuple[str, ...], is_refused: bool
 ) -> None:
-    assert (branch(script, 5, *conditions).refused() is not None) is is_refused
+    branch = script.Branch("Scheduler.schedule", 5, 6, conditions)
+    assert (branch.reason(script.REFUSED, "0.33.0") is not None) is is_refused
+
+
+def test_a_feature_may_be_refused_before_a_release(script) -> None:
+    branch = script.Branch("Scheduler.schedule", 5, 6, ("request.spec_token_ids",))
+    assert branch.reason(script.REFUSED, "0.11.0") == "drafts, not modelled before 0.12.0"
+    assert branch.reason(script.REFUSED, "0.12.0") is None
 
 
 def test_a_branch_that_could_be_taken_and_is_not_is_listed(script, capsys) -> None:
@@ -49,7 +52,8 @@ def test_a_branch_that_could_be_taken_and_is_not_is_listed(script, capsys) -> No
         ("Scheduler.schedule", 5, 6, ("request.done",)),
         ("Scheduler.schedule", 9, 10, ("self.use_pp",)),
     ]
-    script.report({"Scheduler.schedule": {"branches": 10, "taken": 8, "missing": missing}})
+    functions = {"Scheduler.schedule": {"branches": 10, "taken": 8, "missing": missing}}
+    script.report(functions, "0.33.0")
     printed = capsys.readouterr().out
     assert "| Scheduler.schedule | 10 | 1 | 9 | 8 (89%) |" in printed
-    assert "Not taken: 1\n\n- Scheduler.schedule, line 5 to 6: `request.done`\n" in printed
+    assert "Not taken: 1\n\n- Scheduler.schedule, line 5 to 6: `request.done`: not met\n" in printed
