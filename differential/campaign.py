@@ -14,6 +14,7 @@ from functools import partial
 from types import MappingProxyType
 
 from cacheproof.differential.block_hash_generator import block_hash_trace
+from cacheproof.differential.encoder_decoder_generator import encoder_decoder_trace
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import Examination, examine
 from cacheproof.differential.generator import manager_trace
@@ -58,6 +59,24 @@ _SCHEDULER = (
     }
 ) | {"preempted after encode in the same step"}
 
+_DECODERS = frozenset(
+    {
+        "refused by budget",
+        "refused by space",
+        "decoder item released again",
+        "decoder item encoded again",
+        "decoder entry reported",
+        "cross-attention blocks",
+    }
+)
+_OF_ITEMS_IN_PROMPTS = frozenset({"SC-2", "SC-3", "SC-4", "SC-5", "DF-1"})
+_WINDOWS = frozenset(
+    {
+        "hit in several groups",
+        "null blocks in a hit",
+        "blocks behind a window given back",
+    }
+)
 _LOADS = frozenset(
     {
         "loaded from elsewhere",
@@ -228,6 +247,24 @@ LANES = {
             _COMMON | {"identifier with another size"},
             resized=True,
             by_release=True,
+        ),
+        Lane(
+            "scheduler with windows",
+            "scheduler",
+            "encoder_cache",
+            partial(scheduler_trace, windows=True),
+            _WINDOWS,
+            by_release=True,
+        ),
+        Lane(
+            "scheduler of encoder-decoders",
+            "scheduler",
+            "encoder_decoder",
+            encoder_decoder_trace,
+            _DECODERS,
+            silent_on=_OF_ITEMS_IN_PROMPTS | {"SC-6"},  # and no entry is held
+            by_release=True,
+            since="0.13.0",
         ),
         Lane(
             "block keys",

@@ -107,10 +107,19 @@ NO_CANARY = {
     ("encoder_decoder", "manager", "WM-2"): (
         "what a step reads is what it encodes, whatever the manager says"
     ),
+    ("encoder_decoder", "scheduler", "WM-2"): (
+        "what a step reads is what it encodes, whatever the manager says"
+    ),
     ("encoder_cache", "scheduler", "EC-10"): (
         "a real scheduler asks which items are held before it releases any"
     ),
     ("encoder_cache", "scheduler", "LV-2"): "it judges what a trace asks for, not what is answered",
+    ("encoder_decoder", "scheduler", "LV-3"): (
+        "its fault forgets chunks of a prompt, and such a model's comes in one"
+    ),
+    ("encoder_decoder", "scheduler", "LV-2"): (
+        "it judges what a trace asks for, not what is answered"
+    ),
 }
 NO_CANARY_WHERE_PLANNED = {
     "EC-8b": "a scheduler that plans its walks evicts for what it then allocates",

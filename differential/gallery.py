@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 from cacheproof.differential.block_hash_generator import block_hash_trace
+from cacheproof.differential.campaign import LANES
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.judge import SCHEDULER
 from cacheproof.differential.kv_cache_generator import kv_cache_trace
 from cacheproof.differential.media_hash_generator import media_hash_trace
-from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.host import (
     block_hash_faults,
     faults,
@@ -70,14 +70,17 @@ KEPT_BECAUSE = {
 }
 
 
+_DECODERS = "scheduler of encoder-decoders"
+
+
 @dataclass(frozen=True)
 class Variant:
     """One faulty manager, hasher of blocks or media, KV cache manager, or scheduler.
 
     `factory` makes the manager; the others are faulty by their `semantics`, or by a fault planted
     in them. `resized` lets identifiers come back with another size, and drives
-    the manager as a scheduler does that lets them pass. `shape` names the groups of a KV cache, and
-    `seeds` traces at which a rare fault shows itself.
+    the manager as a scheduler does that lets them pass. `shape` names the groups of a KV cache,
+    `lane` the traces of a scheduler, and `seeds` those at which a rare fault shows itself.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Variant:
     fault: str | None = None
     shape: str | None = None
     seeds: tuple[int, ...] = ()
+    lane: str = SCHEDULER
 
 
 def _faulty(fault: type[EncoderCacheManager], *, resized: bool = False) -> Variant:
@@ -154,16 +158,19 @@ def _kv_cache_with(
     return replace(_hasher_with(fault), manager=KV_CACHE, shape=shape, seeds=seeds)
 
 
-def _scheduler_without(name: str, sentence: str, seeds: tuple[int, ...], *flags: str) -> Variant:
+def _scheduler_without(
+    name: str, sentence: str, seeds: tuple[int, ...], *flags: str, lane: str = SCHEDULER
+) -> Variant:
     """The reference's scheduler without upstream fixes."""
     variant = _hasher_without(name, sentence, *flags)
-    return replace(variant, manager=SCHEDULER, seeds=seeds)
+    return replace(variant, manager=SCHEDULER, seeds=seeds, lane=lane)
 
 
-def _scheduler_with(fault: Callable[..., Any]) -> Variant:
+def _scheduler_with(fault: Callable[..., Any], lane: str = SCHEDULER) -> Variant:
     """The reference's scheduler with a fault planted in it."""
     variant = _hasher_with(fault)
-    return replace(variant, manager=SCHEDULER, name=f"scheduler-{variant.name}")
+    name = f"{lane.replace(' ', '-')}-{variant.name}"
+    return replace(variant, manager=SCHEDULER, name=name, lane=lane)
 
 
 VARIANTS: tuple[Variant, ...] = (
@@ -490,6 +497,16 @@ VARIANTS: tuple[Variant, ...] = (
     _scheduler_with(scheduler_faults.stops),
     _scheduler_with(scheduler_faults.raises_in_update),
     _scheduler_with(faults.frees_nothing),
+    _scheduler_without(
+        "scheduler-credits-decoders-again",
+        "Every output credits an encoder-decoder request's item again (as vLLM 0.33.0).",
+        (),
+        "releases_decoder_once",
+        lane=_DECODERS,
+    ),
+    _scheduler_with(faults.frees_nothing, _DECODERS),
+    _scheduler_with(scheduler_faults.stops, _DECODERS),
+    _scheduler_with(scheduler_faults.stops, "scheduler with windows"),
 )
 
 
@@ -613,6 +630,7 @@ def kill_matrix(seeds: Sequence[int] = SEEDS) -> KillMatrix:
             variant.resized,
             shape=variant.shape,
             seeds=variant.seeds,
+            lane=variant.lane,
         )
         for variant in runnable()
     }
@@ -656,7 +674,7 @@ def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
         if variant.manager == KV_CACHE:
             yield _kv_cache_trace(seed, variant.shape)
         elif variant.manager == SCHEDULER:
-            yield scheduler_trace(seed)
+            yield LANES[variant.lane].trace(seed, None)
         elif variant.manager == BLOCK_HASH:
             yield block_hash_trace(seed)
         elif variant.manager == MEDIA_HASH:

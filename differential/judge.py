@@ -207,6 +207,7 @@ class Judge:
         self._evicted: set[str] = set()
         self._evicting: set[str] = set()
         self._allocating: set[str] = set()
+        self._decoded: set[tuple[str, str]] = set()
         self._handlers: dict[type, Callable[[Any, Any, Any], None]] = {
             events.Add: self._add,
             events.Chunk: self._chunk,
@@ -350,7 +351,7 @@ class Judge:
             for request_id in step:
                 self._confirm(request_id, request_id in finished)
         for request_id in finished:
-            self.ghost.withdraw(request_id)
+            self._withdraw(request_id)
         del self._in_flight[: event.steps]
         if not self._in_flight and not self._is_scheduler:
             self._in_flight.append({})
@@ -364,11 +365,16 @@ class Judge:
         if request is None or (self._is_scheduler and request_id not in self._running):
             return
         if finished:
-            self.ghost.withdraw(request_id)
+            self._withdraw(request_id)
             return
         if request.repeats and self._early_occurrence(request, request_id):
             self._reach.meet("first occurrence consumed, later one pending")
         self.ghost.consume(request_id, request.computed - self._read_ahead)
+
+    def _withdraw(self, request_id: str) -> None:
+        """A request has ended; one of an encoder-decoder is still to release what it is debited."""
+        if not self._is_decoder:
+            self.ghost.withdraw(request_id)
 
     def _early_occurrence(self, request: _Request, request_id: str) -> bool:
         passed = {
@@ -509,7 +515,7 @@ class Judge:
                     values = {"pre": pre, "post": post, "c": call}
                     self._broken(rule, values, operation, request_id, identifier)
         if self._is_decoder:
-            self._note_decoder(operation, request_id, input_id)
+            self._note_decoder(record, identifier, size)
         if operation == "release":
             ghost.release(request_id, input_id)
         claimed = operation == "allocate" or (answer is True and operation == "check")
@@ -561,9 +567,17 @@ class Judge:
 
     # rare states
 
-    def _note_decoder(self, operation: str, request_id: str | None, input_id: int | None) -> None:
+    def _note_decoder(self, record: Any, identifier: str, size: int) -> None:
+        operation, request_id, input_id, budget, _, answer, _ = record
+        meet = self._reach.meet
         if operation == "release" and (request_id, input_id) not in self.ghost.debits:
-            self._reach.meet("decoder item released again")
+            meet("decoder item released again")
+        elif operation == "can" and answer is not True:
+            meet("refused by budget" if size > (budget or 0) else "refused by space")
+        elif operation == "allocate":
+            if (request_id, identifier) in self._decoded:
+                meet("decoder item encoded again")
+            self._decoded.add((request_id, identifier))
 
     def _note_admission(self, record: Any, identifier: str, size: int, pre: Any, post: Any) -> None:
         _, request_id, _, budget, pending, answer, _ = record

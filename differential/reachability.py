@@ -25,6 +25,7 @@ RARE_STATES = {
     "identifier with another size": "one identifier comes back with another size",
     "released again": "an item is released that the request does not hold",
     "decoder item released again": "an encoder-decoder item is released a second time",
+    "decoder item encoded again": "a preempted encoder-decoder request encodes its item anew",
     "decoder entry reported": "notices follow an encoder-decoder encode",
     "reset with entries": "a reset finds resident entries",
     "preempted after encode in the same step": "a scheduled encode is dropped by a preemption",

@@ -70,6 +70,7 @@ class SchedulerJudge(Judge):
         self._pending: set[str] = set()
         self._stood: Standing | None = None
         self._steps_without_token = 0
+        self._tables: dict[str, set[int]] = {}
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         outcome, calls, *_ = record
@@ -91,11 +92,10 @@ class SchedulerJudge(Judge):
         if isinstance(event, events.Schedule):
             plan = self._plan(outcome)
             self._check(operation, plan)
-            fills = self._fills(outcome, kept)
-            self._check(operation, fills)
-            self._follow(outcome, calls)
-            self._check(operation, self._reads(plan, fills))
-            self._check(operation, self._stops(plan, outcome, calls))
+            if self._config.groups:
+                self._note_groups(outcome)
+            if not self._is_decoder:  # whose items are in no prompt
+                self._judge_items(operation, plan, outcome, calls, kept)
             self._judge_order(operation, plan, outcome)
             self._judge_progress(operation, outcome)
         if isinstance(event, events.Add | events.Chunk):
@@ -104,11 +104,16 @@ class SchedulerJudge(Judge):
             self._check(operation, References(set(outcome["running"]), self._state.holders))
 
     @property
+    def _has_whole_items(self) -> bool:
+        """Whether items of prompts must not be split; an encoder-decoder's are in no prompt."""
+        return self._config.disable_chunked_mm_input and not self._is_decoder
+
+    @property
     def _suspects(self) -> str:
         """What is configured that may keep a chunk from its item: kinds in which steps stop."""
         config = self._config
         drafter = config.drafter and config.num_speculative_tokens > 0
-        named = {"drafter": drafter, "whole items": config.disable_chunked_mm_input}
+        named = {"drafter": drafter, "whole items": self._has_whole_items}
         return " + ".join(name for name, is_there in named.items() if is_there)
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
@@ -138,7 +143,7 @@ class SchedulerJudge(Judge):
                 name: sum(requests[name].sizes[number] for number in inputs)
                 for name, inputs in outcome["encode"].items()
             },
-            int(self._config.disable_chunked_mm_input),
+            int(self._has_whole_items),
             windows,
             {
                 name: tuple(map(Span, requests[name].offsets, requests[name].ends))
@@ -147,6 +152,40 @@ class SchedulerJudge(Judge):
             self._config.max_num_seqs,
             len(outcome["running"]),
         )
+
+    def _judge_items(
+        self,
+        operation: str,
+        plan: Plan,
+        outcome: Mapping[str, Any],
+        calls: Iterable[CallRecord],
+        kept: Set[str],
+    ) -> None:
+        """Judge what the step fills and reads, and where items stop it."""
+        fills = self._fills(outcome, kept)
+        self._check(operation, fills)
+        self._follow(outcome, calls)
+        self._check(operation, self._reads(plan, fills))
+        self._check(operation, self._stops(plan, outcome, calls))
+
+    def _note_groups(self, outcome: Mapping[str, Any]) -> None:
+        """What groups beside full attention make of KV blocks, as far as a step tells it."""
+        meet = self._reach.meet
+        begun = {*outcome["new"], *outcome["resumed"]}
+        tables = {name: self._tables.get(name, set()) for name in outcome["running"]}
+        for name, groups in outcome["blocks"].items():
+            held = {block for group in groups for block in group}
+            tables[name] = held if name in begun else tables[name] | held
+            if name in begun and outcome["computed"][name] and len(groups) > 1:
+                meet("hit in several groups")
+            if name in begun and 0 in held:
+                meet("null blocks in a hit")
+            if self._is_decoder and groups[-1]:
+                meet("cross-attention blocks")
+        self._tables = tables
+        told = set().union(*tables.values()) - {0}
+        if self._config.num_blocks - 1 - outcome["free_blocks"] < len(told):
+            meet("blocks behind a window given back")
 
     def _kept(self, calls: Iterable[CallRecord]) -> Set[str]:
         """Entries that cache and store have, and that these calls do not make the cache lose."""
@@ -275,11 +314,16 @@ class SchedulerJudge(Judge):
             max(sizes, default=0),
             self._capacity,
             self._encoder_budget,
-            -(-self._tokens_max(event) // config.block_size),
+            self._blocks(self._tokens_max(event)),
             config.num_blocks - 1,
             together,
             config.max_num_batched_tokens,
         )
+
+    def _blocks(self, tokens: int) -> int:
+        """KV blocks for so many tokens in groups that give none back."""
+        groups = sum(group.kind == "full" for group in self._config.groups)
+        return -(-tokens // self._config.block_size) * (groups if self._config.groups else 1)
 
     def _tokens_max(self, event: events.Add | events.Chunk) -> int:
         """Tokens that the prompt and what is decoded from it may come to."""

@@ -10,6 +10,8 @@ One trace in twenty goes on, once nothing comes from outside any more, until all
 With `transfers` encoder outputs also come from elsewhere: now, later, or never. Such traces are all
 squeezed, and their items are large: what is loaded for a victim is then evicted in the same step.
 With `resized` an identifier comes back with another size now and then, as a reused media id does.
+With `windows` the KV cache has groups of sliding windows and of chunks, beside one of full
+attention or alone.
 """
 
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ from cacheproof.differential.trace import (
     AnyEvent,
     Chunk,
     Close,
+    Group,
     Item,
     Pause,
     Reset,
@@ -52,6 +55,7 @@ def scheduler_trace(
     release: str | None = None,
     transfers: bool = False,
     resized: bool = False,
+    windows: bool = False,
 ) -> Trace:
     """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said.
 
@@ -59,7 +63,7 @@ def scheduler_trace(
     """
     offered = offered_by(release)
     transfers = transfers and offered.loads_encodings
-    return _SchedulerTrace(seed, async_scheduling, offered, transfers, resized).build()
+    return _SchedulerTrace(seed, async_scheduling, offered, transfers, resized, windows).build()
 
 
 def offered_by(release: str | None) -> Semantics:
@@ -80,6 +84,7 @@ class _SchedulerTrace:
         semantics: Semantics,
         transfers: bool,
         resized: bool,
+        windows: bool,
     ) -> None:
         self._semantics = semantics
         self._extras = Random(f"{VERSION}/extras/{seed}")
@@ -109,9 +114,12 @@ class _SchedulerTrace:
         if async_scheduling is None:
             async_scheduling = random.random() < 0.25
         draw = self._draw_squeezed if self._squeezed else self._draw_tight
-        self._config = self._with_extras(draw(largest, async_scheduling))
+        self._config = with_extras(draw(largest, async_scheduling), self._extras, semantics)
         if transfers:
             self._config = self._with_transfers(self._config)
+        if windows:
+            groups = Random(f"{VERSION}/groups/{seed}")
+            self._config = _with_groups(self._config, groups, semantics)
         self._adapters = self._extras.randint(1, 4) if self._config.max_loras else 0
         self._twins = self._config.prefix_caching and self._extras.random() < 0.25
         self._texts: list[tuple[int, tuple[Item, ...]]] = []
@@ -166,30 +174,6 @@ class _SchedulerTrace:
             policy="priority" if random.random() < 0.8 else "fcfs",
             long_prefill_token_threshold=random.choice((4, 8, 12)),
             async_scheduling=async_scheduling,
-        )
-
-    def _with_extras(self, config: SchedulerConfig) -> SchedulerConfig:
-        """Now and then what few deployments use, as far as the release has it."""
-        random, offered = self._extras, self._semantics
-        adaptive = random.random() < 0.15 and offered.spares_lone_prefill
-        active = random.randint(1, config.max_num_seqs) if random.random() < 0.1 else None
-        reserve = random.random() < 0.8 or not offered.admits_whole_sequences
-        watermark = random.choice((0.1, 0.2)) if random.random() < 0.1 else 0.0
-        interval = random.choice((2, 3, 5)) if random.random() < 0.1 else 1
-        max_loras = random.choice((1, 2)) if random.random() < 0.12 else 0
-        speculates = random.random() < 0.3 and offered.takes_drafts
-        drafts = random.choice((1, 2, 3, 4)) if speculates else 0
-        return msgspec.structs.replace(
-            config,
-            long_prefill_token_threshold_adaptive=adaptive,
-            max_num_active_seqs=active if offered.spares_lone_prefill else None,
-            scheduler_reserve_full_isl=reserve,
-            watermark=watermark if offered.reserves_blocks else 0.0,
-            prefill_schedule_interval=interval if offered.holds_prefills else 1,
-            max_loras=max_loras,
-            num_speculative_tokens=drafts,
-            drafter=drafts > 0 and random.random() < 0.6,
-            v2_model_runner=random.random() < 0.3,
         )
 
     def _with_transfers(self, config: SchedulerConfig) -> SchedulerConfig:
@@ -402,3 +386,76 @@ class _SchedulerTrace:
             "skip_reading": skips,
             "stop_after": random.randint(1, 4) if random.random() < 0.2 else None,
         }
+
+
+def with_extras(config: SchedulerConfig, random: Random, offered: Semantics) -> SchedulerConfig:
+    """Now and then what few deployments use, as far as the release has it."""
+    adaptive = random.random() < 0.15 and offered.spares_lone_prefill
+    active = random.randint(1, config.max_num_seqs) if random.random() < 0.1 else None
+    reserve = random.random() < 0.8 or not offered.admits_whole_sequences
+    watermark = random.choice((0.1, 0.2)) if random.random() < 0.1 else 0.0
+    interval = random.choice((2, 3, 5)) if random.random() < 0.1 else 1
+    max_loras = random.choice((1, 2)) if random.random() < 0.12 else 0
+    speculates = random.random() < 0.3 and offered.takes_drafts
+    drafts = random.choice((1, 2, 3, 4)) if speculates else 0
+    return msgspec.structs.replace(
+        config,
+        long_prefill_token_threshold_adaptive=adaptive,
+        max_num_active_seqs=active if offered.spares_lone_prefill else None,
+        scheduler_reserve_full_isl=reserve,
+        watermark=watermark if offered.reserves_blocks else 0.0,
+        prefill_schedule_interval=interval if offered.holds_prefills else 1,
+        max_loras=max_loras,
+        num_speculative_tokens=drafts,
+        drafter=drafts > 0 and random.random() < 0.6,
+        v2_model_runner=random.random() < 0.3,
+    )
+
+
+def _with_groups(config: SchedulerConfig, random: Random, offered: Semantics) -> SchedulerConfig:
+    """Windows or chunks, mostly beside full attention, and KV blocks for all of them.
+
+    A drafter goes where the release has none beside such groups.
+    """
+    size = config.block_size
+    full = Group("full", size)
+    windows = [Group("sliding_window", size, random.randint(2, 3 * size)) for _ in range(2)]
+    chunks = Group("chunked_local", size, size * random.randint(1, 4))
+    groups = random.choice(
+        (
+            (full, windows[0]),
+            (full, windows[0]),
+            (windows[0], full),
+            (full, windows[0], windows[0]),
+            (full, *windows),
+            (windows[0],),
+            (full, chunks),
+            (chunks,),
+        )
+    )
+    has_windows = any(group.kind == "sliding_window" for group in groups)
+    drops = not (config.prefix_caching and offered.looks_ahead)
+    has_no_drafter = chunks in groups or (
+        config.prefix_caching and drops and not offered.caches_block_to_drop
+    )
+    slack = config.num_blocks - -(-config.max_model_len // size)
+    drafter = config.drafter and not has_no_drafter
+    retains = offered.retains_sparsely and has_windows and not (drafter and drops)
+    return msgspec.structs.replace(
+        config,
+        groups=groups,
+        prefix_cache_retention_interval=(
+            random.choice((None, 0, 0, size, 2 * size)) if retains else None
+        ),
+        num_blocks=slack + sum(_most_blocks(group, config) for group in groups),
+        drafter=drafter,
+    )
+
+
+def _most_blocks(group: Group, config: SchedulerConfig) -> int:
+    """Blocks that the longest request holds in a group at a time, as releases count them."""
+    in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
+    tokens = config.max_model_len
+    if group.kind != "full":
+        tokens = min(tokens, group.window + in_flight)
+    return -(-tokens // group.block_size) + int(group.kind == "sliding_window")

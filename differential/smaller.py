@@ -66,7 +66,7 @@ _EXTRAS = {
     "long_prefill_token_threshold_adaptive": False, "max_num_active_seqs": None,
     "scheduler_reserve_full_isl": True, "watermark": 0.0, "prefill_schedule_interval": 1,
     "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,
-    "ec_connector": False,
+    "ec_connector": False, "prefix_cache_retention_interval": None,
 }  # fmt: skip
 
 
@@ -259,10 +259,12 @@ def scaled(trace: Trace) -> Iterator[Trace | None]:
 def simpler_groups(trace: Trace) -> Iterator[Trace | None]:
     """A KV cache with fewer groups, plain settings and shorter texts."""
     config = trace.header.config
-    if not isinstance(config, KVCacheConfig):
+    if not isinstance(config, KVCacheConfig | SchedulerConfig):
         return
     for number in range(len(config.groups) if len(config.groups) > 1 else 0):
         yield edited(trace, _remove(("header", "config", "groups"), number))
+    if isinstance(config, SchedulerConfig):
+        return
     for name in ("use_eagle", "kv_events", "async_scheduling"):
         if getattr(config, name):
             yield edited(trace, put(("header", "config", name), False))

@@ -78,6 +78,8 @@ def _written(finding: Finding) -> tuple[str | None, str]:
         return _media_hash_test(finding), "a difference from the reference is shown by its replay"
     if getattr(finding.trace.header.config, "ec_connector", False):
         return None, "loads from elsewhere are shown by their replay"
+    if getattr(finding.trace.header.config, "groups", ()):
+        return None, "several KV cache groups are shown by their replay"
     if finding.trace.depth == "scheduler":
         return _SchedulerTest(finding).text(), "no attribute shows it after the event"
     retrace, parting = finding.retrace, finding.parting

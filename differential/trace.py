@@ -338,8 +338,19 @@ class ManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     compute_budget: Size
 
 
+class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A KV cache group: layers of one kind. `window` is that of a window, or a chunk, in tokens."""
+
+    kind: Literal["full", "sliding_window", "chunked_local", "cross"]
+    block_size: Size
+    window: Count = 0
+
+
 class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a scheduler is made with. Budgets of the encoder in embeddings, the others in tokens."""
+    """What a scheduler is made with. Budgets of the encoder in embeddings, the others in tokens.
+    Without `groups` there is one of full attention. Every so many tokens a window's blocks are
+    cached, 0 for the end of the prompt alone, None for everywhere
+    (`prefix_cache_retention_interval`)."""
 
     capacity: Size
     compute_budget: Size
@@ -364,6 +375,8 @@ class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     drafter: bool = False
     v2_model_runner: bool = False
     ec_connector: bool = False
+    groups: tuple[Group, ...] = ()
+    prefix_cache_retention_interval: Count | None = None
 
 
 class ManagerHeader(
@@ -426,14 +439,6 @@ class MediaHashHeader(
     manager: Literal["media_hash"] = "media_hash"
     seed: int | None = None
     generator: Name | None = None
-
-
-class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A KV cache group: layers of one kind. `window` is that of a window, or a chunk, in tokens."""
-
-    kind: Literal["full", "sliding_window", "chunked_local", "cross"]
-    block_size: Size
-    window: Count = 0
 
 
 class KVCacheConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -115,12 +115,35 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         found = [*nulls, *reversed(run)][:end]
         return by_group(found, len(kv_cache_group_ids)), end * self.block_size
 
-    def reachable_block_mask(self, start_block: int, end_block: int) -> list[bool] | None:
-        """Hits end where blocks of all groups end; only the window before such an end is read."""
+    def reachable_block_mask(
+        self, request: ScheduledRequest, start_block: int, end_block: int
+    ) -> list[bool] | None:
+        """Hits end where blocks of all groups end; only the window before such an end is read.
+
+        With a retention interval they end at its multiples, where the prompt does, and where
+        another group alone would have hit more.
+        """
+        if self.retention_interval is None:
+            return self._in_segments(self.scheduler_block_size, start_block, end_block)
+        need = self._blocks_for_hit(drop_eagle_block=False)
+        mask: list[bool] | None = [False] * (end_block - start_block)
+        if self.retention_interval:
+            mask = self._in_segments(self.retention_interval, start_block, end_block)
+        if mask is None:
+            return None
+        for boundary in (request.num_prompt_tokens - 1, request.shared_prefix_boundary):
+            end = boundary // self.scheduler_block_size * self.scheduler_block_size
+            last = min(end // self.block_size, end_block)
+            for number in range(max(start_block, end // self.block_size - need), last):
+                mask[number - start_block] = True
+        return mask
+
+    def _in_segments(self, num_tokens: int, start_block: int, end_block: int) -> list[bool] | None:
+        """The blocks that a hit needs which ends at a multiple of so many tokens."""
         if not self.semantics.leaves_out_unreachable:
             return None
         need = self._blocks_for_hit(self.use_eagle)
-        segment = self.scheduler_block_size // self.block_size
+        segment = num_tokens // self.block_size
         if need >= segment:
             return None
         if segment == 1 and not self.semantics.leaves_out_in_lone_windows:

@@ -79,6 +79,7 @@ class KVCacheCoordinator:
         )
         for manager in self.single_type_managers:
             manager.use_eagle = use_eagle
+            manager.retention_interval = kv_cache_config.prefix_cache_retention_interval
 
     def get_num_blocks_to_allocate(
         self,
@@ -304,6 +305,10 @@ def get_kv_cache_coordinator(
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     if enable_caching:
         _refuse(specs, use_eagle, semantics)
+    if kv_cache_config.prefix_cache_retention_interval is not None and (
+        use_eagle or not semantics.retains_sparsely
+    ):
+        raise NotModelledCache("windows cached sparsely, beside a drafter or before 0.29.0")
     kind: type[KVCacheCoordinator] = HybridKVCacheCoordinator
     if not enable_caching:
         kind = KVCacheCoordinatorNoPrefixCache

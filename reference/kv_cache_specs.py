@@ -101,10 +101,15 @@ class KVCacheGroupSpec:
 
 @dataclass(frozen=True)
 class KVCacheConfig:
-    """The blocks, the null block among them, and the groups that take theirs from them."""
+    """The blocks, the null block among them, and the groups that take theirs from them.
+
+    Windows are cached before every multiple of `prefix_cache_retention_interval` tokens and at the
+    end of a prompt; 0: there alone; None: wherever a hit can end.
+    """
 
     num_blocks: int
     kv_cache_groups: tuple[KVCacheGroupSpec, ...]
+    prefix_cache_retention_interval: int | None = None
 
     @property
     def block_sizes(self) -> tuple[int, ...]:

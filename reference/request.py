@@ -79,19 +79,27 @@ def encoder_identifier(mm_hash: str, lora_name: str | None = None) -> str:
 class Request:
     """A request: its id, the length of its prompt in tokens and its features in prompt order.
 
+    The features of a decoder's request (`is_decoder`) are not part of its prompt, but input of the
+    encoder.
+
     Raises:
         ValueError: features out of order, overlapping, or reaching past the prompt.
     """
 
     def __init__(
-        self, request_id: str, num_prompt_tokens: int, mm_features: Sequence[MultiModalFeature]
+        self,
+        request_id: str,
+        num_prompt_tokens: int,
+        mm_features: Sequence[MultiModalFeature],
+        *,
+        is_decoder: bool = False,
     ) -> None:
         reached = 0
         for feature in mm_features:
             if feature.mm_position.offset < reached:
                 raise ValueError(f"request {request_id}: features overlap or are out of order")
             reached = feature.mm_position.end
-        if reached > num_prompt_tokens:
+        if reached > num_prompt_tokens and not is_decoder:
             raise ValueError(f"request {request_id}: a feature reaches past the prompt")
         self.request_id = request_id
         self.num_prompt_tokens = num_prompt_tokens
@@ -160,8 +168,10 @@ class TokenRequest(Request):
         cache_salt: str | None = None,
         prompt_embeds: PromptEmbeds | None = None,
         block_hasher: "Callable[[TokenRequest], list[bytes]] | None" = None,
+        *,
+        is_decoder: bool = False,
     ) -> None:
-        super().__init__(request_id, len(prompt_token_ids), mm_features)
+        super().__init__(request_id, len(prompt_token_ids), mm_features, is_decoder=is_decoder)
         self.all_token_ids = list(prompt_token_ids)
         self.lora_request = lora_request
         self.cache_salt = cache_salt

@@ -215,6 +215,15 @@ class Semantics:
     knows_prefix_tokens: bool = change(
         "0.27.1", "release source", "a cached block knows how long a prefix its hash covers"
     )
+    retains_sparsely: bool = change(
+        "0.29.0", "release source", "windows can be cached in few places alone"
+    )
+    counts_tables: bool = change(
+        "0.12.0", "release source", "a common prefix is one of all requests that have a table"
+    )
+    forgets_refused: bool = change(
+        "0.14.0", "release source", "a request that gets no slots has no table"
+    )
     admits_whole_sequences: bool = change(
         "0.22.1", "release source", "admission can ask that the whole sequence fits"
     )
@@ -244,6 +253,9 @@ class Semantics:
     )
 
     # scheduler
+    fits_cross_attention: bool = change(
+        "0.18.1", "release source", "cross-attention gets blocks for the item that is encoded"
+    )
     loads_encodings: bool = change(
         "0.12.0", "release source", "encoder outputs can be loaded from elsewhere"
     )

@@ -20,6 +20,7 @@ class SingleTypeKVCacheManager:
         num_cached_block: running request -> how many of its blocks, from the first, were offered
             to the cache.
         use_eagle: a drafter reads this group and recomputes the last block of every hit.
+        retention_interval: in tokens, as in the configuration.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class SingleTypeKVCacheManager:
         self.max_admission_blocks_per_request = max_admission_blocks_per_request
         self.block_size = kv_cache_spec.block_size
         self.use_eagle = False
+        self.retention_interval: int | None = None
         self.req_to_blocks: dict[str, list[KVCacheBlock]] = {}
         self.num_cached_block: dict[str, int] = {}
 
@@ -58,6 +60,8 @@ class SingleTypeKVCacheManager:
         required = ceil_div(num_tokens, self.block_size)
         if apply_admission_cap and self.max_admission_blocks_per_request is not None:
             required = min(required, self.max_admission_blocks_per_request)
+        if self.semantics.counts_tables and not self.semantics.forgets_refused:
+            self.req_to_blocks.setdefault(request_id, [])
         held = len(self.req_to_blocks.get(request_id, ()))
         if request_id in self.num_cached_block:
             return max(required - held, 0)
@@ -112,12 +116,14 @@ class SingleTypeKVCacheManager:
             num_full_blocks=full,
             block_size=self.block_size,
             kv_cache_group_id=self.kv_cache_group_id,
-            block_mask=self.reachable_block_mask(cached, full),
+            block_mask=self.reachable_block_mask(request, cached, full),
         )
         self.num_cached_block[request.request_id] = full
 
-    def reachable_block_mask(self, start_block: int, end_block: int) -> list[bool] | None:
-        """For each block of the range whether a hit can ever need it; None when all can be."""
+    def reachable_block_mask(
+        self, request: ScheduledRequest, start_block: int, end_block: int
+    ) -> list[bool] | None:
+        """For each block of the range whether it is worth caching; None when all are."""
         return None
 
     def pop_blocks_for_free(self, request_id: str) -> list[KVCacheBlock]:

@@ -39,7 +39,7 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         raise Illegal("the reference does not model external tokens before 0.14.0")
     caches = KVCacheConfig(
         config["num_blocks"],
-        tuple(KVCacheGroupSpec(_spec(group)) for group in config["groups"]),
+        tuple(KVCacheGroupSpec(attention_spec(group)) for group in config["groups"]),
     )
     clock = Clock()
     metrics = KVCacheMetricsCollector(1.0, clock=clock)
@@ -112,7 +112,8 @@ def _takes(semantics: Semantics) -> frozenset[str]:
     return frozenset(takes)
 
 
-def _spec(group: Event) -> KVCacheSpec:
+def attention_spec(group: Event) -> KVCacheSpec:
+    """The reference's description of a group. Raises Illegal where it has none."""
     size = group["block_size"]
     match group["kind"]:
         case "full":

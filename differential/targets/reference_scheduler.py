@@ -13,14 +13,17 @@ from cacheproof.differential.targets.host.scheduler_session import (
     SchedulerSession,
     prompt_token_ids,
 )
+from cacheproof.differential.targets.reference_kv_cache import attention_spec
 from cacheproof.reference.block_hash import get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.hash_functions import hash_function
 from cacheproof.reference.kv_cache_manager import KVCacheManager
 from cacheproof.reference.kv_cache_specs import (
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
+    NotModelledCache,
 )
 from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
@@ -37,10 +40,14 @@ def models(trace: Event, semantics: Semantics) -> bool:
 
 def _unknown(trace: Event, semantics: Semantics) -> str | None:
     """What the trace asks for and those semantics do not know; None: nothing."""
-    header = trace["header"]
-    config = header["config"]
+    config = trace["header"]["config"]
+    kinds = {group["kind"] for group in config["groups"]}
     asked = {
-        f"the {header['manager']} manager": header["manager"] != "encoder_cache",
+        "groups of several block sizes": {group["block_size"] for group in config["groups"]}
+        - {config["block_size"]},
+        "groups other than one of full attention before 0.14.0": kinds - {"full"}
+        and not semantics.tells_external_tokens,
+        "a drafter beside chunked local attention": config["drafter"] and "chunked_local" in kinds,
         "speculative decoding": config["num_speculative_tokens"] and not semantics.takes_drafts,
         "a watermark": config["watermark"] and not semantics.reserves_blocks,
         "admission of parts": not config["scheduler_reserve_full_isl"]
@@ -53,6 +60,15 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
         "a prefill interval": config["prefill_schedule_interval"] > 1
         and not semantics.holds_prefills,
     }
+    if _is_decoder(trace):
+        asked |= {
+            "loads for encoder-decoder models": config["ec_connector"],
+            "sessions of encoder-decoder models": any(
+                event["event"] == "add" and event["resumable"] for event in trace["events"]
+            ),
+        }
+    if config["groups"] and (caches := _unknown_caches(config, semantics)):
+        asked[caches] = True
     asked["sessions that outgrow the model"] = _outgrow(trace, semantics)
     for event in trace["events"]:
         kind = event["event"]
@@ -75,6 +91,10 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
         if any(asked.values()):
             break
     return next((name for name, is_asked in asked.items() if is_asked), None)
+
+
+def _is_decoder(trace: Event) -> bool:
+    return bool(trace["header"]["manager"] == "encoder_decoder")
 
 
 def _outgrow(trace: Event, semantics: Semantics) -> bool:
@@ -119,15 +139,14 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         default=0,
     )
     capacity = max(config["capacity"], largest)
-    manager = EncoderCacheManager(capacity, semantics)
+    is_decoder = _is_decoder(trace)
+    manager = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
+        capacity, semantics
+    )
     if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)
     recorder = Recorder(manager, shows_sizes=semantics.remembers_sizes)
-    caches = KVCacheConfig(
-        config["num_blocks"], (KVCacheGroupSpec(FullAttentionSpec(config["block_size"])),)
-    )
-    drafter = config["drafter"] and config["num_speculative_tokens"] > 0
-    hash_lookahead = int(drafter and config["prefix_caching"] and semantics.looks_ahead)
+    drafter = _has_drafter(config)
     scheduler = Scheduler(
         SchedulerConfig(
             max_num_batched_tokens=config["max_num_batched_tokens"],
@@ -146,15 +165,10 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             max_loras=config["max_loras"],
             num_speculative_tokens=config["num_speculative_tokens"],
             drafter=drafter,
+            is_encoder_decoder=is_decoder,
+            num_cross_attention_tokens=largest,
         ),
-        KVCacheManager(
-            caches,
-            config["max_model_len"],
-            enable_caching=config["prefix_caching"],
-            use_eagle=drafter and not hash_lookahead,
-            watermark=config["watermark"],
-            semantics=semantics,
-        ),
+        _kv_cache_manager(config, semantics),
         manager,
         semantics=semantics,
         ec_connector=EncoderTransfers() if config["ec_connector"] else None,
@@ -164,7 +178,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     hasher = get_request_block_hasher(
         config["block_size"],
         hash_function(semantics),
-        hash_lookahead,
+        _hash_lookahead(config, semantics),
         semantics=semantics,
         seed=HASH_SEED,
     )
@@ -174,11 +188,12 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             _check_lengths(event["items"], config["max_num_batched_tokens"])
         return ScheduledRequest(
             event["request"],
-            prompt_token_ids(event),
+            prompt_token_ids(event, has_placeholders=not is_decoder),
             [_feature(item, semantics) for item in event["items"]],
             None if event["lora"] is None else LoRARequest(**event["lora"]),
             event["salt"],
             block_hasher=hasher,
+            is_decoder=is_decoder,
             skip_reading_prefix_cache=event["skip_reading"],
             resumable=event["resumable"],
             stop_token_ids=(STOP_TOKEN_ID,),
@@ -204,6 +219,43 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         RequestStatus.PREEMPTED,
         semantics.resets,
     )
+
+
+def _has_drafter(config: Event) -> bool:
+    return bool(config["drafter"] and config["num_speculative_tokens"])
+
+
+def _hash_lookahead(config: Event, semantics: Semantics) -> int:
+    """Tokens after a block that its key covers, since a drafter reads them."""
+    return int(_has_drafter(config) and config["prefix_caching"] and semantics.looks_ahead)
+
+
+def _kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
+    """The KV cache manager of a configuration. Raises NotModelledCache as it does."""
+    groups = tuple(map(attention_spec, config["groups"]))
+    is_asynchronous = config["async_scheduling"] and semantics.keeps_window_in_flight
+    return KVCacheManager(
+        KVCacheConfig(
+            config["num_blocks"],
+            tuple(map(KVCacheGroupSpec, groups or (FullAttentionSpec(config["block_size"]),))),
+            config["prefix_cache_retention_interval"],
+        ),
+        config["max_model_len"],
+        config["max_num_batched_tokens"] * (2 if is_asynchronous else 1),
+        enable_caching=config["prefix_caching"],
+        use_eagle=_has_drafter(config) and not _hash_lookahead(config, semantics),
+        watermark=config["watermark"],
+        semantics=semantics,
+    )
+
+
+def _unknown_caches(config: Event, semantics: Semantics) -> str | None:
+    """What of the configuration's groups is not modelled; None: nothing."""
+    try:
+        _kv_cache_manager(config, semantics)
+    except NotModelledCache as reason:
+        return str(reason)
+    return None
 
 
 def _check_lengths(items: list[Event], tokens_max: int) -> None:

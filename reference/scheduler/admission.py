@@ -5,6 +5,7 @@ from cacheproof.reference.scheduler.encoder_inputs import (
     EncoderWalk,
     Foresight,
     up_to_whole_item,
+    walk_decoder_inputs,
     walk_encoder_inputs,
 )
 from cacheproof.reference.scheduler.state import SchedulerState
@@ -22,6 +23,14 @@ def walk(
     if num_new_tokens == 0 or num_computed_tokens >= request.end_of_items:
         return EncoderWalk(num_new_tokens, step.encoder_compute_budget)
     manager = state.encoder_cache_manager
+    if state.config.is_encoder_decoder:
+        return walk_decoder_inputs(
+            request,
+            num_computed_tokens,
+            num_new_tokens,
+            manager=manager,
+            encoder_compute_budget=step.encoder_compute_budget,
+        )
     if state.config.disable_chunked_mm_input and state.semantics.spares_whole_items:
         whole = up_to_whole_item(request, num_computed_tokens, num_new_tokens)
         num_new_tokens = min(whole, step.token_budget)
@@ -46,7 +55,7 @@ def take_encoder_inputs(
 ) -> None:
     """Take from the encoder cache what the walk found: the request's tokens have KV blocks."""
     manager = state.encoder_cache_manager
-    if state.semantics.takes_after_blocks:
+    if state.semantics.takes_after_blocks and not state.config.is_encoder_decoder:
         _claim_and_evict(state, request, found, step.encoder_compute_budget)
     if found.inputs:
         step.encoder_inputs[request.request_id] = found.inputs

@@ -28,6 +28,10 @@ class SchedulerConfig:
         num_speculative_tokens: drafts that are proposed for a request at a time.
         drafter: whether a model proposes them, which needs KV slots of its own for them and reads
             one token ahead of what is computed.
+        is_encoder_decoder: items are not part of prompts: an encoder reads them, and a decoder the
+            encoder's output from its first token on.
+        num_cross_attention_tokens: encoder tokens of such a model's longest item; releases that
+            know of no better number give every request KV blocks for as many.
         async_scheduling: steps are scheduled before the output of the last one has arrived.
     """
 
@@ -47,6 +51,8 @@ class SchedulerConfig:
     max_loras: int = 0
     num_speculative_tokens: int = 0
     drafter: bool = False
+    is_encoder_decoder: bool = False
+    num_cross_attention_tokens: int = 0
 
     @property
     def num_lookahead_tokens(self) -> int:

@@ -165,6 +165,32 @@ def walk_encoder_inputs(
     return walk
 
 
+def walk_decoder_inputs(
+    request: ScheduledRequest,
+    num_computed_tokens: int,
+    num_new_tokens: int,
+    *,
+    manager: EncoderCacheManager,
+    encoder_compute_budget: int,
+) -> EncoderWalk:
+    """The walk of an encoder-decoder model: its first tokens need all items, and later ones none,
+    since what they read has KV blocks of its own by then."""
+    walk = EncoderWalk(num_new_tokens, encoder_compute_budget)
+    if num_computed_tokens > 0:
+        return walk
+    for input_id in range(len(request.mm_features)):
+        if not manager.can_allocate(
+            request, input_id, walk.encoder_compute_budget, walk.num_embeds
+        ):
+            walk.num_new_tokens = 0
+            break
+        size = request.get_num_encoder_embeds(input_id)
+        walk.num_embeds += size
+        walk.inputs.append(input_id)
+        walk.encoder_compute_budget -= size
+    return walk
+
+
 def up_to_whole_item(
     request: ScheduledRequest, num_computed_tokens: int, num_new_tokens: int
 ) -> int:

@@ -33,7 +33,8 @@ class CachedRequestData:
 class SchedulerOutput:
     """One step. Encoder inputs are numbers of a request's items; notices are identifiers whose
     entries the workers drop before they encode or load. What they load is in the metadata of the
-    connector, if there is one."""
+    connector, if there is one. `num_common_prefix_blocks` are the blocks in which all running
+    requests begin alike, by group, in releases that read such blocks once for all."""
 
     scheduled_new_reqs: Sequence[NewRequestData]
     scheduled_cached_reqs: CachedRequestData
@@ -42,6 +43,7 @@ class SchedulerOutput:
     scheduled_encoder_inputs: Mapping[str, Sequence[int]]
     free_encoder_mm_hashes: Sequence[str]
     finished_req_ids: frozenset[str]
+    num_common_prefix_blocks: Sequence[int] | None = None
     ec_connector_metadata: Any = None
 
     @property

@@ -218,4 +218,14 @@ def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
         scheduled_encoder_inputs=step.encoder_inputs,
         free_encoder_mm_hashes=state.encoder_cache_manager.get_freed_mm_hashes(),
         finished_req_ids=frozenset(state.finished_req_ids),
+        num_common_prefix_blocks=_num_common_prefix_blocks(state),
     )
+
+
+def _num_common_prefix_blocks(state: SchedulerState) -> list[int] | None:
+    """In how many blocks all running requests begin alike; None where nobody asks any more."""
+    if state.semantics.shares_no_prefix_reads:
+        return None
+    if not state.running:
+        return [0] * len(state.kv_cache_manager.kv_cache_config.kv_cache_groups)
+    return state.kv_cache_manager.get_num_common_prefix_blocks(state.running[0].request_id)

@@ -74,8 +74,9 @@ def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
         if not state.semantics.releases_ahead:
             reached -= state.config.num_prefill_lookahead_tokens
     manager = state.encoder_cache_manager
+    is_decoding = state.config.is_encoder_decoder and request.num_computed_tokens > 0
     for input_id in sorted(manager.get_cached_input_ids(request)):
-        if request.mm_features[input_id].mm_position.end <= reached:
+        if is_decoding or request.mm_features[input_id].mm_position.end <= reached:
             manager.free_encoder_input(request, input_id)
 
 

@@ -203,12 +203,24 @@ def _allocate_slots(state: SchedulerState, candidate: _Candidate, found: Encoder
         num_new_computed_tokens=candidate.num_hit_tokens,
         new_computed_blocks=candidate.hit,
         num_lookahead_tokens=config.num_lookahead_tokens if looks_ahead else 0,
+        num_encoder_tokens=_num_encoder_tokens(state, candidate.request, found),
         full_sequence_must_fit=(
             config.scheduler_reserve_full_isl and semantics.admits_whole_sequences
         ),
         has_scheduled_reqs=bool(state.running),
     )
     return blocks is not None
+
+
+def _num_encoder_tokens(
+    state: SchedulerState, request: ScheduledRequest, found: EncoderWalk
+) -> int:
+    """Encoder tokens of which cross-attention keeps the KV."""
+    if not state.config.is_encoder_decoder:
+        return 0
+    if not state.semantics.fits_cross_attention:
+        return state.config.num_cross_attention_tokens
+    return sum(map(request.get_num_encoder_embeds, found.inputs))
 
 
 def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:

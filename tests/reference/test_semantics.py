@@ -71,6 +71,10 @@ OF_THE_SCHEDULER = {
     "spares_whole_items",
     "refuses_long_whole_items",
     "ends_at_whole_items",
+    "fits_cross_attention",
+    "retains_sparsely",
+    "counts_tables",
+    "forgets_refused",
 }
 """The first six shape how a manager is called; the others are shown in test_scheduler_semantics."""
 

@@ -7,7 +7,6 @@ from math import gcd, lcm
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from vllm.distributed.kv_events import BlockStored
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import SamplingParams
@@ -19,7 +18,7 @@ from vllm.v1.request import Request, RequestStatus
 from .kv_cache import Clock, Kit
 from .kv_cache_recorder import FURTHER_STORED_FIELDS
 from .protocol import Event, HostError, Illegal
-from .scheduler_build import call_known, sha256
+from .scheduler_build import attention_spec, call_known, sha256
 from .scheduler_requests import carried
 
 try:
@@ -27,12 +26,6 @@ try:
 except ImportError:
     register_all_kvcache_specs = None
 
-_SPECS = {
-    "full": "FullAttentionSpec",
-    "sliding_window": "SlidingWindowSpec",
-    "chunked_local": "ChunkedLocalAttentionSpec",
-    "cross": "CrossAttentionSpec",
-}
 _OPTIONAL = ("full_sequence_must_fit", "reserved_blocks", "has_scheduled_reqs")
 _REFUSALS = (ValueError, AssertionError, NotImplementedError)
 
@@ -52,7 +45,7 @@ def build(config: Event) -> Kit:
                 num_blocks=config["num_blocks"],
                 kv_cache_tensors=[],
                 kv_cache_groups=[
-                    kv_cache_interface.KVCacheGroupSpec([f"layer.{number}"], _spec(group))
+                    kv_cache_interface.KVCacheGroupSpec([f"layer.{number}"], attention_spec(group))
                     for number, group in enumerate(config["groups"])
                 ],
             ),
@@ -133,22 +126,6 @@ def _prepare_process() -> None:
         raise HostError("block hashes start from a random value in this release")
     if register_all_kvcache_specs is not None:
         register_all_kvcache_specs(None)
-
-
-def _spec(group: Event) -> Any:
-    sizes = {
-        "sliding_window": {"sliding_window": group["window"]},
-        "chunked_local": {"attention_chunk_size": group["window"]},
-    }
-    return call_known(
-        getattr(kv_cache_interface, _SPECS[group["kind"]]),
-        block_size=group["block_size"],
-        num_kv_heads=1,
-        head_size=1,
-        dtype=torch.float32,
-        use_mla=False,
-        **sizes.get(group["kind"], {}),
-    )
 
 
 def _request(hasher: Any, event: Event, token_ids: list[int]) -> Any:

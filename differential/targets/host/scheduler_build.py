@@ -11,7 +11,7 @@ KV blocks hold one longest request         get_kv_cache_configs (0.11+), before 
 
 The model is a config.json of our own, text-only and never loaded. The encoder cache manager is put
 into the scheduler afterwards with the budget that the release computed, as the release's own
-scheduler tests do.
+scheduler tests do. So is word that the model is an encoder-decoder: its configurations know.
 """
 
 import atexit
@@ -50,10 +50,10 @@ from vllm.config import (  # noqa: E402
     VllmConfig,
 )
 from vllm.model_executor.models import ModelRegistry  # noqa: E402
+from vllm.v1 import kv_cache_interface  # noqa: E402
 from vllm.v1.core import encoder_cache_manager  # noqa: E402
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler  # noqa: E402
-from vllm.v1.kv_cache_interface import FullAttentionSpec  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
 
 try:
@@ -97,7 +97,7 @@ _LATER = {
     "prefill_schedule_interval": 1,
 }
 # Every release takes this one; a refusal means that the driver does not know the release.
-_PLAIN = {
+_PLAIN: dict[str, Any] = {
     "max_num_seqs": 4,
     "max_num_batched_tokens": 64,
     "max_model_len": 64,
@@ -115,6 +115,15 @@ _PLAIN = {
     "drafter": False,
     "v2_model_runner": False,
     "ec_connector": False,
+    "groups": [],
+    "prefix_cache_retention_interval": None,
+    "encoder_decoder": False,
+}
+_SPECS = {
+    "full": "FullAttentionSpec",
+    "sliding_window": "SlidingWindowSpec",
+    "chunked_local": "ChunkedLocalAttentionSpec",
+    "cross": "CrossAttentionSpec",
 }
 
 
@@ -247,10 +256,14 @@ def _configure(config: Event) -> Any:
         policy=config["policy"],
         async_scheduling=config["async_scheduling"],
         is_multimodal_model=True,
-        is_encoder_decoder=False,
+        is_encoder_decoder=config["encoder_decoder"],
     )
+    retention = "prefix_cache_retention_interval"
+    if config[retention] is not None and retention not in parameters(CacheConfig):
+        raise Illegal(f"the release has no {retention}")
     cache_config = call_known(
         CacheConfig,
+        prefix_cache_retention_interval=config[retention],
         block_size=config["block_size"],
         gpu_memory_utilization=0.9,
         swap_space=0,
@@ -267,8 +280,9 @@ def _configure(config: Event) -> Any:
         **_transfers(config["ec_connector"]),
     )
     vllm_config.speculative_config = _speculative_config(config, vllm_config)
-    # The CPU platform has no use for it and switches it off; every other platform keeps it.
+    # The CPU platform has no use for them and switches them off; every other platform keeps them.
     scheduler_config.async_scheduling = config["async_scheduling"]
+    scheduler_config.disable_hybrid_kv_cache_manager = False
     for owner, field, key in (
         (scheduler_config, "max_num_batched_tokens", "max_num_batched_tokens"),
         (scheduler_config, "enable_chunked_prefill", "chunked_prefill"),
@@ -320,28 +334,46 @@ def _speculative_config(config: Event, vllm_config: Any) -> Any:
     return speculative
 
 
-def _plan_kv_cache(vllm_config: Any, num_blocks: int) -> Any:
-    """The scheduler's KV cache configuration for memory that holds exactly `num_blocks` blocks."""
-    if register_all_kvcache_specs is not None:
-        register_all_kvcache_specs(vllm_config)
-    layer = call_known(
-        FullAttentionSpec,
-        block_size=vllm_config.cache_config.block_size,
+def attention_spec(group: Event) -> Any:
+    """The release's description of a layer of that kind. Raises Illegal where it has none."""
+    name = _SPECS[group["kind"]]
+    if not hasattr(kv_cache_interface, name):
+        raise Illegal(f"the release has no {name}")
+    windows = {"sliding_window": "sliding_window", "chunked_local": "attention_chunk_size"}
+    own = {windows[group["kind"]]: group["window"]} if group["kind"] in windows else {}
+    return call_known(
+        getattr(kv_cache_interface, name),
+        block_size=group["block_size"],
         num_kv_heads=1,
         head_size=1,
         dtype=torch.float32,
         use_mla=False,
+        **own,
     )
-    layers = {"layer": layer}
-    memory = num_blocks * layer.page_size_bytes
+
+
+def _plan_kv_cache(vllm_config: Any, groups: list[Event], num_blocks: int) -> Any:
+    """The scheduler's KV cache configuration for memory that holds exactly `num_blocks` blocks, of
+    a model with one layer in each group."""
+    if register_all_kvcache_specs is not None:
+        register_all_kvcache_specs(vllm_config)
+    block_size = vllm_config.cache_config.block_size
+    groups = groups or [{"kind": "full", "block_size": block_size}]
+    if any(group["block_size"] != block_size for group in groups):
+        raise Illegal(f"a group has blocks of another size than {block_size}")
+    specs: list[Any] = [attention_spec(group) for group in groups]
+    layers = {f"layer.{number}": spec for number, spec in enumerate(specs)}
+    memory = num_blocks * specs[0].page_size_bytes
     plan = getattr(kv_cache_planning, "get_kv_cache_configs", None)
     if plan is None:
         planned = kv_cache_planning.get_kv_cache_config(vllm_config, layers, memory)
     else:
         group = getattr(kv_cache_planning, "get_global_kv_cache_groups", None)
-        groups = () if group is None else (group(vllm_config, [layers]),)
-        configs = plan(vllm_config, [layers], [memory], *groups)
+        formed = () if group is None else (group(vllm_config, [layers]),)
+        configs = plan(vllm_config, [layers], [memory], *formed)
         planned = kv_cache_utils.generate_scheduler_kv_cache_config(configs)
+    if [group.kv_cache_spec for group in planned.kv_cache_groups] != specs:
+        raise Illegal("the release forms other groups")
     if planned.num_blocks != num_blocks:
         raise HostError(f"asked for {num_blocks} KV blocks and got {planned.num_blocks}")
     vllm_config.cache_config.num_gpu_blocks = num_blocks
@@ -356,7 +388,7 @@ def _engine(key: str) -> Engine | str:
     try:
         vllm_config = _configure(config)
         try:
-            kv_cache_config = _plan_kv_cache(vllm_config, config["num_blocks"])
+            kv_cache_config = _plan_kv_cache(vllm_config, config["groups"], config["num_blocks"])
         finally:  # 0.11 and before refuse with a shrunken length left in the shared ModelConfig
             vllm_config.model_config.max_model_len = config["max_model_len"]
     except (Illegal, *REFUSALS) as error:
@@ -376,12 +408,17 @@ def _block_hasher(vllm_config: Any, block_size: int) -> Any:
     return kv_cache_utils.get_request_block_hasher(block_size, sha256, **further)
 
 
-def engine_for(config: Event) -> Engine:
+def engine_for(config: Event, *, encoder_decoder: bool) -> Engine:
     """The parts for this configuration, cached; raises Illegal where the release refuses it."""
     _prepare_process()
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
-    budgets = {"capacity": 0, "compute_budget": 0, "v2_model_runner": False}
-    engine = _engine(json.dumps({**config, **budgets}, sort_keys=True))
+    fixed = {
+        "capacity": 0,
+        "compute_budget": 0,
+        "v2_model_runner": False,
+        "encoder_decoder": encoder_decoder,
+    }
+    engine = _engine(json.dumps({**config, **fixed}, sort_keys=True))
     if isinstance(engine, str):
         raise Illegal(engine)
     return engine
@@ -407,11 +444,19 @@ def encoder_budget(engine: Engine, config: Event, largest_item: int) -> tuple[in
         raise Illegal(refusal(error)) from error
 
 
-def make_scheduler(engine: Engine, manager: Any, compute_budget: int, *, v2: bool) -> Any:
+def make_scheduler(
+    engine: Engine,
+    manager: Any,
+    compute_budget: int,
+    *,
+    v2: bool,
+    longest_encoder_input: int | None = None,
+) -> Any:
     """A fresh real scheduler, the asynchronous one where so configured, around `manager`.
 
     It is told only now for which model runner it works: the second one wants a GPU's libraries, and
-    the configuration is refused where they are missing.
+    the configuration is refused where they are missing. Nor is it told before that its model is an
+    encoder-decoder, whose `longest_encoder_input` it would ask the model's processor for.
     """
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(v2))
     vllm_config = engine.vllm_config
@@ -423,10 +468,16 @@ def make_scheduler(engine: Engine, manager: Any, compute_budget: int, *, v2: boo
         "log_stats": False,
     }
     is_async = vllm_config.scheduler_config.async_scheduling
-    scheduler = (AsyncScheduler if is_async else Scheduler)(**_known_to(Scheduler, arguments))
+    try:
+        scheduler = (AsyncScheduler if is_async else Scheduler)(**_known_to(Scheduler, arguments))
+    except REFUSALS as error:
+        raise Illegal(refusal(error)) from error
     scheduler.encoder_cache_manager = manager
     scheduler.max_num_encoder_input_tokens = compute_budget
     scheduler.finish_requests = _one_by_one(scheduler.finish_requests)
+    if longest_encoder_input is not None:
+        scheduler.is_encoder_decoder = True
+        scheduler._num_encoder_max_input_tokens = longest_encoder_input  # 0.14.0 to 0.15
     return scheduler
 
 

@@ -30,16 +30,21 @@ def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
     The whole trace is needed: its largest item stands for the model's largest, on which the
     release's budgets depend. Raises Illegal where the release refuses the configuration.
     """
-    header = trace["header"]
-    if header["manager"] != "encoder_cache":
-        raise Illegal(f"the {header['manager']} manager is not driven at scheduler depth")
-    config = header["config"]
-    engine = engine_for(config)
+    config = trace["header"]["config"]
+    encoder_decoder = trace["header"]["manager"] == "encoder_decoder"
+    engine = engine_for(config, encoder_decoder=encoder_decoder)
     sizes = [item_size(item) for event in trace["events"] for item in event.get("items", ())]
-    compute_budget, cache_size = encoder_budget(engine, config, max(sizes, default=0))
+    largest = max(sizes, default=0)
+    compute_budget, cache_size = encoder_budget(engine, config, largest)
     manager = make_manager(cache_size)
     recorder = Recorder(manager)
-    scheduler = make_scheduler(engine, manager, compute_budget, v2=config["v2_model_runner"])
+    scheduler = make_scheduler(
+        engine,
+        manager,
+        compute_budget,
+        v2=config["v2_model_runner"],
+        longest_encoder_input=largest if encoder_decoder else None,
+    )
 
     def update(output: Any, sampled: dict[str, list[int]]) -> list[tuple[str, int, bool]]:
         answers = scheduler.update_from_output(output, _executed(sampled))
@@ -52,7 +57,7 @@ def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
     return SchedulerKit(
         scheduler,
         recorder,
-        RequestMaker(engine, cache_size).make,
+        RequestMaker(engine, cache_size, encoder_decoder=encoder_decoder).make,
         update,
         lambda request: scheduler.finish_requests(request, RequestStatus.FINISHED_ABORTED),
         functools.partial(_propose, scheduler),

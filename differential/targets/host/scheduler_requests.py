@@ -53,15 +53,16 @@ def item_size(item: Event) -> int:
 class RequestMaker:
     """Makes the requests of one trace."""
 
-    def __init__(self, engine: Engine, cache_size: int) -> None:
+    def __init__(self, engine: Engine, cache_size: int, *, encoder_decoder: bool) -> None:
         self._validator = _PromptValidator(engine.vllm_config, cache_size)
         self._block_hasher = engine.block_hasher
+        self._encoder_decoder = encoder_decoder
 
     def make(self, event: Event, arrival_time: float) -> Any:
         """The release's request. Raises Illegal where the release refuses it."""
-        _check_items(event)
+        _check_items(event, is_prompt=not self._encoder_decoder)
         placeholders = [_placeholder(item) for item in event["items"]]
-        token_ids = prompt_token_ids(event)
+        token_ids = prompt_token_ids(event, has_placeholders=not self._encoder_decoder)
         try:
             self._validator.check(token_ids, placeholders)
             sampling_params = SamplingParams(
@@ -149,14 +150,15 @@ class _MultiModal:
         return getattr(self._model_config, name)
 
 
-def _check_items(event: Event) -> None:
+def _check_items(event: Event, *, is_prompt: bool) -> None:
+    """Refuse what no processor makes; the items are part of the prompt, or input of an encoder."""
     end = 0
     for index, item in enumerate(event["items"]):
         name = f"item {index} of {event['request']}"
         if item["offset"] < end or item["length"] < 1:
             raise Illegal(f"{name} is empty or not after the one before")
         end = item["offset"] + item["length"]
-        if end > event["prompt"]:
+        if end > event["prompt"] and is_prompt:
             raise Illegal(f"{name} ends behind the prompt")
         if item["is_embed"] is not None and len(item["is_embed"]) != item["length"]:
             raise Illegal(f"{name} has a mask of another length")

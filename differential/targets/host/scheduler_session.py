@@ -231,6 +231,7 @@ class SchedulerSession:
             "finished": sorted(output.finished_req_ids),
             # They hold what they have claimed until the next update ends them.
             "rejected": sorted(getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())),
+            **_common_prefix(output),
             **self._standing(),
             # What the connector's metadata tells the workers, where there is a connector.
             **(getattr(output, "ec_connector_metadata", None) or {}),
@@ -323,10 +324,11 @@ class SchedulerSession:
         return connector.transfer(event["identifier"], event["state"])
 
 
-def prompt_token_ids(event: Event) -> list[int]:
-    """One text for everybody: prompts share KV blocks wherever their items allow it."""
+def prompt_token_ids(event: Event, *, has_placeholders: bool = True) -> list[int]:
+    """One text for everybody: prompts share KV blocks wherever their items allow it. A decoder's
+    prompt has no placeholders for its encoder's input."""
     token_ids = [FIRST_TEXT_TOKEN_ID + position % 1000 for position in range(event["prompt"])]
-    for item in event["items"]:
+    for item in event["items"] if has_placeholders else ():
         start, length = item["offset"], item["length"]
         token_ids[start : start + length] = [_PLACEHOLDER_TOKEN_ID] * length
     return token_ids
@@ -347,6 +349,12 @@ def _blocks(output: Any) -> dict[str, list[list[int]]]:
         for request_id, ids in blocks.items()
         if ids is not None and any(ids)
     }
+
+
+def _common_prefix(output: Any) -> dict[str, list[int]]:
+    """In how many blocks all running requests begin alike, by group, where a step says it."""
+    blocks = getattr(output, "num_common_prefix_blocks", None)
+    return {"common_prefix": list(blocks)} if blocks else {}
 
 
 def _notices(output: Any) -> list[str]:

@@ -1,20 +1,28 @@
 """The reference scheduler beside the real one of each release: the same decision at every step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
+from cacheproof.differential.campaign import LANES
 from cacheproof.differential.examine import examine
-from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.reference.scheduler import running
+from cacheproof.reference.attention_kinds import SlidingWindowManager
+from cacheproof.reference.scheduler import running, waiting
 from cacheproof.reference.scheduler.step import Step
+from cacheproof.spec.versions import release_key
 
 SEEDS = range(150)
-LOADS = range(60)
+FEW = range(60)
+TRACES = {
+    "scheduler": SEEDS,
+    "scheduler with loads": FEW,
+    "scheduler with windows": FEW,
+    "scheduler of encoder-decoders": FEW,
+}
 RELEASES = ["0.33.0", "0.28.0", "0.18.1", "0.13.0"]
 OTHER_RELEASES = [
     "0.10.2", "0.11.0", "0.12.0", "0.14.0", "0.14.1", "0.15.1", "0.22.1",
@@ -33,16 +41,14 @@ def target(request: pytest.FixtureRequest) -> Iterator[HostTarget]:
     target.close()
 
 
-def partings(target: HostTarget) -> tuple[int, list[str]]:
+def partings(target: HostTarget, lanes: Iterable[str] = TRACES) -> tuple[int, list[str]]:
     """How many traces were compared, and where reference and release part in them."""
     reference = reference_for(target)
     assert reference is not None
-    plain = [scheduler_trace(seed, release=target.release) for seed in SEEDS]
-    loads = [scheduler_trace(seed, release=target.release, transfers=True) for seed in LOADS]
-    traces = plain + loads
+    traces = [LANES[lane].trace(seed, target.release) for lane in lanes for seed in TRACES[lane]]
     compared, found = 0, []
     for trace, result in zip(traces, target.run(traces), strict=True):
-        if result.illegal is None:
+        if result.illegal is None and reference.runs(trace):
             examined = examine(trace, result, target, reference)
             compared += 1
             if examined.difference is not None:
@@ -71,16 +77,38 @@ def test_a_reference_that_loads_nothing_is_seen(
     target: HostTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reference_scheduler.EncoderTransfers, "has_cache_item", lambda *_: False)
-    _, found = partings(target)
-    assert len(found) > len(LOADS) // 3
+    _, found = partings(target, ["scheduler with loads"])
+    assert len(found) > len(FEW) // 3
+
+
+def test_a_reference_that_gives_nothing_back_behind_a_window_is_seen(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SlidingWindowManager, "get_num_skipped_tokens", lambda *_: 0)
+    compared, found = partings(target, ["scheduler with windows"])
+    assert (len(found) > len(FEW) // 4) == (compared > 0) == has_groups(target)
+
+
+def test_a_reference_that_forgets_cross_attention_is_seen(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_num_encoder_tokens", lambda *_: 0)
+    compared, found = partings(target, ["scheduler of encoder-decoders"])
+    assert (len(found) > len(FEW) // 4) == (compared > 0) == has_groups(target)
+
+
+def has_groups(target: HostTarget) -> bool:
+    """Whether groups beside full attention are modelled of the release."""
+    assert target.release is not None
+    return release_key(target.release) >= release_key("0.14.0")
 
 
 def test_the_ideal_breaks_no_contract() -> None:
     ideal = ReferenceTarget()
     calls = 0
-    for seed in SEEDS:
-        trace = scheduler_trace(seed)
+    for lane, seed in ((lane, seed) for lane, seeds in TRACES.items() for seed in seeds):
+        trace = LANES[lane].trace(seed, None)
         examined = examine(trace, ideal.run([trace])[0], ideal)
-        assert not list(examined.breaks()), f"seed {seed}"
+        assert not list(examined.breaks()), f"{lane}, seed {seed}"
         calls += examined.calls
     assert calls > 10_000

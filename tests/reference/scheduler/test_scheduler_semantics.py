@@ -3,13 +3,15 @@
 from dataclasses import fields, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from cacheproof.differential.campaign import LANES
 from cacheproof.differential.lockstep import compare
 from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Pause, ResetPrefix, Trace, parse
+from cacheproof.differential.trace import Add, Group, Pause, ResetPrefix, Trace, parse
 from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {
@@ -55,7 +57,10 @@ SEED_THAT_SHOWS = {
     "runs_urgent_first": 0,
     "spares_whole_items": 329,
     "ends_at_whole_items": 99,
+    "counts_tables": 5,
+    "forgets_refused": 5,
 }
+SEED_OF_DECODERS_THAT_SHOWS = {"fits_cross_attention": 0}
 SEED_OF_LOADS_THAT_SHOWS = {
     "awaits_transfers": 0,
     "awaits_later_transfers": 0,
@@ -74,29 +79,40 @@ OFFERS = {
         isinstance(one, ResetPrefix) and one.running for one in trace.events
     ),
     "holds_prefills": lambda trace: trace.header.config.prefill_schedule_interval > 1,
+    "retains_sparsely": lambda trace: (
+        trace.header.config.prefix_cache_retention_interval is not None
+    ),
+}
+LANE_OF = {
+    "loads_encodings": "scheduler with loads",
+    "retains_sparsely": "scheduler with windows",
 }
 """What a trace asks for only where a release has it."""
 
 
 @pytest.mark.parametrize(
-    ("flag", "seed", "transfers"),
+    ("flag", "seed", "lane"),
     [
-        *((flag, seed, False) for flag, seed in SEED_THAT_SHOWS.items()),
-        *((flag, seed, True) for flag, seed in SEED_OF_LOADS_THAT_SHOWS.items()),
+        *((flag, seed, "scheduler") for flag, seed in SEED_THAT_SHOWS.items()),
+        *((flag, seed, "scheduler with loads") for flag, seed in SEED_OF_LOADS_THAT_SHOWS.items()),
+        *(
+            (flag, seed, "scheduler of encoder-decoders")
+            for flag, seed in SEED_OF_DECODERS_THAT_SHOWS.items()
+        ),
     ],
 )
-def test_each_flag_changes_a_decision(flag: str, seed: int, transfers: bool) -> None:
+def test_each_flag_changes_a_decision(flag: str, seed: int, lane: str) -> None:
     since = SINCE[flag]
     with_it = Semantics.ideal() if since is None else Semantics.of_vllm(since)
     without = replace(with_it, **{flag: False})
-    trace = scheduler_trace(seed, release=since, transfers=transfers)
+    trace = LANES[lane].trace(seed, since)
     left, right = (ReferenceTarget(one).run([trace])[0] for one in (with_it, without))
     assert compare(left, right) is not None
 
 
 def _asks(flag: str, release: str | None) -> list[Trace]:
-    transfers = flag == "loads_encodings"
-    traces = [scheduler_trace(seed, release=release, transfers=transfers) for seed in range(60)]
+    lane = LANES[LANE_OF.get(flag, "scheduler")]
+    traces = [lane.trace(seed, release) for seed in range(60)]
     return [trace for trace in traces if OFFERS[flag](trace)]
 
 
@@ -146,3 +162,89 @@ def test_an_item_that_must_be_whole_and_fits_no_step_is_refused() -> None:
         [trace]
     )
     assert run.illegal is None
+
+
+def _windows(*kinds: str, **changes: object) -> Trace:
+    """A trace over groups of these kinds, otherwise plain."""
+    plain = LANES["scheduler with windows"].trace(0, None)
+    size = plain.header.config.block_size
+    config = msgspec.structs.replace(
+        plain.header.config,
+        **{
+            "groups": tuple(Group(kind, size, 8 if kind != "full" else 0) for kind in kinds),
+            "num_speculative_tokens": 0,
+            "drafter": False,
+            "prefix_cache_retention_interval": None,
+            **changes,
+        },
+    )
+    return Trace(msgspec.structs.replace(plain.header, config=config), plain.events)
+
+
+DRAFTER = {"num_speculative_tokens": 1, "drafter": True, "prefix_caching": True}
+
+
+@pytest.mark.parametrize(
+    ("trace", "release", "unknown"),
+    [
+        (
+            _windows("full", "sliding_window"),
+            "0.13.0",
+            "groups other than one of full attention before 0.14.0",
+        ),
+        (
+            _windows("full", "chunked_local", **DRAFTER),
+            "0.33.0",
+            "a drafter beside chunked local attention",
+        ),
+        (
+            _windows("full", "sliding_window", groups=(Group("full", 1),)),
+            "0.33.0",
+            "groups of several block sizes",
+        ),
+        (
+            _windows("full", "sliding_window", **DRAFTER),
+            "0.22.1",
+            "a drafter over several groups, in a release that drops twice or caches too little",
+        ),
+        (
+            _windows("full", "sliding_window", prefix_cache_retention_interval=0),
+            "0.28.0",
+            "windows cached sparsely, beside a drafter or before 0.29.0",
+        ),
+        (
+            _windows("full", "cross", prefix_caching=True),
+            "0.33.0",
+            "prefix caching beside cross-attention",
+        ),
+    ],
+)
+def test_groups_that_are_not_modelled_are_refused_by_name(
+    trace: Trace, release: str, unknown: str
+) -> None:
+    reference = ReferenceTarget(Semantics.of_vllm(release))
+    assert not reference.runs(trace)
+    (refused,) = reference.run([trace])
+    assert refused.illegal == f"the reference does not model {unknown} at scheduler depth"
+
+
+@pytest.mark.parametrize(
+    ("unknown", "config", "event"),
+    [
+        ("loads for encoder-decoder models", {"ec_connector": True}, {}),
+        ("sessions of encoder-decoder models", {}, {"resumable": True}),
+    ],
+)
+def test_what_no_encoder_decoder_model_has_is_refused_by_name(
+    unknown: str, config: dict[str, bool], event: dict[str, bool]
+) -> None:
+    plain = LANES["scheduler of encoder-decoders"].trace(3, None)
+    header = msgspec.structs.replace(
+        plain.header, config=msgspec.structs.replace(plain.header.config, **config)
+    )
+    events = [
+        msgspec.structs.replace(one, **event) if isinstance(one, Add) else one
+        for one in plain.events
+    ]
+    (refused,) = ReferenceTarget().run([Trace(header, tuple(events))])
+    assert refused.illegal == f"the reference does not model {unknown} at scheduler depth"
