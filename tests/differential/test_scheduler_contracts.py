@@ -179,6 +179,15 @@ def test_a_request_may_be_overtaken_while_it_waits_for_something_of_its_own(
     assert broken(overtaking) == {}
 
 
+def test_requests_that_are_passed_over_keep_their_order_since_0_14() -> None:
+    full = {"max_loras": 1, "max_num_batched_tokens": 8}
+    late = (Add("b", 8, lora=adapter(2)), Add("c", 8, lora=adapter(2)))
+    waiting = trace(Add("a", 4, max_tokens=2, lora=adapter(1)), *STEPS[:2], *late, *STEPS, **full)
+    reversed_ = broken(waiting, Semantics.of_vllm("0.13.0"), release="0.13.0")
+    assert "for r = 'b'" in reversed_["SC-7"].why
+    assert broken(waiting, Semantics.of_vllm("0.14.0"), release="0.14.0") == {}
+
+
 def test_a_request_must_not_be_overtaken_otherwise() -> None:
     plain = trace(Add("a", 8), Add("b", 8), *STEPS)
     assert broken(plain) == {}
