@@ -56,7 +56,6 @@ REFUSED = (
         | _free_request_blocks | _request_remaining_blocks | _connector_finished
         | connector\ is\ not\ None\ and""",
     ),
-    Reason("encoder-decoder models", "is_encoder_decoder"),
     Reason("encoder cache connectors that produce, or count", "ec_connector_stats | 'address'"),
     Reason("Mamba alignment, copies of blocks", "mamba | zero | block_copies | cow_retained"),
     Reason("bounded prefix replay", "prefix_replay | window_loaded | replay_tokens"),
@@ -107,6 +106,7 @@ GUARDS = (
         | ^request\.num_computed_tokens\ >\ 0$""",
     ),
     Reason("another manager in the place of the scheduler's own", "manager_cls_obj"),
+    Reason("a scheduler is told of such a model once it is made", r"^self\.is_encoder_decoder$"),
     Reason("takes three steps in flight", r"num_stale_output_tokens .* not\ request\.drop"),
     Reason("several requests, all or unknown ones are ended at once", r"\.finish_requests$"),
 )
