@@ -159,6 +159,18 @@ def test_an_encoder_decoder_manager_is_driven_as_one(target: Any) -> None:
     assert search(mine, [LANES["encoder-decoder"]], against=None, seeds=range(20)).breaks == []
 
 
+def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder_decoders(
+    target: Any,
+) -> None:
+    """With its own it credits what was never debited."""
+    lane = LANES["scheduler of encoder-decoders"]
+    name = "cacheproof.reference.encoder_decoder_cache:EncoderDecoderCacheManager"
+    with_reference, own = target(f"{name}@{NEWEST}"), target(f"vllm@{NEWEST}")
+    assert search(with_reference, [lane], against=None, seeds=SCHEDULER_SEEDS).breaks == []
+    broken = search(own, [lane], against=None, seeds=SCHEDULER_SEEDS).broken
+    assert {contract for contract, _ in broken} == {"ED-1", "ED-2", "ED-5", "WM-3"}
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
