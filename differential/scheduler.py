@@ -68,6 +68,7 @@ class SchedulerJudge(Judge):
         self._paused = False
         self._resumable: set[str] = set()
         self._pending: set[str] = set()
+        self._in_vain: set[str] = set()
         self._stood: Standing | None = None
         self._steps_without_token = 0
         self._tables: dict[str, set[int]] = {}
@@ -84,6 +85,7 @@ class SchedulerJudge(Judge):
         if isinstance(event, events.Transfer):
             self._pending -= {event.identifier}
             self._pending |= {event.identifier} if event.state == "pending" else set()
+            self._in_vain.update(outcome or ())
         if not isinstance(event, _IN_ITS_COURSE) or (outcome and outcome.get("sampled")):
             self._stood = None
             self._steps_without_token = 0
@@ -333,9 +335,10 @@ class SchedulerJudge(Judge):
         """Judge whether steps get on, where nothing is in their way."""
         stood, self._stood = self._stood, None
         names = [*outcome["running"], *outcome["waiting"]]
-        if self._paused or self._pending or not self._resumable.isdisjoint(names):
+        waits = not (self._resumable | self._in_vain).isdisjoint(names)
+        if self._paused or self._pending or waits:
             self._steps_without_token = 0
-            return  # a session may wait for more prompt
+            return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:
             self._steps_without_token += 1
             steps_max = sum(self._tokens_max(self._order.added(name)) for name in names)

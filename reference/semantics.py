@@ -386,6 +386,9 @@ class Semantics:
     restarts_sessions: bool = change(
         None, "no public thread", "a reset that lets requests start over includes waiting sessions"
     )
+    releases_between_turns: bool = change(
+        None, "no public thread", "a session whose turn has ended holds no encoder output"
+    )
     sorts_continued_sessions: bool = change(
         None, "no public thread", "a session that goes on takes the place of its new arrival"
     )

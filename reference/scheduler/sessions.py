@@ -30,6 +30,8 @@ def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
         request.drop_stale_output = True
         request.num_stale_output_tokens = request.num_in_flight_tokens
         request.num_output_placeholders = 0
+    if state.semantics.releases_between_turns:
+        state.encoder_cache_manager.free(request)
     if not request.streaming_queue:
         request.status = RequestStatus.WAITING_FOR_STREAMING_REQ
         state.num_waiting_for_streaming_input += 1

@@ -225,6 +225,16 @@ def test_a_paused_scheduler_is_not_expected_to_go_on() -> None:
     assert broken(paused) == {}
 
 
+def test_requests_that_wait_in_vain_are_ended_by_updates_before_anybody_expects_more() -> None:
+    vain = (*AWAITED[:2], *STEPS[:4], Transfer("x", "failed"), Schedule(), Schedule())
+    assert broken(trace(*vain, async_scheduling=True, ec_connector=True)) == {}
+
+
+def test_a_session_gives_back_its_items_when_its_turn_ends() -> None:
+    assert broken(scheduler_trace(2110)) == {}
+    assert "SC-6" in broken(scheduler_trace(2110), without("releases_between_turns"))
+
+
 def test_a_rejected_request_keeps_what_it_claimed_until_the_next_update() -> None:
     known, twice = Item("y", 0, 2), (Item("y", 0, 2), Item("y", 2, 1))
     others = Add("a", 14, (Item("x", 0, 1), Item("y", 1, 2), Item("z", 3, 1), Item("x", 12, 1)))

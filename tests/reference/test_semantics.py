@@ -67,6 +67,7 @@ OF_THE_SCHEDULER = {
     "keeps_sessions_that_waited",
     "uncounts_trimmed",
     "restarts_sessions",
+    "releases_between_turns",
     "sorts_continued_sessions",
     "spares_whole_items",
     "refuses_long_whole_items",

@@ -50,6 +50,7 @@ SEED_THAT_SHOWS = {
     "keeps_sessions_that_waited": 1241,
     "uncounts_trimmed": 21,
     "restarts_sessions": 219,
+    "releases_between_turns": 2110,
     "sorts_continued_sessions": 719,
     "pads_within_threshold": 2397,
     "takes_after_blocks": 0,
