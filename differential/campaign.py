@@ -86,6 +86,17 @@ _LOADS = frozenset(
         "transfer failed",
     }
 )
+_KV_LOADS = frozenset(
+    {
+        "load under way",
+        "load failed",
+        "ended while loading",
+        "KV loaded within a step",
+        "KV loaded within a step failed",
+        "KV sent",
+    }
+)
+_WITHOUT_KV_CONNECTOR = frozenset({"KT-1", "KT-2", "KT-3"})
 _KV_CACHE = frozenset(
     {
         "pool empty",
@@ -227,6 +238,7 @@ LANES = {
             "encoder_cache",
             scheduler_trace,
             _SCHEDULER,
+            silent_on=_WITHOUT_KV_CONNECTOR,
             by_release=True,
         ),
         Lane(
@@ -235,7 +247,7 @@ LANES = {
             "encoder_cache",
             partial(scheduler_trace, transfers=True),
             _LOADS,
-            silent_on=frozenset({"SC-4"}),  # its traces let items be split
+            silent_on=_WITHOUT_KV_CONNECTOR | {"SC-4"},  # its traces let items be split
             by_release=True,
             since="0.12.0",
         ),
@@ -246,6 +258,7 @@ LANES = {
             partial(scheduler_trace, resized=True),
             _COMMON | {"identifier with another size"},
             resized=True,
+            silent_on=_WITHOUT_KV_CONNECTOR,
             by_release=True,
         ),
         Lane(
@@ -265,6 +278,16 @@ LANES = {
             silent_on=_OF_ITEMS_IN_PROMPTS | {"SC-6"},  # and no entry is held
             by_release=True,
             since="0.13.0",
+        ),
+        Lane(
+            "scheduler with KV loads",
+            "scheduler",
+            "encoder_cache",
+            partial(scheduler_trace, kv_transfers=True),
+            _KV_LOADS,
+            silent_on=frozenset({"SC-7"}),  # who has loaded its KV goes first
+            by_release=True,
+            since="0.10.2",
         ),
         Lane(
             "block keys",

@@ -78,6 +78,9 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "DF-1": "drops_what_is_read",
         "LV-1": "stops",
         "LV-3": "computes_the_same_again",
+        "KT-1": "hands_out_what_is_loaded",
+        "KT-2": "reads_what_nobody_wrote",
+        "KT-3": "overlooks_failed_loads",
     },
     "kv_cache": {
         "BP-1": "keeps_hits_queued",
@@ -159,7 +162,7 @@ def canaries(
         for rule in rules_for(manager, release, depth).all
         if rule.id not in broken and (manager, depth, rule.id) not in NO_CANARY
         for canary in _canaries_of(
-            rule.id, _FAULT_OF[SCHEDULER if rule.component == SCHEDULER else manager][rule.id]
+            rule.id, _FAULT_OF[SCHEDULER if SCHEDULER in rule.applies_to else manager][rule.id]
         )
     ]
 

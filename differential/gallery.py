@@ -71,6 +71,7 @@ KEPT_BECAUSE = {
 
 
 _DECODERS = "scheduler of encoder-decoders"
+_KV_LOADS = "scheduler with KV loads"
 
 
 @dataclass(frozen=True)
@@ -484,6 +485,90 @@ VARIANTS: tuple[Variant, ...] = (
         (460,),
         "refuses_long_whole_items",
     ),
+    _scheduler_without(
+        "failed-load-is-found",
+        "What a step loads can be found at once, right or not (as vLLM 0.33.0).",
+        (
+            481,
+            770,
+        ),
+        "caches_loads_when_right",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
+        "failed-load-is-delivered",
+        "Steps in flight over a load that failed bring tokens (as vLLM 0.33.0).",
+        (
+            13,
+            36,
+        ),
+        "drops_output_of_failed_loads",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
+        "load-reserves-for-itself",
+        "Blocks are kept free for a request whose load failed and that has none (as vLLM 0.33.0).",
+        (
+            33,
+            45,
+        ),
+        "reserves_for_holders",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
+        "load-too-large-beside-drafts",
+        "A load leaves blocks to drafts though nobody has any (as vLLM 0.33.0).",
+        (254,),
+        "spares_lone_loads",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
+        "items-ahead-of-a-failed-load",
+        "Who is thrown back by a failed load keeps its items ahead (as vLLM 0.33.0).",
+        (140,),
+        "gives_back_items_ahead",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
+        "reset-beside-a-load",
+        "Requests start over while a load holds blocks (as vLLM 0.33.0).",
+        (
+            93,
+            107,
+        ),
+        "refuses_reset_beside_transfers",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
+        "load-into-given-back-blocks",
+        "Who ends during a load gives back its blocks (before vLLM 0.18.1).",
+        (
+            3,
+            52,
+        ),
+        "keeps_until_loaded",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
+        "load-counts-whole-blocks",
+        "A load counts for whole blocks, whatever it brought (before vLLM 0.18.1).",
+        (
+            3,
+            4,
+        ),
+        "counts_loaded_tokens",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
+        "load-beside-a-step-in-flight",
+        "Blocks are given back that a step in flight writes (before vLLM 0.27.1).",
+        (
+            54,
+            65,
+        ),
+        "defers_frees",
+        lane=_KV_LOADS,
+    ),
     _scheduler_with(scheduler_faults.schedules_beyond_the_budget),
     _scheduler_with(scheduler_faults.encodes_beyond_the_budget),
     _scheduler_with(scheduler_faults.admits_everybody),
@@ -496,6 +581,9 @@ VARIANTS: tuple[Variant, ...] = (
     _scheduler_with(scheduler_faults.computes_the_same_again),
     _scheduler_with(scheduler_faults.stops),
     _scheduler_with(scheduler_faults.raises_in_update),
+    _scheduler_with(scheduler_faults.hands_out_what_is_loaded, _KV_LOADS),
+    _scheduler_with(scheduler_faults.reads_what_nobody_wrote, _KV_LOADS),
+    _scheduler_with(scheduler_faults.overlooks_failed_loads, _KV_LOADS),
     _scheduler_with(faults.frees_nothing),
     _scheduler_without(
         "scheduler-credits-decoders-again",

@@ -12,6 +12,7 @@ from typing import Any
 
 import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
+import cacheproof.spec.kv_transfers
 import cacheproof.spec.scheduler
 import cacheproof.spec.worker_mirror
 from cacheproof.differential import trace as events
@@ -225,6 +226,9 @@ class Judge:
             events.ResetPrefix: self._only_calls,
             events.Pause: self._only_calls,
             events.Transfer: self._transfer,
+            events.Elsewhere: self._only_calls,
+            events.Received: self._only_calls,
+            events.Sent: self._only_calls,
         }
         self._notes = {
             "can": self._note_admission,

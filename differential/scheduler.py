@@ -5,6 +5,7 @@ from typing import Any
 
 from cacheproof.differential import trace as events
 from cacheproof.differential.judge import Judge, Rules
+from cacheproof.differential.kv_transfers import KVTransferMirror
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Raised, StepRecord
 from cacheproof.differential.scheduler_generator import offered_by
@@ -12,6 +13,7 @@ from cacheproof.differential.scheduler_items import Item, Rest, Stopping
 from cacheproof.differential.scheduler_order import Order
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.trace import SchedulerConfig, Trace
+from cacheproof.spec.kv_transfers import Reading, Writing
 from cacheproof.spec.records import EncoderCacheState
 from cacheproof.spec.scheduler import (
     Answer,
@@ -36,6 +38,8 @@ _LETTERS: Mapping[type, str] = {
     Stops: "w",
     Overtaking: "w",
     References: "s",
+    Writing: "w",
+    Reading: "w",
 }
 _IN_ITS_COURSE = (events.Schedule, events.Update)
 _DRAFTER_NEEDS_ALL = Versions("<0.27.1")
@@ -72,12 +76,20 @@ class SchedulerJudge(Judge):
         self._stood: Standing | None = None
         self._steps_without_token = 0
         self._tables: dict[str, set[int]] = {}
+        self._kv = (
+            None
+            if self._config.kv_connector is None
+            else KVTransferMirror(self._config.block_size, reach)
+        )
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         outcome, calls, *_ = record
         kept = self._kept(calls) if isinstance(event, events.Schedule) else frozenset()
-        super().judge(number, event, record)
         operation = type(event).__struct_config__.tag
+        if self._kv is not None:
+            self._event = number
+            self._judge_transfers(self._kv, event, operation, outcome)
+        super().judge(number, event, record)
         if isinstance(event, events.Pause):
             self._paused = event.mode != "none"
         if isinstance(event, events.Add) and event.resumable:
@@ -98,12 +110,33 @@ class SchedulerJudge(Judge):
                 self._note_groups(outcome)
             if not self._is_decoder:  # whose items are in no prompt
                 self._judge_items(operation, plan, outcome, calls, kept)
-            self._judge_order(operation, plan, outcome)
+            if self._kv is None:
+                self._judge_order(operation, plan, outcome)
             self._judge_progress(operation, outcome)
         if isinstance(event, events.Add | events.Chunk):
             self._check(operation, self._arrival(event))
         if isinstance(event, events.Update) and isinstance(self._state, EncoderCacheState):
             self._check(operation, References(set(outcome["running"]), self._state.holders))
+
+    def _judge_transfers(
+        self, kv: KVTransferMirror, event: Any, operation: str, outcome: Any
+    ) -> None:
+        """Judge what an event does with KV that comes from elsewhere, before all else: what a step
+        misread is no progress."""
+        if outcome is None:
+            return
+        if isinstance(event, events.Elsewhere):
+            kv.elsewhere(event.request, event.tokens)
+        elif isinstance(event, events.Abort):
+            kv.ended(event.request)
+        elif isinstance(event, events.Schedule):
+            for subject in kv.schedule(outcome):
+                self._check(operation, subject)
+        elif isinstance(event, events.Update):
+            for output in kv.update(outcome, event.steps):
+                self._check(operation, output)
+            for name in kv.thrown_back:
+                self._requests[name].computed = 0
 
     @property
     def _has_whole_items(self) -> bool:
@@ -336,7 +369,8 @@ class SchedulerJudge(Judge):
         stood, self._stood = self._stood, None
         names = [*outcome["running"], *outcome["waiting"]]
         waits = not (self._resumable | self._in_vain).isdisjoint(names)
-        if self._paused or self._pending or waits:
+        awaits = self._pending or (self._kv is not None and self._kv.is_waiting)
+        if self._paused or awaits or waits:
             self._steps_without_token = 0
             return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:

@@ -12,6 +12,10 @@ squeezed, and their items are large: what is loaded for a victim is then evicted
 With `resized` an identifier comes back with another size now and then, as a reused media id does.
 With `windows` the KV cache has groups of sliding windows and of chunks, beside one of full
 attention or alone.
+
+With `kv_transfers` the KV of prompts comes from elsewhere, all of it or a part that may end inside
+an item, within a step or later, right or wrong; and that of ended requests is sent there. One trace
+in four has both connectors.
 """
 
 from collections.abc import Iterator
@@ -28,14 +32,17 @@ from cacheproof.differential.trace import (
     AnyEvent,
     Chunk,
     Close,
+    Elsewhere,
     Group,
     Item,
     Pause,
+    Received,
     Reset,
     ResetPrefix,
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
+    Sent,
     Trace,
     Transfer,
     TransferState,
@@ -56,6 +63,7 @@ def scheduler_trace(
     transfers: bool = False,
     resized: bool = False,
     windows: bool = False,
+    kv_transfers: bool = False,
 ) -> Trace:
     """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said.
 
@@ -63,7 +71,9 @@ def scheduler_trace(
     """
     offered = offered_by(release)
     transfers = transfers and offered.loads_encodings
-    return _SchedulerTrace(seed, async_scheduling, offered, transfers, resized, windows).build()
+    return _SchedulerTrace(
+        seed, async_scheduling, offered, transfers, resized, windows, kv_transfers
+    ).build()
 
 
 def offered_by(release: str | None) -> Semantics:
@@ -85,6 +95,7 @@ class _SchedulerTrace:
         transfers: bool,
         resized: bool,
         windows: bool,
+        kv_transfers: bool,
     ) -> None:
         self._semantics = semantics
         self._extras = Random(f"{VERSION}/extras/{seed}")
@@ -120,11 +131,20 @@ class _SchedulerTrace:
         if windows:
             groups = Random(f"{VERSION}/groups/{seed}")
             self._config = _with_groups(self._config, groups, semantics)
+        self._kv = Random(f"{VERSION}/kv/{seed}")
+        if kv_transfers:
+            self._config = self._with_kv_transfers(self._config)
+        self._loads_at_once: list[str] = []
+        self._loads_later: list[str] = []
+        self._sends: list[str] = []
+        self._unknown: dict[str, int] = {}
         self._adapters = self._extras.randint(1, 4) if self._config.max_loras else 0
         self._twins = self._config.prefix_caching and self._extras.random() < 0.25
         self._texts: list[tuple[int, tuple[Item, ...]]] = []
         self._pauses = semantics.pauses and self._extras.random() < 0.1
         self._restarts = semantics.restarts_running and self._extras.random() < 0.15
+        if kv_transfers:
+            self._restarts = semantics.restarts_running and self._kv.random() < 0.15
         self._elsewhere = Random(f"{VERSION}/elsewhere/{seed}")
         self._pending: list[str] = []
         self._streams = semantics.continues_requests and self._streaming.random() < 0.12
@@ -191,6 +211,15 @@ class _SchedulerTrace:
             num_speculative_tokens=min(config.num_speculative_tokens, 3),
         )
 
+    def _with_kv_transfers(self, config: SchedulerConfig) -> SchedulerConfig:
+        """A connector to KV, and one time in four the one to encoder outputs as well."""
+        random, offered = self._kv, self._semantics
+        ends = random.random() < 0.4 and offered.ends_failed_loads
+        both = random.random() < 0.25 and offered.loads_encodings
+        return msgspec.structs.replace(
+            config, kv_connector="fail" if ends else "recompute", ec_connector=both
+        )
+
     def _template(self, identifier: str, largest: int) -> tuple[str, tuple[bool, ...]]:
         random = self._random
         mask = [True] * random.randint(1, largest)
@@ -219,6 +248,8 @@ class _SchedulerTrace:
             if in_flight < limit:
                 self._events.append(Schedule())
                 in_flight += 1
+                if self._config.kv_connector is not None:
+                    self._events += self._ends_of_transfers()
             if self._live and random.random() < 0.06:
                 request = self._live.pop(random.randrange(len(self._live)))
                 self._events.append(Abort(request))
@@ -284,7 +315,8 @@ class _SchedulerTrace:
     def _stream(self) -> None:
         """A session gets more prompt, or is closed; now and then all requests start over."""
         random = self._streaming
-        if self._semantics.restarts_running and random.random() < 0.04:
+        restarts = self._semantics.restarts_running and self._config.kv_connector is None
+        if restarts and random.random() < 0.04:
             self._events.append(ResetPrefix(running=True))
             return
         request = random.choice(list(self._rooms))
@@ -343,9 +375,12 @@ class _SchedulerTrace:
                 max_tokens=max_tokens,
                 priority=self._priority(),
                 resumable=resumable,
+                sends=self._sends_kv(request),
                 **self._rare(),
             )
         )
+        if self._config.kv_connector is not None and self._kv.random() < 0.8:
+            self._events.append(self._elsewhere_of(request, prompt))
         self._live.append(request)
 
     def _item(self, identifier: str, position: int, mask: tuple[bool, ...]) -> Item:
@@ -354,6 +389,48 @@ class _SchedulerTrace:
             mask = mask[: self._resizing.randrange(1, len(mask))]
             mask = mask if any(mask) else (True,)
         return Item(identifier, position, len(mask), is_embed=None if all(mask) else mask)
+
+    def _sends_kv(self, request: str) -> bool:
+        """Whether the KV of a request is sent elsewhere when it has come to its end."""
+        if self._config.kv_connector is None or self._kv.random() < 0.6:
+            return False
+        if self._config.async_scheduling and not self._semantics.keeps_until_loaded:
+            return False
+        self._sends.append(request)
+        return True
+
+    def _elsewhere_of(self, request: str, prompt: int) -> Elsewhere:
+        """How much of a request can be had elsewhere: all, whole blocks, or any part."""
+        random, block_size = self._kv, self._config.block_size
+        if random.random() < 0.1:
+            self._unknown[request] = prompt
+            return Elsewhere(request, None)
+        tokens = random.choice(
+            (prompt, random.randrange(prompt + 1), prompt // block_size * block_size)
+        )
+        later = random.random() < 0.6
+        (self._loads_later if later else self._loads_at_once).append(request)
+        return Elsewhere(request, tokens, later)
+
+    def _ends_of_transfers(self) -> list[AnyEvent]:
+        """A load ends, well or not; a sending ends; it gets known what can be had elsewhere."""
+        random = self._kv
+        events: list[AnyEvent] = []
+        if self._loads_later and random.random() < 0.5:
+            events.append(Received(random.choice(self._loads_later[-6:]), self._failure(0.3)))
+        if self._loads_at_once and random.random() < 0.3:
+            events.append(Received(random.choice(self._loads_at_once[-4:]), self._failure(1.0)))
+        if self._sends and random.random() < 0.4:
+            events.append(Sent(random.choice(self._sends[-6:])))
+        if self._unknown and random.random() < 0.3:
+            request = random.choice(list(self._unknown))
+            events.append(self._elsewhere_of(request, self._unknown.pop(request)))
+        return events
+
+    def _failure(self, likelihood: float) -> int | None:
+        """From which block on a load fails; None: it does not."""
+        fails = self._kv.random() < likelihood and self._semantics.retries_failed_loads
+        return self._kv.choice((0, 0, 1, 2)) if fails else None
 
     def _priority(self) -> int:
         """With transfers mostly the more urgent, the later: the first that runs is the victim."""

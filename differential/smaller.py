@@ -47,7 +47,8 @@ _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
 _KINDS = (
     "add", "chunk", "close", "walk", "stall", "schedule", "notices", "update",
-    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "transfer", "prompt",
+    "finish", "abort", "preempt", "release", "reset", "reset_prefix", "pause", "transfer",
+    "elsewhere", "received", "sent", "prompt",
     "decode", "continue",
     "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
     "common_prefix", "take_events", "take_stats", "take_residencies", "hash",
@@ -55,10 +56,12 @@ _KINDS = (
 NUMBERS = (
     "tokens", "steps", "input", "max_tokens", "priority", "prompt",
     "drafts", "lookahead", "external", "encoder", "reserved", "accepted", "valid",
+    "failed",
 )  # fmt: skip
 LOWEST = {
     "input": 0, "priority": 0, "offset": 0, "long_prefill_token_threshold": 0, "lookahead": 0,
     "drafts": 0, "external": 0, "encoder": 0, "reserved": 0, "accepted": 0, "valid": 0,
+    "failed": 0,
 }  # fmt: skip
 _EXTRAS = {
     "lora": None, "salt": None, "embeds": None, "one_object": False, "algorithm": "sha256",
@@ -67,6 +70,7 @@ _EXTRAS = {
     "scheduler_reserve_full_isl": True, "watermark": 0.0, "prefill_schedule_interval": 1,
     "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,
     "ec_connector": False, "prefix_cache_retention_interval": None,
+    "kv_connector": None, "sends": False, "later": False,
 }  # fmt: skip
 
 
@@ -481,7 +485,7 @@ def _numbers_of(trace: Trace) -> Iterator[int]:
             yield from (1 + token for token in event.tokens)
             yield from (row is None or row.strip("0") != "" for row in _rows(event))
         else:
-            yield from (abs(getattr(event, name, 0)) for name in NUMBERS)
+            yield from (abs(getattr(event, name, 0) or 0) for name in NUMBERS)
     for item in all_items(trace):
         yield item.offset + item.length
 

@@ -76,7 +76,8 @@ def _written(finding: Finding) -> tuple[str | None, str]:
         return _kv_cache_test(finding), "what this rule compares is shown by its replay"
     if finding.trace.depth == "media_hash":
         return _media_hash_test(finding), "a difference from the reference is shown by its replay"
-    if getattr(finding.trace.header.config, "ec_connector", False):
+    config = finding.trace.header.config
+    if getattr(config, "ec_connector", False) or getattr(config, "kv_connector", None):
         return None, "loads from elsewhere are shown by their replay"
     if getattr(finding.trace.header.config, "groups", ()):
         return None, "several KV cache groups are shown by their replay"

@@ -57,7 +57,8 @@ class Adapter(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Add(Event, tag="add", frozen=True):
     """A request arrives, with `prompt` tokens and its items in prompt order. Output number
     `stop_after` is a token that ends it; `skip_reading` keeps it from hitting the prefix cache. A
-    `resumable` request waits for more prompt where another would end."""
+    `resumable` request waits for more prompt where another would end. The KV of one that `sends` is
+    sent elsewhere when it has come to its end."""
 
     request: Name
     prompt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -69,6 +70,7 @@ class Add(Event, tag="add", frozen=True):
     skip_reading: bool = False
     stop_after: Size | None = None
     resumable: bool = False
+    sends: bool = False
 
 
 class Chunk(Event, tag="chunk", frozen=True):
@@ -166,6 +168,29 @@ class Transfer(Event, tag="transfer", frozen=True):
 
     identifier: Name
     state: TransferState
+
+
+class Elsewhere(Event, tag="elsewhere", frozen=True):
+    """From now on the KV of the request's first `tokens` tokens can be had elsewhere, or null:
+    nobody knows yet. `later`: it is loaded between steps and not within one."""
+
+    request: Name
+    tokens: Count | None
+    later: bool = False
+
+
+class Received(Event, tag="received", frozen=True):
+    """The load of a request's KV ends. From its block number `failed` on it has failed, where that
+    is given; a load within a step ends with it, and only its failure is said."""
+
+    request: Name
+    failed: Count | None = None
+
+
+class Sent(Event, tag="sent", frozen=True):
+    """The sending of a request's KV ends."""
+
+    request: Name
 
 
 class Prompt(Event, tag="prompt", frozen=True):
@@ -299,7 +324,19 @@ class Hash(Event, tag="hash", frozen=True):
 
 ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
 SchedulerEvent = (
-    Add | Chunk | Close | Schedule | Update | Abort | Reset | ResetPrefix | Pause | Transfer
+    Add
+    | Chunk
+    | Close
+    | Schedule
+    | Update
+    | Abort
+    | Reset
+    | ResetPrefix
+    | Pause
+    | Transfer
+    | Elsewhere
+    | Received
+    | Sent
 )
 BlockHashEvent = Prompt | Decode | Continue
 MediaHashEvent = Hash
@@ -377,6 +414,7 @@ class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ec_connector: bool = False
     groups: tuple[Group, ...] = ()
     prefix_cache_retention_interval: Count | None = None
+    kv_connector: Literal["recompute", "fail"] | None = None
 
 
 class ManagerHeader(

@@ -14,15 +14,18 @@ from cacheproof.differential.trace import (
     Close,
     Continue,
     Decode,
+    Elsewhere,
     Finish,
     Hash,
     Notices,
     Preempt,
     Prompt,
+    Received,
     Release,
     Reset,
     ResetPrefix,
     Schedule,
+    Sent,
     Slots,
     Stall,
     Trace,
@@ -62,6 +65,14 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return "the encoder cache is reset"
         case ResetPrefix():
             return "the prefix cache is reset"
+        case Elsewhere():
+            known = "nobody knows how much" if event.tokens is None else _tokens(event.tokens)
+            return f"{known} of {event.request} can be had elsewhere{', later' * event.later}"
+        case Received():
+            failed = "" if event.failed is None else f", which failed from block {event.failed}"
+            return f"the load of {event.request} ends{failed}"
+        case Sent():
+            return f"{event.request} has been sent elsewhere"
         case Transfer():
             return f"elsewhere {event.identifier} is {event.state}"
         case Notices():

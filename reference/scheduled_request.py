@@ -42,6 +42,9 @@ class ScheduledRequest(TokenRequest):
         drop_stale_output: whether the output of those steps is dropped, not delivered.
         is_prefill_chunk: whether its last step left known tokens to compute.
         num_preemptions: how often it lost its blocks.
+        num_cached_tokens: tokens that it had when it first ran, hit or loaded; -1 before.
+        load_is_unsure: whether the step that loads some of its KV is in flight.
+        last_step: number of the last step that has tokens of it.
         skip_reading_prefix_cache: whether it computes all of its prompt itself.
         shared_prefix_boundary: tokens that another group would have hit, 0 when none would.
         streaming_queue: prompt of the turns to come, of a resumable request; None: it shall end.
@@ -72,6 +75,9 @@ class ScheduledRequest(TokenRequest):
         self.drop_stale_output = False
         self.is_prefill_chunk = False
         self.num_preemptions = 0
+        self.num_cached_tokens = -1
+        self.load_is_unsure = False
+        self.last_step = 0
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
         self.shared_prefix_boundary = 0
         self.resumable = resumable
@@ -104,4 +110,17 @@ class ScheduledRequest(TokenRequest):
     @property
     def holds_kv_blocks(self) -> bool:
         """Whether it has KV blocks, as far as its progress says."""
-        return self.num_computed_tokens > 0
+        loads = self.status is RequestStatus.WAITING_FOR_REMOTE_KVS
+        return self.num_computed_tokens > 0 or loads
+
+    def note_cached_tokens(self, count: int) -> None:
+        """Remember with how many tokens it begins to run, the first time."""
+        if self.num_cached_tokens < 0:
+            self.num_cached_tokens = count
+
+    def drop_output(self) -> None:
+        """The output of its steps in flight does not count, and is not delivered."""
+        self.drop_stale_output = True
+        self.num_stale_output_tokens = self.num_in_flight_tokens
+        self.num_output_placeholders = 0
+        self.spec_token_ids = ()

@@ -268,6 +268,66 @@ class Semantics:
     fails_lost_transfers: bool = change(
         "0.30.0", "release source", "a request ends when an output it waits for will never come"
     )
+    counts_all_holders: bool = change(
+        "0.12.0", "release source", "a block is common to all that hold blocks, not to as many"
+    )
+    ends_once: bool = change(
+        "0.12.0", "release source", "a request that has ended cannot be aborted any more"
+    )
+    ignores_unknown_sendings: bool = change(
+        "0.11.0", "release source", "a request that has been sent may be gone"
+    )
+    retries_failed_loads: bool = change(
+        "0.12.0", "release source", "workers can report KV blocks whose load failed"
+    )
+    ends_failed_loads: bool = change(
+        "0.13.0", "release source", "a request can be ended whose KV could not be loaded"
+    )
+    resumes_loaded: bool = change(
+        "0.14.0", "release source", "a preempted request that has loaded its KV is a resumed one"
+    )
+    counts_loaded_tokens: bool = change(
+        "0.18.1", "release source", "a load brings the tokens that it was for, not whole blocks"
+    )
+    keeps_until_loaded: bool = change(
+        "0.18.1", "release source", "who ends during a load keeps its blocks until the load is over"
+    )
+    cuts_behind_the_step: bool = change(
+        "0.22.1", "release source", "a failed load may be of a request that had run before"
+    )
+    reserves_for_prefills: bool = change(
+        "0.27.1", "release source", "a load leaves the blocks that unfinished prompts will need"
+    )
+    sends_computed_blocks: bool = change(
+        "0.27.1", "release source", "only blocks of computed tokens are sent elsewhere"
+    )
+    spares_unfreeable_victims: bool = change(
+        "0.30.0", "release source", "nobody is preempted whose blocks a step in flight still writes"
+    )
+    reserves_for_drafts: bool = change(
+        "0.31.0", "release source", "and the blocks that their drafts will need"
+    )
+    skips_reading_elsewhere: bool = change(
+        "0.31.0", "release source", "a request that skips reading loads nothing either"
+    )
+    gives_back_items_ahead: bool = change(
+        None, "no public thread", "who is thrown back by a failed load claims its items anew"
+    )
+    spares_lone_loads: bool = change(
+        None, "no public thread", "a load beside which nobody holds blocks may take all of them"
+    )
+    reserves_for_holders: bool = change(
+        None, "no public thread", "no blocks are left to a request that has given all of its back"
+    )
+    caches_loads_when_right: bool = change(
+        None, "no public thread", "what a step loads can be found once the step has not failed"
+    )
+    drops_output_of_failed_loads: bool = change(
+        None, "no public thread", "steps in flight over a load that failed bring no output"
+    )
+    refuses_reset_beside_transfers: bool = change(
+        None, "no public thread", "requests do not start over while a transfer holds blocks"
+    )
     takes_drafts: bool = change(
         "0.12.0", "release source", "drafts are taken as they are modelled here"
     )
@@ -382,6 +442,9 @@ class Semantics:
     )
     uncounts_trimmed: bool = change(
         "0.33.0", "release source", "tokens behind the one that ends a turn are not computed ones"
+    )
+    releases_at_turn_ends: bool = change(
+        None, "no public thread", "a session that waits for more prompt holds no item it is past"
     )
     restarts_sessions: bool = change(
         None, "no public thread", "a reset that lets requests start over includes waiting sessions"

@@ -280,7 +280,8 @@ def only_running_hold(s: References) -> bool:
     harm="liveness",
     component=COMPONENT,
     source="vLLM SchedulingPolicy: fcfs is the order of arrival, and who was preempted goes first; "
-    "priority the order of priority, then of arrival. Sessions have an order of their own",
+    "priority the order of priority, then of arrival. Sessions have an order of their own, and so "
+    "have requests beside KV loads",
 )
 def overtakes_for_a_reason(w: Overtaking) -> bool:
     return all(

@@ -4,6 +4,7 @@ from typing import Any
 
 from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
 from cacheproof.differential.targets.host.faults import FAULTS
+from cacheproof.differential.targets.host.kv_transfers import KVTransfers, Report
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
@@ -28,6 +29,7 @@ from cacheproof.reference.kv_cache_specs import (
 from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.output import KVConnectorOutput
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.scheduler.state import PauseState
 from cacheproof.reference.semantics import Semantics
@@ -57,6 +59,9 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
         "a limit of active requests": config["max_num_active_seqs"]
         and not semantics.spares_lone_prefill,
         "loads of encoder outputs": config["ec_connector"] and not semantics.loads_encodings,
+        "KV from elsewhere for several groups": config["kv_connector"] and config["groups"],
+        "the end of requests whose load failed": config["kv_connector"] == "fail"
+        and not semantics.ends_failed_loads,
         "a prefill interval": config["prefill_schedule_interval"] > 1
         and not semantics.holds_prefills,
     }
@@ -73,6 +78,14 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
     for event in trace["events"]:
         kind = event["event"]
         asked |= {
+            "a load that fails": kind == "received"
+            and event["failed"] is not None
+            and not semantics.retries_failed_loads,
+            "a request that is sent under asynchronous scheduling": kind == "add"
+            and event["sends"]
+            and config["kv_connector"]
+            and config["async_scheduling"]
+            and not semantics.keeps_until_loaded,
             "a pause": kind == "pause" and not semantics.pauses,
             "a restart of running requests": kind == "reset_prefix"
             and event["running"]
@@ -167,11 +180,13 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             drafter=drafter,
             is_encoder_decoder=is_decoder,
             num_cross_attention_tokens=largest,
+            recomputes_failed_loads=config["kv_connector"] != "fail",
         ),
         _kv_cache_manager(config, semantics),
         manager,
         semantics=semantics,
         ec_connector=EncoderTransfers() if config["ec_connector"] else None,
+        connector=None if config["kv_connector"] is None else KVTransfers(),
     )
     if fault in SCHEDULER_FAULTS:
         SCHEDULER_FAULTS[fault](scheduler)
@@ -202,10 +217,12 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             arrival_time=arrival_time,
         )
 
-    def update(output: Any, sampled: dict[str, list[int]]) -> list[tuple[str, int, bool]]:
+    def update(
+        output: Any, sampled: dict[str, list[int]], report: Report | None
+    ) -> list[tuple[str, int, bool]]:
         return [
             (answer.request_id, len(answer.new_token_ids), answer.finish_reason is not None)
-            for answer in scheduler.update_from_output(output, sampled)
+            for answer in scheduler.update_from_output(output, sampled, _transfers(report))
         ]
 
     return SchedulerKit(
@@ -221,13 +238,26 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     )
 
 
+def _transfers(report: Report | None) -> KVConnectorOutput:
+    if report is None:
+        return KVConnectorOutput()
+    return KVConnectorOutput(
+        [report.received] if report.received else [],
+        [report.sent] if report.sent else [],
+        report.invalid,
+    )
+
+
 def _has_drafter(config: Event) -> bool:
     return bool(config["drafter"] and config["num_speculative_tokens"])
 
 
 def _hash_lookahead(config: Event, semantics: Semantics) -> int:
     """Tokens after a block that its key covers, since a drafter reads them."""
-    return int(_has_drafter(config) and config["prefix_caching"] and semantics.looks_ahead)
+    looks_ahead = (
+        semantics.looks_ahead and config["kv_connector"] is None
+    )  # keys are shared with it
+    return int(_has_drafter(config) and config["prefix_caching"] and looks_ahead)
 
 
 def _kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:

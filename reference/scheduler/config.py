@@ -32,6 +32,7 @@ class SchedulerConfig:
             encoder's output from its first token on.
         num_cross_attention_tokens: encoder tokens of such a model's longest item; releases that
             know of no better number give every request KV blocks for as many.
+        recomputes_failed_loads: whether a request goes on whose KV could not be loaded, or ends.
         async_scheduling: steps are scheduled before the output of the last one has arrived.
     """
 
@@ -53,6 +54,7 @@ class SchedulerConfig:
     drafter: bool = False
     is_encoder_decoder: bool = False
     num_cross_attention_tokens: int = 0
+    recomputes_failed_loads: bool = True
 
     @property
     def num_lookahead_tokens(self) -> int:

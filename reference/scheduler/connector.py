@@ -1,8 +1,9 @@
-"""What the scheduler asks of a connector to encoder outputs that exist elsewhere."""
+"""What the scheduler asks of connectors: to encoder outputs, and to KV, that exist elsewhere."""
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any, Protocol
 
+from cacheproof.reference.kv_cache_manager import KVCacheBlocks
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.output import SchedulerOutput
 
@@ -27,3 +28,26 @@ class EncoderCacheConnector(Protocol):
 
     def build_connector_meta(self, scheduler_output: SchedulerOutput) -> Any:
         """What the workers are told about this step's loads."""
+
+
+class KVConnector(Protocol):
+    """Stands for vLLM's KVConnectorBase_V1 in its scheduler's role: same methods, same moments."""
+
+    def get_num_new_matched_tokens(
+        self, request: ScheduledRequest, num_computed_tokens: int
+    ) -> tuple[int | None, bool]:
+        """How many tokens behind those can be had elsewhere, None while nobody knows; and whether
+        they are loaded later, not within the step."""
+
+    def update_state_after_alloc(
+        self, request: ScheduledRequest, blocks: KVCacheBlocks, num_external_tokens: int
+    ) -> None:
+        """The request has these blocks, into which so many tokens behind its hit are loaded."""
+
+    def request_finished(
+        self, request: ScheduledRequest, block_ids: Sequence[int]
+    ) -> tuple[bool, Any]:
+        """The request has ended. True: its blocks are kept until they have been sent."""
+
+    def build_connector_meta(self, scheduler_output: SchedulerOutput) -> Any:
+        """What the workers are told about this step's transfers."""

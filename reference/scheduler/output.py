@@ -1,6 +1,6 @@
 """What a step tells the workers, and what its execution tells the engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ class CachedRequestData:
 class SchedulerOutput:
     """One step. Encoder inputs are numbers of a request's items; notices are identifiers whose
     entries the workers drop before they encode or load. What they load is in the metadata of the
-    connector, if there is one. `num_common_prefix_blocks` are the blocks in which all running
+    connectors, where there are some. `num_common_prefix_blocks` are the blocks in which all running
     requests begin alike, by group, in releases that read such blocks once for all."""
 
     scheduled_new_reqs: Sequence[NewRequestData]
@@ -45,11 +45,22 @@ class SchedulerOutput:
     finished_req_ids: frozenset[str]
     num_common_prefix_blocks: Sequence[int] | None = None
     ec_connector_metadata: Any = None
+    kv_connector_metadata: Any = None
 
     @property
     def total_num_scheduled_tokens(self) -> int:
         """Tokens that the step computes."""
         return sum(self.num_scheduled_tokens.values())
+
+
+@dataclass(frozen=True, slots=True)
+class KVConnectorOutput:
+    """What workers report of KV transfers: whose loads and sendings have ended, and into which
+    blocks nothing right was loaded."""
+
+    finished_recving: Collection[str] = ()
+    finished_sending: Collection[str] = ()
+    invalid_block_ids: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The running pass: every running request goes on, as far as tokens, items and blocks last.
 
 Where there are no blocks for one, others lose theirs: the last one that was admitted, or under the
-priority policy the least urgent. It may be the request itself.
+priority policy the least urgent. It may be the request itself. A victim whose blocks a step in
+flight still writes would not help at once: then the pass ends.
 """
 
 from operator import attrgetter
@@ -32,17 +33,25 @@ def schedule_running(state: SchedulerState, step: Step) -> None:
                 request,
                 found.num_new_tokens,
                 num_lookahead_tokens=state.config.num_lookahead_tokens,
+                delay_cache_blocks=request.load_is_unsure,
             )
             if blocks is None:
-                position -= _preempt_one(state, step, position)
+                victim = _victim(state)
+                if state.semantics.spares_unfreeable_victims and not state.frees.can_free(victim):
+                    break
+                position -= _preempt(state, step, victim, position)
         if blocks is not None:
             position += 1
             step.running.append(request)
             step.schedule(request, found.num_new_tokens, blocks)
             _take_drafts(step, request, found.num_new_tokens)
             take_encoder_inputs(state, step, request, found)
-        elif not state.semantics.goes_on_after_preempting_itself:
+        elif not (_is_preempted(request) and state.semantics.goes_on_after_preempting_itself):
             break
+
+
+def _is_preempted(request: ScheduledRequest) -> bool:
+    return request.status is RequestStatus.PREEMPTED
 
 
 def _walk(state: SchedulerState, step: Step, request: ScheduledRequest) -> EncoderWalk:
@@ -86,9 +95,8 @@ def _take_drafts(step: Step, request: ScheduledRequest, num_new_tokens: int) -> 
     request.spec_token_ids = ()
 
 
-def _preempt_one(state: SchedulerState, step: Step, position: int) -> int:
-    """Preempt the next victim; by how much requests behind it move up before `position`."""
-    victim = _victim(state)
+def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, position: int) -> int:
+    """Preempt the victim; by how much requests behind it move up before `position`."""
     moves_up = state.running.index(victim) < position
     counts = state.semantics.omits_nobody
     if victim in step.running:

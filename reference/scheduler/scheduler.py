@@ -6,16 +6,17 @@ brings the second closer to the first, within two budgets: tokens, and embedding
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, takewhile
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.kv_cache_manager import KVCacheManager
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
-from cacheproof.reference.scheduler.connector import EncoderCacheConnector
+from cacheproof.reference.scheduler.connector import EncoderCacheConnector, KVConnector
 from cacheproof.reference.scheduler.output import (
     CachedRequestData,
     EngineCoreOutput,
+    KVConnectorOutput,
     NewRequestData,
     SchedulerOutput,
 )
@@ -31,8 +32,8 @@ from cacheproof.reference.semantics import Semantics
 class Scheduler:
     """Takes the decisions of vLLM's class of the same name, through methods of the same names.
 
-    The managers are those that it takes from, the connector brings encoder outputs from elsewhere;
-    `semantics` says how a release decides.
+    The managers are those that it takes from, the connectors bring encoder outputs and KV from
+    elsewhere; `semantics` says how a release decides.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Scheduler:
         *,
         semantics: Semantics | None = None,
         ec_connector: EncoderCacheConnector | None = None,
+        connector: KVConnector | None = None,
     ) -> None:
         self.state = SchedulerState(
             config,
@@ -50,6 +52,7 @@ class Scheduler:
             encoder_cache_manager,
             semantics or Semantics.ideal(),
             ec_connector,
+            connector,
         )
 
     @property
@@ -63,8 +66,14 @@ class Scheduler:
         return self.state.connector
 
     @property
+    def connector(self) -> KVConnector | None:
+        """What brings KV from elsewhere."""
+        return self.state.kv_connector
+
+    @property
     def requests(self) -> Mapping[str, ScheduledRequest]:
-        """Every request between arrival and end, by id."""
+        """Every request between arrival and end, by id; and such as ended and still hold blocks
+        that are being sent or loaded."""
         return self.state.requests
 
     @property
@@ -113,6 +122,9 @@ class Scheduler:
         schedule_waiting(state, step)
         _count(state, step)
         output = _output(state, step)
+        if state.kv_connector is not None:
+            told = state.kv_connector.build_connector_meta(output)
+            output = replace(output, kv_connector_metadata=told)
         if state.connector is not None:
             told = state.connector.build_connector_meta(output)
             output = replace(output, ec_connector_metadata=told)
@@ -121,13 +133,17 @@ class Scheduler:
         return output
 
     def update_from_output(
-        self, scheduler_output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]
+        self,
+        scheduler_output: SchedulerOutput,
+        sampled: Mapping[str, Sequence[int]],
+        transfers: KVConnectorOutput = KVConnectorOutput(),  # noqa: B008
     ) -> list[EngineCoreOutput]:
         """The output of the oldest step in flight has arrived.
 
-        `sampled` has the new token ids of each of its requests, none where a prompt is not done.
+        `sampled` has the new token ids of each of its requests, none where a prompt is not done;
+        `transfers` is what became of KV transfers.
         """
-        return update_from_output(self.state, scheduler_output, sampled)
+        return update_from_output(self.state, scheduler_output, sampled, transfers)
 
     def finish_requests(self, request_ids: Iterable[str], status: RequestStatus) -> None:
         """Requests end from outside, at any moment; those that are not there are ignored."""
@@ -153,6 +169,9 @@ class Scheduler:
         Raises:
             RuntimeError: blocks are held even so.
         """
+        waits = self.state.semantics.refuses_reset_beside_transfers
+        if reset_running_requests and waits and self.state.transfers_hold_blocks:
+            return False
         if reset_running_requests:
             for request in reversed(self.state.running[:]):
                 self.state.preempt(request, drops_output=True)
@@ -228,4 +247,9 @@ def _num_common_prefix_blocks(state: SchedulerState) -> list[int] | None:
         return None
     if not state.running:
         return [0] * len(state.kv_cache_manager.kv_cache_config.kv_cache_groups)
-    return state.kv_cache_manager.get_num_common_prefix_blocks(state.running[0].request_id)
+    first = state.running[0].request_id
+    if state.kv_cache_manager.enable_caching and not state.semantics.counts_all_holders:
+        (blocks,) = state.kv_cache_manager.get_blocks(first).blocks
+        alike = takewhile(lambda block: block.ref_cnt == len(state.running), blocks)
+        return [sum(1 for _ in alike)]
+    return state.kv_cache_manager.get_num_common_prefix_blocks(first)

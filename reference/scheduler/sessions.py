@@ -26,10 +26,7 @@ def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
         return False
     if state.semantics.drops_output_of_ended_turns:
         request.num_computed_tokens = request.num_confirmed_tokens
-        request.spec_token_ids = ()
-        request.drop_stale_output = True
-        request.num_stale_output_tokens = request.num_in_flight_tokens
-        request.num_output_placeholders = 0
+        request.drop_output()
     if state.semantics.releases_between_turns:
         state.encoder_cache_manager.free(request)
     if not request.streaming_queue:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import Any
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
-from cacheproof.reference.kv_cache_manager import KVCacheManager
+from cacheproof.reference.kv_cache_manager import KVCacheBlocks, KVCacheManager
+from cacheproof.reference.kv_cache_specs import ceil_div
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
-from cacheproof.reference.scheduler.connector import EncoderCacheConnector
+from cacheproof.reference.scheduler.connector import EncoderCacheConnector, KVConnector
+from cacheproof.reference.scheduler.deferred_frees import DeferredFrees
 from cacheproof.reference.scheduler.request_queue import RequestQueue, create_request_queue
 from cacheproof.reference.semantics import Semantics
 
@@ -26,7 +29,7 @@ class SchedulerState:
     Attributes:
         requests: every request between arrival and end, by id.
         holding: of those that wait, the ones that hold KV blocks and are considered first: sessions
-            between two turns.
+            between two turns, and requests whose KV is being loaded.
         passed_over: of the others, the ones that are considered first, since an earlier step passed
             over them.
         waiting: the others, in the order in which they are considered.
@@ -39,7 +42,11 @@ class SchedulerState:
         finished_req_ids: requests that ended since the last step: the workers are told.
         encoder_cache_mismatch_reqs: requests whose item came back with another size, to be ended
             with an error.
-        connector: to encoder outputs elsewhere; None without one.
+        connector, kv_connector: to encoder outputs, and to KV, elsewhere; None without one.
+        finished_recving: requests whose load has ended, until they are considered again.
+        failed_recving: those of which not all has come.
+        unfinished_prefills: requests that hold KV blocks and will need more for their prompts.
+        frees: gives blocks back when no step in flight writes them.
     """
 
     def __init__(
@@ -49,12 +56,23 @@ class SchedulerState:
         encoder_cache_manager: EncoderCacheManager,
         semantics: Semantics,
         connector: EncoderCacheConnector | None = None,
+        kv_connector: KVConnector | None = None,
     ) -> None:
         self.config = config
         self.kv_cache_manager = kv_cache_manager
         self.encoder_cache_manager = encoder_cache_manager
         self.semantics = semantics
         self.connector = connector
+        self.kv_connector = kv_connector
+        (group, *_) = kv_cache_manager.kv_cache_config.kv_cache_groups
+        self.block_size = group.kv_cache_spec.block_size
+        self.finished_recving: set[str] = set()
+        self.failed_recving: set[str] = set()
+        self.unfinished_prefills: set[ScheduledRequest] = set()
+        self.frees = DeferredFrees(
+            kv_cache_manager,
+            defers=kv_connector is not None and config.async_scheduling and semantics.defers_frees,
+        )
         self.requests: dict[str, ScheduledRequest] = {}
         self.holding = create_request_queue(config.policy)
         self.passed_over = create_request_queue(config.policy)
@@ -107,7 +125,8 @@ class SchedulerState:
         Output of its steps in flight is still delivered, or with `drops_output` is not.
         """
         self.running.remove(request)
-        self.kv_cache_manager.free(request)
+        self.frees.free(request)
+        self.unfinished_prefills.discard(request)
         self.encoder_cache_manager.free(request)
         request.status = RequestStatus.PREEMPTED
         request.num_computed_tokens = 0
@@ -133,13 +152,24 @@ class SchedulerState:
 
     def finish(self, requests: Iterable[ScheduledRequest], status: RequestStatus) -> None:
         """Requests end from outside of a step: aborted, or in error."""
-        ended = list(requests)
+        once = self.semantics.ends_once
+        ended = [request for request in requests if not (once and request.status.is_finished)]
         self.remove_from_queues(set(ended))
         for request in ended:
             if request.status is RequestStatus.WAITING_FOR_STREAMING_REQ:
                 self.num_waiting_for_streaming_input -= 1
+            is_loading = self._drop_load(request)
             request.status = status
-            self.free(request)
+            self.free(request, keeps_blocks=is_loading and self.semantics.keeps_until_loaded)
+
+    def _drop_load(self, request: ScheduledRequest) -> bool:
+        """Whether blocks of a request that ends are still written by a load."""
+        if request.status is not RequestStatus.WAITING_FOR_REMOTE_KVS:
+            return False
+        is_loading = request.request_id not in self.finished_recving
+        self.finished_recving.discard(request.request_id)
+        self.failed_recving.discard(request.request_id)
+        return is_loading
 
     def remove_from_queues(self, requests: set[ScheduledRequest]) -> None:
         """These requests neither run nor wait any more."""
@@ -178,11 +208,59 @@ class SchedulerState:
             return False
         return not self.connector.ensure_cache_available(request, num_computed_tokens)
 
-    def free(self, request: ScheduledRequest) -> None:
-        """A request that ended gives back all that it holds."""
+    def free(self, request: ScheduledRequest, *, keeps_blocks: bool = False) -> None:
+        """A request that ended gives back all that it holds; but its KV blocks not yet, where it
+        `keeps_blocks`, or where they are sent elsewhere."""
+        self.unfinished_prefills.discard(request)
+        if self.kv_connector is not None:
+            sends, _ = self.kv_connector.request_finished(request, self._blocks_to_send(request))
+            keeps_blocks |= sends
         if self.connector is not None:
             self.connector.request_finished(request)
         self.encoder_cache_manager.free(request)
-        self.kv_cache_manager.free(request)
-        del self.requests[request.request_id]
         self.finished_req_ids.add(request.request_id)
+        if not keeps_blocks:
+            self.give_back(request)
+
+    def give_back(self, request: ScheduledRequest) -> None:
+        """A request that ended gives back its KV blocks, and is forgotten."""
+        self.frees.free(request)
+        del self.requests[request.request_id]
+
+    @property
+    def transfers_hold_blocks(self) -> bool:
+        """Whether there are KV blocks that no request can give back now: they are loaded into, or
+        sent, or still written by a step in flight where that counts."""
+        loads = RequestStatus.WAITING_FOR_REMOTE_KVS
+        return (
+            len(self.frees) > 0
+            or any(one.status is loads or one.status.is_finished for one in self.requests.values())
+            or not all(map(self.frees.can_free, self.running))
+        )
+
+    def _blocks_to_send(self, request: ScheduledRequest) -> list[int]:
+        (block_ids,) = self.kv_cache_manager.get_block_ids(request.request_id)
+        if self.semantics.sends_computed_blocks:
+            return block_ids[: ceil_div(request.num_computed_tokens, self.block_size)]
+        return block_ids
+
+    def admit_slots(
+        self,
+        request: ScheduledRequest,
+        num_new_tokens: int,
+        num_external_tokens: int,
+        **further: Any,
+    ) -> KVCacheBlocks | None:
+        """Slots for a waiting request, or None where others shall have what is left."""
+        if not self.semantics.tells_external_tokens:
+            num_new_tokens, num_external_tokens = num_new_tokens + num_external_tokens, 0
+        return self.kv_cache_manager.allocate_slots(
+            request,
+            num_new_tokens,
+            num_external_computed_tokens=num_external_tokens,
+            full_sequence_must_fit=(
+                self.config.scheduler_reserve_full_isl and self.semantics.admits_whole_sequences
+            ),
+            has_scheduled_reqs=bool(self.running),
+            **further,
+        )

@@ -1,21 +1,31 @@
 """What follows from a step: progress when it is scheduled, tokens when its output arrives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
-from cacheproof.reference.scheduler.output import EngineCoreOutput, SchedulerOutput
+from cacheproof.reference.scheduler.failed_loads import fail_loads
+from cacheproof.reference.scheduler.kv_loads import end_transfers
+from cacheproof.reference.scheduler.output import (
+    EngineCoreOutput,
+    KVConnectorOutput,
+    SchedulerOutput,
+)
 from cacheproof.reference.scheduler.sessions import end_turn
 from cacheproof.reference.scheduler.state import SchedulerState
 
 
 def advance(state: SchedulerState, output: SchedulerOutput) -> None:
     """The step is on its way: its tokens count as computed."""
+    number = state.frees.step_scheduled() if output.num_scheduled_tokens else 0
     for request_id, count in output.num_scheduled_tokens.items():
         request = state.requests[request_id]
+        request.last_step = number
         request.num_computed_tokens += count
         request.num_in_flight_tokens += count
         known = request.num_tokens + request.num_output_placeholders
         request.is_prefill_chunk = request.num_computed_tokens < known
+        if not request.is_prefill_chunk:
+            state.unfinished_prefills.discard(request)
         if not state.semantics.releases_on_update:
             release_consumed(state, request)
         if state.config.async_scheduling and not request.is_prefill_chunk:
@@ -25,15 +35,22 @@ def advance(state: SchedulerState, output: SchedulerOutput) -> None:
 
 
 def update_from_output(
-    state: SchedulerState, output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]
+    state: SchedulerState,
+    output: SchedulerOutput,
+    sampled: Mapping[str, Sequence[int]],
+    transfers: KVConnectorOutput,
 ) -> list[EngineCoreOutput]:
-    """The output of the oldest step in flight has arrived: `sampled` token ids by request."""
+    """The output of the oldest step in flight has arrived: `sampled` token ids by request, and what
+    became of KV transfers."""
+    if output.num_scheduled_tokens:
+        state.frees.step_processed()
+    failed = fail_loads(state, transfers.invalid_block_ids, output.num_scheduled_tokens)
     answers: list[EngineCoreOutput] = []
     stopped: set[ScheduledRequest] = set()
     going_on: list[ScheduledRequest] = []
     for request_id, count in output.num_scheduled_tokens.items():
         request = state.requests.get(request_id)
-        if request is None:
+        if request is None or request.status.is_finished:
             continue  # it ended since
         request.num_in_flight_tokens -= count
         is_stale = request.num_stale_output_tokens > 0
@@ -41,9 +58,13 @@ def update_from_output(
             request.num_stale_output_tokens -= count
             if request.drop_stale_output:
                 continue
+        if request_id in failed:
+            continue
         num_drafts = len(output.scheduled_spec_decode_tokens.get(request_id, ()))
         if num_drafts and sampled[request_id] and not is_stale:
             _reject(request, num_drafts + 1 - len(sampled[request_id]))
+        if request.load_is_unsure and not is_stale:
+            _trust_load(state, request)
         if state.semantics.releases_on_update:
             release_consumed(state, request)
         was_running = request.status is RequestStatus.RUNNING
@@ -52,16 +73,21 @@ def update_from_output(
         if request.status.is_finished:
             reason = request.status.value
             stopped.add(request)
-            if not end_turn(state, request):
+            goes_on = end_turn(state, request)
+            if not goes_on:
                 state.free(request)
-            elif was_running or state.semantics.keeps_sessions_that_waited:
+            elif state.semantics.releases_at_turn_ends:
+                release_consumed(state, request)
+            if goes_on and (was_running or state.semantics.keeps_sessions_that_waited):
                 going_on.append(request)
         if tokens:
             answers.append(EngineCoreOutput(request_id, tokens, reason))
     state.remove_from_queues(stopped)
     for request in going_on:
         state.enqueue(request)
-    return answers + _end_in_error(state)
+    answers += _end_in_error(state, set() if state.config.recomputes_failed_loads else failed)
+    end_transfers(state, transfers)
+    return answers
 
 
 def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
@@ -78,6 +104,13 @@ def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
     for input_id in sorted(manager.get_cached_input_ids(request)):
         if is_decoding or request.mm_features[input_id].mm_position.end <= reached:
             manager.free_encoder_input(request, input_id)
+
+
+def _trust_load(state: SchedulerState, request: ScheduledRequest) -> None:
+    """The step that loaded some of its KV is done: let the blocks be found."""
+    request.load_is_unsure = False
+    certain = request.num_computed_tokens - request.num_in_flight_tokens
+    state.kv_cache_manager.cache_blocks(request, certain)
 
 
 def _reject(request: ScheduledRequest, num_rejected: int) -> None:
@@ -135,9 +168,10 @@ def _end(state: SchedulerState, request: ScheduledRequest) -> RequestStatus | No
     return None
 
 
-def _end_in_error(state: SchedulerState) -> list[EngineCoreOutput]:
-    """End the requests whose items came back with another size, or never come from elsewhere."""
-    failed = set(state.encoder_cache_mismatch_reqs)
+def _end_in_error(state: SchedulerState, failed_loads: Set[str]) -> list[EngineCoreOutput]:
+    """End the requests whose loads failed, whose items came back with another size, or never come
+    from elsewhere."""
+    failed = state.encoder_cache_mismatch_reqs | failed_loads
     state.encoder_cache_mismatch_reqs.clear()
     if state.connector is not None and state.semantics.fails_lost_transfers:
         failed |= state.connector.take_unavailable_requests()

@@ -11,6 +11,7 @@ from cacheproof.reference.kv_cache_manager import KVCacheBlocks
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.admission import take_encoder_inputs, walk
 from cacheproof.reference.scheduler.encoder_inputs import EncoderWalk
+from cacheproof.reference.scheduler.kv_loads import External, ask, begin_load, end_load, tell
 from cacheproof.reference.scheduler.state import PauseState, SchedulerState
 from cacheproof.reference.scheduler.step import Step
 
@@ -25,7 +26,8 @@ class _Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A waiting request: its cached prefix, and the tokens that it could compute.
+    """A waiting request: its cached prefix, what of it is loaded behind that within the step, and
+    the tokens that it could compute.
 
     `is_padded` when they are the last known one and as many drafts that nobody proposed, so that
     all requests of the step decode as many tokens.
@@ -34,13 +36,14 @@ class _Candidate:
     request: ScheduledRequest
     hit: KVCacheBlocks
     num_hit_tokens: int
+    num_external_tokens: int
     num_new_tokens: int
     is_padded: bool
 
     @property
     def num_computed_tokens(self) -> int:
         """Tokens before the first that it computes."""
-        return self.request.num_computed_tokens + self.num_hit_tokens
+        return self.request.num_computed_tokens + self.num_hit_tokens + self.num_external_tokens
 
 
 def schedule_waiting(state: SchedulerState, step: Step) -> None:
@@ -69,12 +72,18 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
 def _consider(state: SchedulerState, step: Step, request: ScheduledRequest) -> _Outcome:
     """Admit the request, if there is all that it needs."""
     semantics = state.semantics
-    if _waits(request) or not _has_adapter_slot(state, step, request):
+    if _waits(state, request) or not _has_adapter_slot(state, step, request):
         return _Outcome.PASSED_OVER
     hit, num_hit_tokens = _look_up(state, request)
-    if _awaits_transfer(state, request, num_hit_tokens):
+    external = ask(state, request, num_hit_tokens)
+    if external is None or _awaits_transfer(state, request, num_hit_tokens + external.num_tokens):
         return _Outcome.PASSED_OVER
-    candidate = _candidate(state, step, request, hit, num_hit_tokens)
+    if external.later:
+        if begin_load(state, request, hit, num_hit_tokens, external.num_tokens):
+            return _Outcome.PASSED_OVER
+        _give_back(state, request)
+        return _Outcome.ENDS_PASS
+    candidate = _candidate(state, step, request, hit, num_hit_tokens, external)
     if candidate is None:
         return _Outcome.ENDS_PASS
     if candidate.num_new_tokens > step.token_budget:
@@ -109,8 +118,11 @@ def _has_place(state: SchedulerState) -> bool:
     return active < (state.config.max_num_active_seqs or state.config.max_num_seqs)
 
 
-def _waits(request: ScheduledRequest) -> bool:
-    """Whether more prompt, or output of before it was preempted, is still to come."""
+def _waits(state: SchedulerState, request: ScheduledRequest) -> bool:
+    """Whether KV, more prompt, or output of before it was preempted, is still to come."""
+    is_loading = request.status is RequestStatus.WAITING_FOR_REMOTE_KVS
+    if is_loading and not end_load(state, request):
+        return True
     if request.status is RequestStatus.WAITING_FOR_STREAMING_REQ:
         return True
     return request.num_stale_output_tokens > 0 and not request.drop_stale_output
@@ -124,15 +136,16 @@ def _has_adapter_slot(state: SchedulerState, step: Step, request: ScheduledReque
     return adapter in step.loras or len(step.loras) < state.config.max_loras
 
 
-def _awaits_transfer(state: SchedulerState, request: ScheduledRequest, num_hit_tokens: int) -> bool:
-    """Whether an encoder output that the request needs behind its hit is on its way."""
+def _awaits_transfer(state: SchedulerState, request: ScheduledRequest, num_new_tokens: int) -> bool:
+    """Whether an encoder output that the request needs behind its new tokens, hit and loaded, is on
+    its way."""
     semantics = state.semantics
     waits = (
         semantics.awaits_transfers
         if request.num_computed_tokens == 0
         else semantics.awaits_later_transfers
     )
-    return waits and state.awaits_transfer(request, request.num_computed_tokens + num_hit_tokens)
+    return waits and state.awaits_transfer(request, request.num_computed_tokens + num_new_tokens)
 
 
 def _candidate(
@@ -141,6 +154,7 @@ def _candidate(
     request: ScheduledRequest,
     hit: KVCacheBlocks,
     num_hit_tokens: int,
+    external: External,
 ) -> _Candidate | None:
     """The request with what it could compute; None when it ends the pass.
 
@@ -149,7 +163,7 @@ def _candidate(
     Raises:
         AssertionError: nothing of the request is left to compute.
     """
-    num_computed_tokens = request.num_computed_tokens + num_hit_tokens
+    num_computed_tokens = request.num_computed_tokens + num_hit_tokens + external.num_tokens
     wanted = request.num_tokens - num_computed_tokens
     if step.holds_prefills and wanted > 1:
         return None
@@ -160,7 +174,7 @@ def _candidate(
     if state.config.enable_chunked_prefill:
         wanted = min(wanted, step.token_budget)
     assert wanted > 0
-    return _Candidate(request, hit, num_hit_tokens, wanted, padded > 0)
+    return _Candidate(request, hit, num_hit_tokens, external.num_tokens, wanted, padded > 0)
 
 
 def _num_padded_tokens(
@@ -195,20 +209,20 @@ def _look_up(state: SchedulerState, request: ScheduledRequest) -> tuple[KVCacheB
 
 
 def _allocate_slots(state: SchedulerState, candidate: _Candidate, found: EncoderWalk) -> bool:
-    config, semantics = state.config, state.semantics
-    looks_ahead = semantics.looks_ahead_at_once or candidate.request.num_computed_tokens > 0
-    blocks = state.kv_cache_manager.allocate_slots(
-        candidate.request,
+    request, semantics = candidate.request, state.semantics
+    looks_ahead = semantics.looks_ahead_at_once or request.num_computed_tokens > 0
+    is_unsure = candidate.num_external_tokens > 0 and semantics.caches_loads_when_right
+    blocks = state.admit_slots(
+        request,
         found.num_new_tokens,
+        candidate.num_external_tokens,
         num_new_computed_tokens=candidate.num_hit_tokens,
         new_computed_blocks=candidate.hit,
-        num_lookahead_tokens=config.num_lookahead_tokens if looks_ahead else 0,
-        num_encoder_tokens=_num_encoder_tokens(state, candidate.request, found),
-        full_sequence_must_fit=(
-            config.scheduler_reserve_full_isl and semantics.admits_whole_sequences
-        ),
-        has_scheduled_reqs=bool(state.running),
+        num_lookahead_tokens=state.config.num_lookahead_tokens if looks_ahead else 0,
+        num_encoder_tokens=_num_encoder_tokens(state, request, found),
+        delay_cache_blocks=is_unsure,
     )
+    request.load_is_unsure = is_unsure and blocks is not None
     return blocks is not None
 
 
@@ -234,11 +248,15 @@ def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:
 def _admit(state: SchedulerState, step: Step, candidate: _Candidate, found: EncoderWalk) -> None:
     request = candidate.request
     num_computed_tokens = candidate.num_computed_tokens
+    tell(state, request, candidate.num_external_tokens)
     state.deferred.discard(request)
     state.running.append(request)
     (step.resumed if request.status is RequestStatus.PREEMPTED else step.new).append(request)
     request.status = RequestStatus.RUNNING
     request.num_computed_tokens = num_computed_tokens
+    request.note_cached_tokens(num_computed_tokens)
+    if num_computed_tokens + found.num_new_tokens < request.num_tokens:
+        state.unfinished_prefills.add(request)
     state.kv_cache_manager.record_prefix_cache_stats(request, candidate.num_hit_tokens)
     blocks = state.kv_cache_manager.get_blocks(request.request_id)
     step.schedule(request, found.num_new_tokens, blocks)

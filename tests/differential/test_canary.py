@@ -78,6 +78,7 @@ def test_every_contract_has_a_canary_or_a_reason(kind: str) -> None:
 
 
 SCHEDULER_RULES = {rule.id for rule in contracts("scheduler")}
+KV_RULES = {rule.id for rule in contracts("scheduler") if rule.component == "kv_transfers"}
 OF_SCHEDULER = [
     canary
     for canary in canaries("encoder_cache", depth="scheduler")
@@ -85,8 +86,9 @@ OF_SCHEDULER = [
 ]
 
 
-def _scheduler_traces(seeds: range) -> Iterator[Trace]:
-    return (scheduler_trace(seed) for seed in seeds)
+def _scheduler_traces(canary: Canary, release: str | None = None) -> Iterator[Trace]:
+    loads = canary.contract in KV_RULES
+    return (scheduler_trace(seed, release=release, kv_transfers=loads) for seed in SEEDS)
 
 
 @pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)
@@ -94,14 +96,13 @@ def _scheduler_traces(seeds: range) -> Iterator[Trace]:
 def test_each_canary_of_a_scheduler_is_found(release: str | None, canary: Canary) -> None:
     semantics = None if release is None else Semantics.of_vllm(release)
     target = ReferenceTarget(semantics)
-    traces = [scheduler_trace(seed, release=release) for seed in SEEDS]
-    assert finds_canary(canary, target, traces)
+    assert finds_canary(canary, target, _scheduler_traces(canary, release))
 
 
 @pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)
 def test_a_canary_of_a_scheduler_without_its_fault_is_missed(canary: Canary) -> None:
     silent = Canary(canary.contract, "nothing", canary.kind)
-    assert not finds_canary(silent, ReferenceTarget(), _scheduler_traces(SEEDS))
+    assert not finds_canary(silent, ReferenceTarget(), _scheduler_traces(canary))
 
 
 def test_every_contract_of_a_scheduler_has_a_canary_or_a_reason() -> None:

@@ -115,6 +115,7 @@ _PLAIN: dict[str, Any] = {
     "drafter": False,
     "v2_model_runner": False,
     "ec_connector": False,
+    "kv_connector": None,
     "groups": [],
     "prefix_cache_retention_interval": None,
     "encoder_decoder": False,
@@ -278,6 +279,7 @@ def _configure(config: Event) -> Any:
         model_config=_model_config(config["max_model_len"]),
         lora_config=_lora_config(config["max_loras"]),
         **_transfers(config["ec_connector"]),
+        **_kv_transfers(config),
     )
     vllm_config.speculative_config = _speculative_config(config, vllm_config)
     # The CPU platform has no use for them and switches them off; every other platform keeps them.
@@ -306,6 +308,16 @@ def _transfers(has_connector: bool) -> dict[str, Any]:
             raise
         raise Illegal("the release loads no encoder output from elsewhere") from None
     return {"ec_transfer_config": transfer_config()}
+
+
+def _kv_transfers(config: Event) -> dict[str, Any]:
+    if config["kv_connector"] is None:
+        return {}
+    if config["groups"]:
+        raise Illegal("the trace's connector knows one group of blocks")
+    from .kv_connector import kv_transfer_config
+
+    return {"kv_transfer_config": kv_transfer_config(config["kv_connector"])}
 
 
 def _lora_config(max_loras: int) -> Any:

@@ -9,12 +9,13 @@ from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
+from .kv_transfers import Report
 from .protocol import Event, Illegal
 from .recorder import Recorder
-from .scheduler_build import call_known, encoder_budget, engine_for, make_scheduler
+from .scheduler_build import call_known, encoder_budget, engine_for, make_scheduler, parameters
 from .scheduler_requests import RequestMaker, item_size
 from .scheduler_session import SchedulerKit
 
@@ -46,8 +47,10 @@ def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
         longest_encoder_input=largest if encoder_decoder else None,
     )
 
-    def update(output: Any, sampled: dict[str, list[int]]) -> list[tuple[str, int, bool]]:
-        answers = scheduler.update_from_output(output, _executed(sampled))
+    def update(
+        output: Any, sampled: dict[str, list[int]], report: Report | None
+    ) -> list[tuple[str, int, bool]]:
+        answers = scheduler.update_from_output(output, _executed(sampled, report))
         return [
             (answer.request_id, len(answer.new_token_ids), answer.finish_reason is not None)
             for client in answers.values()
@@ -80,10 +83,11 @@ def _pause(scheduler: Any, mode: str) -> None:
     scheduler.set_pause_state(type(scheduler.pause_state)[states[mode]])
 
 
-def _executed(sampled: dict[str, list[int]]) -> Any:
+def _executed(sampled: dict[str, list[int]], report: Report | None) -> Any:
     """What the model runner would return: every scheduled request, aborted ones too."""
     return call_known(
         ModelRunnerOutput,
+        kv_connector_output=None if report is None else _reported(report),
         req_ids=list(sampled),
         req_id_to_index={request_id: index for index, request_id in enumerate(sampled)},
         sampled_token_ids=[list(tokens) for tokens in sampled.values()],
@@ -91,6 +95,17 @@ def _executed(sampled: dict[str, list[int]]) -> Any:
         logprobs=None,
         prompt_logprobs_dict={},
         pooler_output=[],
+    )
+
+
+def _reported(report: Report) -> Any:
+    if report.invalid and "invalid_block_ids" not in parameters(KVConnectorOutput):
+        raise Illegal("no load may fail")
+    return call_known(
+        KVConnectorOutput,
+        finished_sending={report.sent} - {None},
+        finished_recving={report.received} - {None},
+        invalid_block_ids=set(report.invalid),
     )
 
 

@@ -5,10 +5,12 @@ in words that every release shares; the others put aside what the scheduler deci
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 SchedulerFault = Callable[[Any], None]
 _QUEUES = ("waiting", "skipped_waiting", "passed_over")
+_NOBODYS_BLOCK = 1 << 30
 
 
 def schedules_beyond_the_budget(scheduler: Any) -> None:
@@ -174,6 +176,51 @@ def raises_in_update(scheduler: Any) -> None:
     scheduler.update_from_output = patched
 
 
+def hands_out_what_is_loaded(scheduler: Any) -> None:
+    """The last block of a new request is said to be one into which the KV of another is loaded."""
+    loading: list[int] = []
+
+    def share(output: Any) -> None:
+        for new in output.scheduled_new_reqs:
+            if loading:
+                new.block_ids[0][-1] = loading[0]
+        for _, later, block_ids in output.kv_connector_metadata["kv_loads"].values():
+            if later:
+                loading[:] = block_ids[-1:]
+
+    _after_schedule(scheduler, share)
+
+
+def reads_what_nobody_wrote(scheduler: Any) -> None:
+    """The first block of a new request with computed tokens is said to be one of nobody's."""
+
+    def mislead(output: Any) -> None:
+        for new in output.scheduled_new_reqs:
+            if new.num_computed_tokens > 0:
+                new.block_ids[0][0] = _NOBODYS_BLOCK
+
+    _after_schedule(scheduler, mislead)
+
+
+def overlooks_failed_loads(scheduler: Any) -> None:
+    """Reports of KV that was not loaded right are overlooked."""
+    update = scheduler.update_from_output
+
+    def patched(output: Any, *executed: Any) -> Any:
+        return update(output, *map(_without_failures, executed))
+
+    scheduler.update_from_output = patched
+
+
+def _without_failures(executed: Any) -> Any:
+    """What was executed, or reported with it, as if all loads had been right."""
+    report = getattr(executed, "kv_connector_output", executed)
+    if not getattr(report, "invalid_block_ids", None):
+        return executed
+    right = replace(report, invalid_block_ids=set())
+    return right if report is executed else replace(executed, kv_connector_output=right)
+
+
 SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
     fault.__name__: fault
     for fault in (
@@ -189,6 +236,9 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
         computes_the_same_again,
         stops,
         raises_in_update,
+        hands_out_what_is_loaded,
+        reads_what_nobody_wrote,
+        overlooks_failed_loads,
     )
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from inspect import signature
 from typing import Any, NamedTuple
 
+from .kv_transfers import KVWorker, Report
 from .protocol import Event, HostError, Illegal
 
 FIRST_TEXT_TOKEN_ID = 10
@@ -29,8 +30,9 @@ class SchedulerKit(NamedTuple):
     recorder: logs the calls of its encoder cache manager.
     make_request: from an `add`, a `chunk` or a `close` and the arrival time; raises Illegal for
         what is refused.
-    update: hands in a scheduler output with the tokens sampled for each of its requests; returns
-        (request, number of new tokens, whether it ended) for each that the engine is told of.
+    update: hands in a scheduler output with the tokens sampled for each of its requests, and what
+        the workers report of KV transfers, if anything; returns (request, number of new tokens,
+        whether it ended) for each that the engine is told of.
     abort: ends a request from outside.
     propose: hands in drafts for requests.
     pause: from now on only running requests are scheduled ("new"), none ("all"), or all ("none").
@@ -41,7 +43,7 @@ class SchedulerKit(NamedTuple):
     scheduler: Any
     recorder: Any
     make_request: Callable[[Event, float], Any]
-    update: Callable[[Any, dict[str, list[int]]], list[tuple[str, int, bool]]]
+    update: Callable[[Any, dict[str, list[int]], Report | None], list[tuple[str, int, bool]]]
     abort: Callable[[str], Any]
     propose: Callable[[dict[str, list[int]]], Any]
     pause: Callable[[str], Any]
@@ -50,9 +52,10 @@ class SchedulerKit(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A scheduler output in flight: the drafts of each of its requests that reaches the end of what
-    is known of it, None for the others."""
+    """A scheduler output in flight: its number, and the drafts of each of its requests that reaches
+    the end of what is known of it, None for the others."""
 
+    number: int
     output: Any
     drafts: dict[str, int | None]
 
@@ -85,6 +88,10 @@ class SchedulerSession:
         self._sessions: dict[str, _Session] = {}
         self._open: set[str] = set()
         self._arrivals = 0
+        self._steps = 0
+        self._preempted: set[str] = set()
+        self._kv_connector = getattr(kit.scheduler, "connector", None)
+        self._kv_worker = KVWorker(config["block_size"])
         self._release_error: Exception | None = None
         self._handlers: dict[str, Callable[[Event], Any]] = {
             "add": self._add,
@@ -97,6 +104,9 @@ class SchedulerSession:
             "reset_prefix": self._reset_prefix,
             "pause": self._pause,
             "transfer": self._transfer,
+            "elsewhere": self._elsewhere,
+            "received": self._received,
+            "sent": self._sent,
         }
 
     def apply(self, event: Event) -> Any:
@@ -136,6 +146,8 @@ class SchedulerSession:
             return None
         self._arrive(event)
         self._arrived.add(event["request"])
+        if event["sends"] and self._kv_connector is not None:
+            self._kv_connector.send(event["request"])
         self._stops_after[event["request"]] = event["stop_after"]
         if event["resumable"]:
             self._sessions[event["request"]] = _Session(event, deque())
@@ -164,7 +176,8 @@ class SchedulerSession:
         return self._standing()
 
     def _is_open(self, request_id: str) -> bool:
-        return request_id in self._open and request_id in self._scheduler.requests
+        request = self._scheduler.requests.get(request_id)
+        return request_id in self._open and request is not None and not _has_ended(request)
 
     def _continued(self) -> list[list[Any]]:
         """Sessions whose next chunk has become part of their prompt, and at which token it
@@ -190,6 +203,10 @@ class SchedulerSession:
         was_preempted = {
             request_id for request_id, request in requests.items() if request.status == preempted
         }
+        self._preempted |= was_preempted
+        was_preempted |= {
+            name for name in self._preempted & requests.keys() if _loads(requests[name])
+        }
         unsampled = {
             request_id: request.num_output_placeholders for request_id, request in requests.items()
         }
@@ -211,7 +228,11 @@ class SchedulerSession:
         padded = started.keys() | getattr(cached, "resumed_req_ids", set())
         for request_id in padded & drafts.keys():
             reached[request_id] = 0  # nobody proposed them
-        self._in_flight.append(_Step(output, reached))
+        self._steps += 1
+        self._in_flight.append(_Step(self._steps, output, reached))
+        told = getattr(output, "kv_connector_metadata", None) or {}
+        if told:
+            self._kv_worker.begin(self._steps, told)
         return {
             "scheduled": scheduled,
             "computed": computed,
@@ -233,8 +254,9 @@ class SchedulerSession:
             "rejected": sorted(getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())),
             **_common_prefix(output),
             **self._standing(),
-            # What the connector's metadata tells the workers, where there is a connector.
+            # What a connector's metadata tells the workers, where there is one.
             **(getattr(output, "ec_connector_metadata", None) or {}),
+            **told,
         }
 
     def _update(self, event: Event) -> Any:
@@ -243,11 +265,15 @@ class SchedulerSession:
         sampled: dict[str, int] = {}
         finished: list[str] = []
         continued: list[list[Any]] = []
+        reports: list[list[Any] | None] = []
         accepted: list[int] = event["accepts"] or [0]
         for _ in range(min(event["steps"], len(self._in_flight))):
             step = self._in_flight.popleft()
             tokens = self._execute(step, accepted)
-            for request_id, count, ended in self._ask(self._kit.update, step.output, tokens):
+            report = self._report(step)
+            reports.append(report and [report.received, report.sent, sorted(report.invalid)])
+            answers = self._ask(self._kit.update, step.output, tokens, report)
+            for request_id, count, ended in answers:
                 sampled[request_id] = sampled.get(request_id, 0) + count
                 if ended:
                     finished.append(request_id)
@@ -258,8 +284,14 @@ class SchedulerSession:
             "sampled": sampled,
             "finished": sorted(finished),
             **_told(continued),
+            **({"kv_reports": reports} if any(reports) else {}),
             **self._standing(),
         }
+
+    def _report(self, step: _Step) -> Report | None:
+        """What the workers report of KV transfers with the step's output; None: nothing."""
+        report = self._kv_worker.report(step.number)
+        return report if any(report) else None
 
     def _execute(self, step: _Step, accepted: list[int]) -> dict[str, list[int]]:
         """The tokens that the step's execution samples for each of its requests."""
@@ -322,6 +354,28 @@ class SchedulerSession:
         if connector is None:
             return None
         return connector.transfer(event["identifier"], event["state"])
+
+    def _elsewhere(self, event: Event) -> Any:
+        if self._kv_connector is None:
+            return None
+        self._kv_connector.elsewhere(event["request"], event["tokens"], event["later"])
+        return True
+
+    def _received(self, event: Event) -> Any:
+        return self._kv_worker.end_load(event["request"], event["failed"]) or None
+
+    def _sent(self, event: Event) -> Any:
+        return self._kv_worker.end_sending(event["request"]) or None
+
+
+def _has_ended(request: Any) -> bool:
+    """Whether the request is there only for the sake of its blocks."""
+    return bool(request.status.name.startswith("FINISHED"))
+
+
+def _loads(request: Any) -> bool:
+    """Whether the request waits for its KV."""
+    return bool(request.status.name == "WAITING_FOR_REMOTE_KVS")
 
 
 def prompt_token_ids(event: Event, *, has_placeholders: bool = True) -> list[int]:

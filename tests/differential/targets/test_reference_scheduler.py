@@ -11,7 +11,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.reference.attention_kinds import SlidingWindowManager
-from cacheproof.reference.scheduler import running, waiting
+from cacheproof.reference.scheduler import running, update, waiting
 from cacheproof.reference.scheduler.step import Step
 from cacheproof.spec.versions import release_key
 
@@ -21,6 +21,7 @@ TRACES = {
     "scheduler": SEEDS,
     "scheduler with loads": FEW,
     "scheduler with windows": FEW,
+    "scheduler with KV loads": FEW,
     "scheduler of encoder-decoders": FEW,
 }
 RELEASES = ["0.33.0", "0.28.0", "0.18.1", "0.13.0"]
@@ -101,6 +102,14 @@ def has_groups(target: HostTarget) -> bool:
     """Whether groups beside full attention are modelled of the release."""
     assert target.release is not None
     return release_key(target.release) >= release_key("0.14.0")
+
+
+def test_a_reference_that_overlooks_failed_loads_is_seen(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "fail_loads", lambda *_: set())
+    _, found = partings(target, ["scheduler with KV loads"])
+    assert len(found) > len(FEW) // 10
 
 
 def test_the_ideal_breaks_no_contract() -> None:

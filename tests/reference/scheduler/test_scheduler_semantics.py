@@ -11,7 +11,7 @@ from cacheproof.differential.lockstep import compare
 from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Add, Group, Pause, ResetPrefix, Trace, parse
+from cacheproof.differential.trace import Add, Group, Pause, Received, ResetPrefix, Trace, parse
 from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {
@@ -67,8 +67,33 @@ SEED_OF_LOADS_THAT_SHOWS = {
     "awaits_later_transfers": 0,
     "fails_lost_transfers": 0,
 }
+SEED_OF_KV_LOADS_THAT_SHOWS = {
+    "counts_all_holders": 1,
+    "ends_once": 47,
+    "ignores_unknown_sendings": 8,
+    "resumes_loaded": 5,
+    "counts_loaded_tokens": 8,
+    "keeps_until_loaded": 3,
+    "cuts_behind_the_step": 77,
+    "reserves_for_prefills": 4,
+    "sends_computed_blocks": 9,
+    "defers_frees": 5,
+    "spares_unfreeable_victims": 13,
+    "reserves_for_drafts": 27,
+    "skips_reading_elsewhere": 6,
+    "gives_back_items_ahead": 0,
+    "spares_lone_loads": 113,
+    "reserves_for_holders": 4,
+    "caches_loads_when_right": 6,
+    "drops_output_of_failed_loads": 7,
+    "refuses_reset_beside_transfers": 55,
+}
 SINCE = {flag.name: flag.metadata["since"] for flag in fields(Semantics)}
 OFFERS = {
+    "retries_failed_loads": lambda trace: any(
+        isinstance(one, Received) and one.failed is not None for one in trace.events
+    ),
+    "ends_failed_loads": lambda trace: trace.header.config.kv_connector == "fail",
     "loads_encodings": lambda trace: trace.header.config.ec_connector,
     "takes_drafts": lambda trace: trace.header.config.num_speculative_tokens > 0,
     "skips_reading": lambda trace: any(getattr(one, "skip_reading", False) for one in trace.events),
@@ -87,6 +112,8 @@ OFFERS = {
 LANE_OF = {
     "loads_encodings": "scheduler with loads",
     "retains_sparsely": "scheduler with windows",
+    "retries_failed_loads": "scheduler with KV loads",
+    "ends_failed_loads": "scheduler with KV loads",
 }
 """What a trace asks for only where a release has it."""
 
@@ -96,6 +123,10 @@ LANE_OF = {
     [
         *((flag, seed, "scheduler") for flag, seed in SEED_THAT_SHOWS.items()),
         *((flag, seed, "scheduler with loads") for flag, seed in SEED_OF_LOADS_THAT_SHOWS.items()),
+        *(
+            (flag, seed, "scheduler with KV loads")
+            for flag, seed in SEED_OF_KV_LOADS_THAT_SHOWS.items()
+        ),
         *(
             (flag, seed, "scheduler of encoder-decoders")
             for flag, seed in SEED_OF_DECODERS_THAT_SHOWS.items()
