@@ -17,6 +17,8 @@ def fail_loads(
     num_scheduled_tokens: Mapping[str, int],
 ) -> set[str]:
     """Into these blocks nothing right was loaded; the requests whose output does not count."""
+    if not invalid_block_ids:
+        return set()
     loading = [
         request
         for queue in state.queues
