@@ -443,9 +443,6 @@ class Semantics:
     uncounts_trimmed: bool = change(
         "0.33.0", "release source", "tokens behind the one that ends a turn are not computed ones"
     )
-    releases_at_turn_ends: bool = change(
-        None, "no public thread", "a session that waits for more prompt holds no item it is past"
-    )
     restarts_sessions: bool = change(
         None, "no public thread", "a reset that lets requests start over includes waiting sessions"
     )

@@ -73,12 +73,9 @@ def update_from_output(
         if request.status.is_finished:
             reason = request.status.value
             stopped.add(request)
-            goes_on = end_turn(state, request)
-            if not goes_on:
+            if not end_turn(state, request):
                 state.free(request)
-            elif state.semantics.releases_at_turn_ends:
-                release_consumed(state, request)
-            if goes_on and (was_running or state.semantics.keeps_sessions_that_waited):
+            elif was_running or state.semantics.keeps_sessions_that_waited:
                 going_on.append(request)
         if tokens:
             answers.append(EngineCoreOutput(request_id, tokens, reason))
