@@ -61,7 +61,6 @@ KEPT_BECAUSE = {
     "BP-1": "it names the block that is queued and held, where BP-3 names the sum",
     "MH-3a": "the public report, which MH-3 implies",
     "BK-1": "it names what the key of a block forgot, where BK-2 says that two prefixes differ",
-    "SC-1a": "it names the budget, where SC-8 and WM-2 are what comes of exceeding it",
     "SC-1b": "it names the budget, where SC-5 says that an item is encoded twice to exceed it",
     "SC-1c": "it names the limit, where EC-6 is what comes of running what was never scheduled",
     "DF-1": "it names the notice that came too early, where WM-2 says that a read misses",
