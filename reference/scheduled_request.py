@@ -47,6 +47,7 @@ class ScheduledRequest(TokenRequest):
         last_step: number of the last step that has tokens of it.
         skip_reading_prefix_cache: whether it computes all of its prompt itself.
         shared_prefix_boundary: tokens that another group would have hit, 0 when none would.
+        num_discarded_prompt_tokens: those that it lost when a turn ended twice, and still counts.
         streaming_queue: prompt of the turns to come, of a resumable request; None: it shall end.
     """
 
@@ -81,6 +82,7 @@ class ScheduledRequest(TokenRequest):
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
         self.shared_prefix_boundary = 0
         self.resumable = resumable
+        self.num_discarded_prompt_tokens = 0
         self.streaming_queue: deque[ScheduledRequest | None] = deque()
 
     def __lt__(self, other: "ScheduledRequest") -> bool:
@@ -95,7 +97,7 @@ class ScheduledRequest(TokenRequest):
     @property
     def num_output_tokens(self) -> int:
         """Tokens decoded so far."""
-        return self.num_tokens - self.num_prompt_tokens
+        return self.num_tokens - self.num_prompt_tokens + self.num_discarded_prompt_tokens
 
     @property
     def num_tokens_with_spec(self) -> int:

@@ -45,6 +45,7 @@ def _go_on(state: SchedulerState, session: ScheduledRequest, chunk: ScheduledReq
     kept = session.num_tokens - 1
     if not state.semantics.keeps_decoded_of_sessions:
         kept = min(session.num_computed_tokens, session.num_tokens)
+    discarded = max(0, session.num_prompt_tokens - kept)
     continue_request(
         session,
         chunk,
@@ -52,6 +53,8 @@ def _go_on(state: SchedulerState, session: ScheduledRequest, chunk: ScheduledReq
         kept=kept,
         semantics=state.semantics,
     )
+    session.num_discarded_prompt_tokens = discarded
+    session.num_prompt_tokens += discarded
     session.arrival_time = chunk.arrival_time
     session.stop_token_ids = chunk.stop_token_ids
     if state.semantics.takes_max_tokens_of_chunks:

@@ -1,15 +1,19 @@
 """The reference scheduler beside the real one of each release: the same decision at every step."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from cacheproof.differential import finding_file
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.examine import examine
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import Trace
 from cacheproof.reference.attention_kinds import SlidingWindowManager
 from cacheproof.reference.scheduler import running, update, waiting
 from cacheproof.reference.scheduler.step import Step
@@ -20,6 +24,7 @@ FEW = range(60)
 TRACES = {
     "scheduler": SEEDS,
     "scheduler with loads": FEW,
+    "scheduler with reused media ids": FEW,
     "scheduler with windows": FEW,
     "scheduler with KV loads": FEW,
     "scheduler of encoder-decoders": FEW,
@@ -61,6 +66,18 @@ def test_every_decision_is_that_of_the_reference(target: HostTarget) -> None:
     compared, found = partings(target)
     assert found == []
     assert compared > len(SEEDS) // 3
+
+
+def test_a_prompt_token_that_a_session_loses_is_still_counted() -> None:
+    trace = finding_file.load(Path(__file__).parents[1] / "data" / "session_token.jsonl")
+    assert isinstance(trace, Trace)
+    with closing(resolve("vllm@0.28.0", report=print)) as real:
+        reference = reference_for(real)
+        assert reference is not None
+        (result,) = real.run([trace])
+        examined = examine(trace, result, real, reference)
+    assert result.records[-1][0]["scheduled"] == {"a": 3}
+    assert examined.difference is None
 
 
 def test_a_reference_that_decides_otherwise_is_seen(
