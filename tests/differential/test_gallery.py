@@ -46,6 +46,10 @@ def test_the_page_in_docs_is_current(matrix: KillMatrix) -> None:
     )
 
 
+def test_the_readme_counts_the_variants() -> None:
+    assert f"[{len(VARIANTS)} faulty " in (PAGE.parents[1] / "README.md").read_text()
+
+
 def test_json_names_each_variant_and_its_killers(matrix: KillMatrix) -> None:
     rows = {row["name"]: row["killed_by"] for row in matrix.to_json()["variants"]}
     assert rows["stale-notice"] == ["EC-9"]
