@@ -188,9 +188,9 @@ _CONTINUED = _ITEM_KEYS | frozenset(
 @dataclass(frozen=True)
 class Lane:
     """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
-    an identifier come back with another size; `silent_on` are contracts that it cannot break, and
-    says nothing of; `by_release` traces differ with what a release offers; releases before `since`
-    offer nothing of it."""
+    an identifier come back with another size; `silent_on` are contracts that it cannot break, or
+    hardly ever, and says nothing of; `by_release` traces differ with what a release offers;
+    releases before `since` offer nothing of it."""
 
     name: str
     depth: str
@@ -267,6 +267,7 @@ LANES = {
             "encoder_cache",
             partial(scheduler_trace, windows=True),
             _WINDOWS,
+            silent_on=_WITHOUT_KV_CONNECTOR,
             by_release=True,
         ),
         Lane(
@@ -275,7 +276,8 @@ LANES = {
             "encoder_decoder",
             encoder_decoder_trace,
             _DECODERS,
-            silent_on=_OF_ITEMS_IN_PROMPTS | {"SC-6"},  # and no entry is held
+            # who waits holds no entry
+            silent_on=_WITHOUT_KV_CONNECTOR | _OF_ITEMS_IN_PROMPTS | {"SC-6"},
             by_release=True,
             since="0.13.0",
         ),
@@ -285,7 +287,8 @@ LANES = {
             "encoder_cache",
             partial(scheduler_trace, kv_transfers=True),
             _KV_LOADS,
-            silent_on=frozenset({"SC-7"}),  # who has loaded its KV goes first
+            # who has loaded its KV goes first, and nearly always somebody waits for something
+            silent_on=frozenset({"SC-7", "LV-3"}),
             by_release=True,
             since="0.10.2",
         ),

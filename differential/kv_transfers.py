@@ -136,7 +136,7 @@ class KVTransferMirror:
             self._tables[name] = list(given)
             given = given[ceil_div(start, self._block_size) :]
         else:
-            self._tables[name] += given
+            self._tables.setdefault(name, []).extend(given)
         for number in given:
             self._renew(number)
 
@@ -154,8 +154,7 @@ class KVTransferMirror:
 
     def _write(self, name: str, start: int, end: int) -> set[int]:
         written = set()
-        for index in range(start // self._block_size, ceil_div(end, self._block_size)):
-            number = self._tables[name][index]
+        for index, number in self._blocks_of(name, start // self._block_size, end):
             filled = min(self._block_size, end - index * self._block_size)
             if self._right.get(number, 0) >= start - index * self._block_size:
                 self._right[number] = max(self._right.get(number, 0), filled)
@@ -165,11 +164,17 @@ class KVTransferMirror:
     def _reading(self, windows: Mapping[str, tuple[int, int]]) -> Reading:
         reads: dict[int, int] = {}
         for name, (start, _) in windows.items():
-            for index in range(ceil_div(start, self._block_size)):
-                number = self._tables[name][index]
+            for index, number in self._blocks_of(name, 0, start):
                 count = min(self._block_size, start - index * self._block_size)
                 reads[number] = max(reads.get(number, 0), count)
         return Reading(reads, {number: self._right.get(number, 0) for number in reads})
+
+    def _blocks_of(self, name: str, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """The request's blocks from the `first` one up to token `end`, as far as it has blocks: for
+        more tokens than these hold the scheduler's own contracts speak."""
+        table = self._tables[name]
+        for index in range(first, min(ceil_div(end, self._block_size), len(table))):
+            yield index, table[index]
 
     def _as_handed_out(self, numbers: Sequence[int]) -> tuple[_Block, ...]:
         return tuple(_Block(number, self._turns.get(number, 0)) for number in numbers)
