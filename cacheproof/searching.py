@@ -17,6 +17,7 @@ from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.finding import Finding
 from cacheproof.differential.known import KnownFault, covering, showing_seeds
 from cacheproof.differential.partings import Parting, Partings, find_partings
+from cacheproof.differential.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -26,6 +27,8 @@ from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict
 from cacheproof.reference.semantics import Semantics
 
 SECONDS = 60.0
+BATCHES_OF_LISTED = 60
+"""Tries to make a listed fault's trace small: somebody has looked at such traces already."""
 
 
 @dataclass(frozen=True)
@@ -149,13 +152,20 @@ def _findings(
     reference: ReferenceTarget | None,
     known: Sequence[KnownFault],
 ) -> list[Finding]:
+    """One for each break that is not listed, and one for each listed fault."""
     found: dict[tuple[str, str], Finding] = {}
+    shown: list[KnownFault] = []
     with (
         closing(target.another()) as elsewhere,
         output.bar(f"making findings small on {target.name}", len(campaign.breaks)) as advance,
     ):
         for broken in campaign.breaks:
             advance()
+            listed = covering(
+                known, broken.contract, campaign.release, broken.lane.name, broken.kind
+            )
+            if listed in shown:
+                continue
             try:
                 one = findings_of.found_in(
                     target,
@@ -164,6 +174,7 @@ def _findings(
                     reference,
                     kind=broken.kind,
                     seconds=broken.seconds,
+                    batches=BATCHES_MAX if listed is None else BATCHES_OF_LISTED,
                     elsewhere=elsewhere,
                 )
             except HarnessError as error:
@@ -179,6 +190,7 @@ def _findings(
             fault = covering(known, one.contract, one.release, broken.lane.name, one.kind)
             if fault is not None:
                 one = one.annotated(fault.thread, fault.note)
+                shown.append(fault)
             found.setdefault(one.key, one)
     return list(found.values())
 

@@ -17,7 +17,7 @@ from cacheproof.differential.lockstep import Difference
 from cacheproof.differential.media_hash_kinds import parts
 from cacheproof.differential.record import StepRecord, TraceResult
 from cacheproof.differential.retrace import Retrace
-from cacheproof.differential.shrink import BATCH, shrink
+from cacheproof.differential.shrink import BATCH, BATCHES_MAX, shrink
 from cacheproof.differential.smaller import shape
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
@@ -153,14 +153,15 @@ def found_in(
     times: int = TIMES,
     seconds: float = 0.0,
     batch: int = BATCH,
+    batches: int = BATCHES_MAX,
     elsewhere: Target | None = None,
 ) -> Finding | None:
     """Run the trace, and when it breaks the contract, shrink it, replay it and write it down.
 
     `contract` is an id, or `lockstep` for a difference from `reference`. A smaller trace must break
     the same contract, by nothing but parts of that `kind`, or differ in the same field. `seconds`
-    is how long the search took. No batch may be in flight. Half of the replays run `elsewhere`, in
-    another process (see `replay`).
+    is how long the search took, `batches` how many tries shrinking has. No batch of the target's
+    may be in flight. Half of the replays run `elsewhere`, in another process (see `replay`).
 
     Raises:
         HarnessError: the target broke.
@@ -172,7 +173,7 @@ def found_in(
     fault.field = getattr(first, "field", None)
     cut = trace.with_events(trace.events[: first.event + 1])
     failing = cut if fault.still_in([cut])[0] else trace
-    small = _unsigned(shrink(failing, fault.still_in, batch=batch))
+    small = _unsigned(shrink(failing, fault.still_in, batch=batch, batches=batches))
     runs = replay(small, target, times, fault.reference, elsewhere)
     broken = fault.broken(runs.examination)
     if broken is None:

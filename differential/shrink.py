@@ -4,7 +4,7 @@ Candidates are judged in whole batches, because over a pipe a round trip costs m
 Hypothesis would shrink too, but asks for one candidate at a time: a round trip each.
 
 Everything is deterministic. A candidate is taken only when it is cheaper than what it replaces
-(`smaller.cost`), so the search ends; `BATCHES_MAX` bounds it where a trace resists.
+(`smaller.cost`), so the search ends; `batches` bounds it where a trace resists.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,13 +27,16 @@ PAIRS_UP_TO = 24
 """Longest trace, in events, of which every pair of events is tried."""
 
 
-def shrink(trace: Trace, still_fails: StillFails, *, batch: int = BATCH) -> Trace:
+def shrink(
+    trace: Trace, still_fails: StillFails, *, batch: int = BATCH, batches: int = BATCHES_MAX
+) -> Trace:
     """The cheapest trace found that still fails.
 
     `still_fails` answers for each candidate whether it fails as `trace` does; it is asked at most
-    `batch` candidates at once. `trace` itself is taken to fail and is not asked about.
+    `batch` candidates at once, and `batches` times. `trace` itself is taken to fail and is not
+    asked about.
     """
-    search = _Search(trace, still_fails, batch)
+    search = _Search(trace, still_fails, batch, batches)
     search.cut_end()
     search.drop_requests()
     for _ in range(ROUNDS_MAX):
@@ -53,12 +56,12 @@ def shrink(trace: Trace, still_fails: StillFails, *, batch: int = BATCH) -> Trac
 class _Search:
     """The best trace so far and what may be tried on it."""
 
-    def __init__(self, trace: Trace, still_fails: StillFails, batch: int) -> None:
+    def __init__(self, trace: Trace, still_fails: StillFails, batch: int, batches: int) -> None:
         self.trace = trace
         self.cost = cost(trace)
         self._still_fails = still_fails
         self._batch = batch
-        self._batches_left = BATCHES_MAX
+        self._batches_left = batches
 
     # asking
 
