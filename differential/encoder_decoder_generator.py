@@ -6,10 +6,9 @@ encoder: requests wait for it, are preempted and encode their input again. One t
 on, once nothing arrives any more, until all requests have ended.
 """
 
-from collections.abc import Iterator
 from random import Random
 
-from cacheproof.differential.scheduler_generator import offered_by, with_extras
+from cacheproof.differential.scheduler_generator import offered_by, until_all_end, with_extras
 from cacheproof.differential.trace import (
     SCHEMA,
     Abort,
@@ -98,7 +97,7 @@ class _EncoderDecoderTrace:
             if self._pauses and random.random() < 0.2:
                 self._events.append(Pause(random.choice(("new", "all", "none", "none"))))
         if self._runs_out:
-            self._events += self._until_all_end()
+            self._events += until_all_end(self._config, self._live, self._pauses)
         header = SchedulerHeader(
             schema=SCHEMA,
             manager="encoder_decoder",
@@ -107,16 +106,6 @@ class _EncoderDecoderTrace:
             generator=VERSION,
         )
         return Trace(header, tuple(self._events))
-
-    def _until_all_end(self) -> Iterator[AnyEvent]:
-        """Few are left, nothing is in their way, and there are steps for twice the longest."""
-        for request in self._live[:-3]:
-            yield Abort(request)
-        if self._pauses:
-            yield Pause("none")
-        for _ in range(2 * self._config.max_model_len):
-            yield Schedule()
-            yield Update()
 
     def _accepts(self) -> tuple[int, ...]:
         """How many drafts requests accept; mostly all or none."""

@@ -18,7 +18,7 @@ an item, within a step or later, right or wrong; and that of ended requests is s
 in four has both connectors.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -84,6 +84,19 @@ def offered_by(release: str | None) -> Semantics:
         return Semantics.of_vllm(release)
     except NotModelled:
         return Semantics.of_vllm(FIRST_MODELLED)
+
+
+def until_all_end(
+    config: SchedulerConfig, live: Sequence[str], pauses: bool, *freeing: AnyEvent
+) -> Iterator[AnyEvent]:
+    """Few are left, nothing is in their way, and there are steps for twice the longest."""
+    yield from map(Abort, live[:-3])
+    if pauses:
+        yield Pause("none")
+    yield from freeing
+    for _ in range(2 * config.max_model_len):
+        yield Schedule()
+        yield Update()
 
 
 class _SchedulerTrace:
@@ -264,7 +277,9 @@ class _SchedulerTrace:
             if self._pauses and self._extras.random() < 0.2:
                 self._events.append(Pause(self._extras.choice(("new", "all", "none", "none"))))
         if self._runs_out:
-            self._events += self._until_all_end()
+            arrivals = [Transfer(identifier, "ready") for identifier in self._pending]
+            ends = [Close(request) for request in self._rooms]
+            self._events += until_all_end(self._config, self._live, self._pauses, *arrivals, *ends)
         header = SchedulerHeader(
             schema=SCHEMA,
             manager="encoder_cache",
@@ -273,20 +288,6 @@ class _SchedulerTrace:
             generator=VERSION,
         )
         return Trace(header, tuple(self._events))
-
-    def _until_all_end(self) -> Iterator[AnyEvent]:
-        """Few are left, nothing is in their way, and there are steps for twice the longest."""
-        for request in self._live[:-3]:
-            yield Abort(request)
-        if self._pauses:
-            yield Pause("none")
-        for identifier in self._pending:
-            yield Transfer(identifier, "ready")
-        for request in self._rooms:
-            yield Close(request)
-        for _ in range(2 * self._config.max_model_len):
-            yield Schedule()
-            yield Update()
 
     def _transfer(self) -> Transfer:
         """An output that is on its way arrives or fails to; or another one is offered, or not any
