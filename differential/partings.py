@@ -9,7 +9,7 @@ the smallest trace found that shows it.
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from cacheproof.differential.campaign import BATCH_TRACES, Lane
@@ -118,22 +118,30 @@ class _Comparison:
             for ours, theirs in zip(self._left.run(traces), self._right.run(traces), strict=True)
         ]
 
-    def explanation(self, trace: Trace, difference: Difference) -> frozenset[str]:
-        """The flags that, each alone, make the reference part from itself where the targets do."""
+    def explanation(
+        self, trace: Trace, difference: Difference, among: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """The flags, of all or `among` these, that each alone make the reference part from itself
+        where the targets do."""
         if trace.depth == "media_hash" or not self._changed or not self._reference.runs(trace):
             return frozenset()
         (ours,) = self._reference.run([trace])
-        events = {flag: self._parts_at(ours, trace, flag) for flag in self._changed}
-        return frozenset(flag for flag, event in events.items() if event == difference.event)
+        return frozenset(
+            flag
+            for flag in (self._changed if among is None else among)
+            if self._parts_at(ours, trace, flag) == difference.event
+        )
 
     def smallest(self, lane: Lane, trace: Trace, flag: str | None) -> Parting:
         """The smallest trace found on which the targets part as the flag explains; None: as no flag
         does."""
 
+        among = None if flag is None else (flag,)
+
         def still(candidates: list[Trace]) -> list[bool]:
             return [
                 difference is not None
-                and flag in (self.explanation(candidate, difference) or {None})
+                and bool(self.explanation(candidate, difference, among)) == (flag is not None)
                 for candidate, difference in zip(candidates, self.of(candidates), strict=True)
             ]
 

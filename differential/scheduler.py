@@ -146,9 +146,7 @@ class SchedulerJudge(Judge):
     @property
     def _suspects(self) -> str:
         """What is configured that may keep a chunk from its item: kinds in which steps stop."""
-        config = self._config
-        drafter = config.drafter and config.num_speculative_tokens > 0
-        named = {"drafter": drafter, "whole items": self._has_whole_items}
+        named = {"drafter": self._draft_reads, "whole items": self._has_whole_items}
         return " + ".join(name for name, is_there in named.items() if is_there)
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
