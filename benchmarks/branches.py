@@ -1,4 +1,4 @@
-"""Which branches of a release's own scheduler and encoder cache managers the traces take.
+"""Which branches of a release's own scheduler and cache managers the traces take.
 
     .venv/bin/python benchmarks/branches.py --release 0.33.0 --seeds 0:600
 
@@ -26,6 +26,7 @@ CLASSES = {
     SCHEDULER: ("Scheduler",),
     "vllm/v1/core/sched/async_scheduler.py": ("AsyncScheduler",),
     "vllm/v1/core/encoder_cache_manager.py": ("EncoderCacheManager", "EncoderDecoderCacheManager"),
+    "vllm/v1/core/kv_cache_manager.py": ("KVCacheBlocks", "KVCacheManager"),
 }
 BATCH = 50
 
@@ -49,15 +50,26 @@ class Reason(NamedTuple):
 
 REFUSED = (
     Reason(
-        "KV connectors, deferred frees",
-        r"""self\.connector\b | kv_connector | kv_xfer | kv_transfer | invalid_block | REMOTE_KVS
-        | remote_kv | load_kv_async | failed_kv_load | failed_recv | external_computed | kv_fetch
-        | reset_connector | defer_block_free | deferred_ | blocks_can_be_freed | delay_free_blocks
-        | _free_request_blocks | _request_remaining_blocks | _connector_finished
-        | connector\ is\ not\ None\ and""",
+        "encoder cache connectors that produce, count, or hear from their workers",
+        r"ec_connector_stats | 'address' | ec_connector_output$",
     ),
-    Reason("encoder cache connectors that produce, or count", "ec_connector_stats | 'address'"),
-    Reason("Mamba alignment, copies of blocks", "mamba | zero | block_copies | cow_retained"),
+    Reason(
+        "KV connectors that produce, free at a time of their own, or report by request",
+        r"""is_kv_producer | partial_tail | has_pending_block_frees | failed_recving
+        | _handle_failed_recving | not\ isinstance\(self\.connector""",
+    ),
+    Reason(
+        "loads over several groups, of parts of blocks, or put off",
+        r"""divergent | hit_diverged | for_connector$ | truncate_computed_blocks
+        | len\(self\.kv_cache_config\.kv_cache_groups\) | defer_load | deferred_loads""",
+    ),
+    Reason("resets of what a connector keeps", "reset_connector"),
+    Reason("groups of other kinds", r"prefix_cacheable | AttentionSpec | retained_hit"),
+    Reason(
+        "Mamba alignment, copies of blocks",
+        r"""mamba | zero | block_copies | cow_retained | boundary_state | ^pins$
+        | take_new_block_ids$""",
+    ),
     Reason("bounded prefix replay", "prefix_replay | window_loaded | replay_tokens"),
     Reason(
         "structured output",
@@ -83,12 +95,14 @@ REFUSED = (
     Reason(
         "statistics, logging, events",
         r"""stats\b | metrics | logging | publisher | perf_ | logprobs | sampling_mask | num_nans
-        | ^events$ | _usage$""",
+        | ^events | connector_events | report_mode | _usage$ | kv_fetch | prev_stage
+        | remote_prefill | ^stage\ is""",
     ),
     Reason(
         "what an engine asks between steps",
         r"\.(get_num_unfinished_requests | has_finished_requests | shutdown)$",
     ),
+    Reason("encoder-decoder models, refused before 0.13.0", "is_encoder_decoder", "0.13.0"),
     Reason("drafts, not modelled before 0.12.0", "spec_token | speculative | draft", "0.12.0"),
     Reason(
         "running requests that start over, not modelled before 0.27.1",
@@ -103,7 +117,9 @@ GUARDS = (
     Reason(
         "its callers see to it",
         r"""^num_new_tokens\ ==\ 0\ or | ^mm_hash\ not\ in\ self\.cached$
-        | ^request\.num_computed_tokens\ >\ 0$""",
+        | ^request\.num_computed_tokens\ >\ 0$ | ^max_\w+\ is\ None$
+        | ^num_new_tokens\ ==\ 0(\ and|$) | ^blocks$ | ^self\.connector\ is\ not\ None$
+        | ^self\.ec_connector\ is\ not\ None$ | WAITING_FOR_STREAMING_REQ$""",
     ),
     Reason("another manager in the place of the scheduler's own", "manager_cls_obj"),
     Reason("a scheduler is told of such a model once it is made", r"^self\.is_encoder_decoder$"),
