@@ -20,12 +20,13 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.finding import found_in
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.reachability import RARE_STATES, Reachability
+from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.targets.versions import order
-from cacheproof.differential.trace import Add, Item, Trace, Walk
+from cacheproof.differential.trace import Add, Chunk, Item, Trace, Walk
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "rediscovery.json"
@@ -59,11 +60,22 @@ def _shortest_repeat(items: Sequence[Item]) -> int:
     return min(gaps, default=items[-1].offset + items[-1].length + 1_000)
 
 
+def without_sessions_and_drafter(trace: Trace) -> Trace:
+    """The trace with prompts that stay as they are, and nobody who reads a token ahead."""
+    config = msgspec.structs.replace(trace.header.config, drafter=False)
+    events = tuple(
+        msgspec.structs.replace(event, resumable=False) if isinstance(event, Add) else event
+        for event in trace.events
+        if not isinstance(event, Chunk)
+    )
+    return Trace(msgspec.structs.replace(trace.header, config=config), events)
+
+
 @dataclass(frozen=True)
 class Fault:
-    """A fault of some releases. The first of `contracts` is what the search is for; silence means
-    that none of them broke. `first` and `last` are the releases to search, None for the newest;
-    `note` is for the reader of the page."""
+    """A fault of some releases. The first of `contracts` is what the search is for, in that `kind`
+    where one is named; silence means that none of them broke so. `first` and `last` are the
+    releases to search, None for the newest; `note` is for the reader of the page."""
 
     key: str
     thread: str
@@ -73,7 +85,12 @@ class Fault:
     trigger: str
     first: str
     last: str | None = None
+    kind: str | None = None
     note: str = ""
+
+    def explains(self, found: Break) -> bool:
+        """Whether the break is what the search is for."""
+        return found.contract in self.contracts and self.kind in (None, found.kind)
 
 
 ENCODER_CACHE = LANES["encoder cache"]
@@ -83,6 +100,15 @@ APART = Lane(
     "encoder_cache",
     lambda seed: one_occurrence_a_walk(manager_trace(seed)),
     ENCODER_CACHE.rare,
+)
+SCHEDULER = LANES["scheduler"]
+PLAIN = Lane(
+    "scheduler, without sessions and drafter",
+    "scheduler",
+    "encoder_cache",
+    lambda seed, release: without_sessions_and_drafter(scheduler_trace(seed, release=release)),
+    SCHEDULER.rare | {"stalled after a claim", "whole item that does not fit"},
+    by_release=True,
 )
 FAULTS = (
     Fault(
@@ -157,12 +183,52 @@ FAULTS = (
         "no public thread",
         "A request preempted in the step that scheduled its item: the encode is dropped, "
         "the entry stays",
-        LANES["scheduler"],
+        SCHEDULER,
         ("WM-1", "WM-2"),
         "preempted after encode in the same step",
         "0.10.2",
         note="Up to 0.11.0 the victim's encode stays in the step's output, so the state that "
         "triggers the fault does not arise; 0.12.0 takes it out and leaves the entry in the cache.",
+    ),
+    Fault(
+        "stale-notice-sent",
+        "vLLM PR #52482",
+        "The scheduler sends the notice of an entry evicted and encoded again in one step",
+        PLAIN,
+        ("EC-9",),
+        "evicted and encoded again in one step",
+        "0.10.2",
+    ),
+    Fault(
+        "kept-waiting",
+        "vLLM PR #31857",
+        "A waiting request that gets no KV blocks keeps what it has hit",
+        PLAIN,
+        ("SC-6",),
+        "stalled after a claim",
+        "0.10.1.1",
+        "0.18.1",
+        kind="while waiting",
+    ),
+    Fault(
+        "kept-preempted",
+        "source of the releases; vLLM 0.10.2 mends it",
+        "A preempted request keeps its entries",
+        PLAIN,
+        ("SC-6",),
+        "preemption inside an item",
+        "0.10.1.1",
+        "0.14.1",
+        kind="after a preemption",
+    ),
+    Fault(
+        "split-item",
+        "vLLM #52306, PR #52412",
+        "An item that must stay whole is split when a chunk starts on it",
+        PLAIN,
+        ("SC-4",),
+        "whole item that does not fit",
+        "0.10.2",
     ),
     Fault(
         "media-forms",
@@ -260,7 +326,7 @@ def hunt(fault: Fault, target: Target, seconds: float) -> Outcome:
         calls += campaign.calls
         reach.add(campaign.lanes[0].reach)
         for found in campaign.breaks:
-            if found.contract in fault.contracts:
+            if fault.explains(found):
                 breaks.setdefault(found.contract, (found, spent + found.seconds))
     spent = time.monotonic() - started
     found = _written_down(fault, target, breaks)

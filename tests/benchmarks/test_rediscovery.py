@@ -1,10 +1,14 @@
 """The search for public faults: its lanes keep faults apart, and its list names what exists."""
 
+from dataclasses import replace
+
 import pytest
 
+from cacheproof.differential.campaign import Break
 from cacheproof.differential.examine import examine
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.reachability import RARE_STATES, Reachability
+from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.spec.registry import contracts
 
@@ -22,6 +26,22 @@ def test_limited_walks_never_hold_two_occurrences_but_still_trigger_the_early_re
     assert met(traces)["duplicate within one walk"] > 0
     assert limited["duplicate within one walk"] == 0
     assert limited["first occurrence consumed, later one pending"] > 0
+
+
+def test_plain_traces_neither_go_on_nor_read_ahead(script):
+    plain = [script.without_sessions_and_drafter(scheduler_trace(seed)) for seed in range(60)]
+    assert met([scheduler_trace(seed) for seed in range(60)])["prompt continued"] > 0
+    assert met(plain)["prompt continued"] == 0
+    assert not any(trace.header.config.drafter for trace in plain)
+
+
+def test_a_break_of_another_kind_is_not_what_a_search_is_for(script):
+    fault = next(one for one in script.FAULTS if one.key == "kept-waiting")
+    trace = scheduler_trace(0)
+    found = Break("SC-6", "while waiting", fault.lane, trace, 0, "", 0.0)
+    assert fault.explains(found)
+    assert not fault.explains(replace(found, kind="between turns"))
+    assert not fault.explains(replace(found, contract="SC-5"))
 
 
 def test_every_fault_names_contracts_and_a_trigger_that_exist(script):

@@ -1,5 +1,6 @@
 """What schedulers of releases break, and the ideal one does not."""
 
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from cacheproof.differential.examine import examine
 from cacheproof.differential.judge import Violation
+from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import (
@@ -79,7 +81,7 @@ WHOLE = trace(*LONG, *STEPS, disable_chunked_mm_input=True, long_prefill_token_t
         (WHOLE, ("spares_whole_items", "keeps_items_whole"), "SC-4", ""),
         (scheduler_trace(99), ("ends_at_whole_items",), "SC-4", ""),
         (scheduler_trace(21), ("reads_ahead_sparsely",), "SC-2", ""),
-        (scheduler_trace(5), ("takes_after_blocks", "frees_stalled"), "SC-6", ""),
+        (scheduler_trace(5), ("takes_after_blocks", "frees_stalled"), "SC-6", "while waiting"),
         (scheduler_trace(162), ("keeps_passed_over_in_order",), "SC-7", ""),
         (scheduler_trace(484), ("waits_for_long_prompts",), "SC-7", ""),
         (
@@ -232,7 +234,34 @@ def test_requests_that_wait_in_vain_are_ended_by_updates_before_anybody_expects_
 
 def test_a_session_gives_back_its_items_when_its_turn_ends() -> None:
     assert broken(scheduler_trace(2110)) == {}
-    assert "SC-6" in broken(scheduler_trace(2110), without("releases_between_turns"))
+    kept = broken(scheduler_trace(2110), without("releases_between_turns"))
+    assert kept["SC-6"].kind == "between turns"
+
+
+@pytest.mark.parametrize(("seed", "kind"), [(15, "after the end"), (33, "after a preemption")])
+def test_who_is_not_released_is_told_apart(seed: int, kind: str) -> None:
+    assert broken(scheduler_trace(seed)) == {}
+    assert broken(scheduler_trace(seed), fault="frees_nothing")["SC-6"].kind == kind
+
+
+def states_met(trace: Trace, semantics: Semantics | None = None) -> Counter[str]:
+    target, reach = ReferenceTarget(semantics), Reachability()
+    examine(trace, target.run([trace])[0], target, None, reach)
+    return reach.met
+
+
+def test_an_item_that_must_stay_whole_is_noted_where_it_does_not_fit() -> None:
+    state = "whole item that does not fit"
+    assert states_met(WHOLE)[state] == 1
+    split = msgspec.structs.replace(WHOLE.header.config, disable_chunked_mm_input=False)
+    header = msgspec.structs.replace(WHOLE.header, config=split)
+    assert states_met(Trace(header, WHOLE.events))[state] == 0
+
+
+def test_a_claim_of_a_request_that_is_not_scheduled_is_noted() -> None:
+    state = "stalled after a claim"
+    assert states_met(scheduler_trace(5), without("takes_after_blocks"))[state] > 0
+    assert states_met(scheduler_trace(5))[state] == 0  # the ideal claims when it has had blocks
 
 
 def test_a_rejected_request_keeps_what_it_claimed_until_the_next_update() -> None:
