@@ -130,7 +130,7 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     offered = [lane for lane in lanes if lane.is_offered_by(target.release)]
     chosen = [lane for lane in offered if target.runs_depth(lane.depth)]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
-        chosen = [lane for lane in offered if lane.manager == target.plug_in_kind]
+        chosen = [lane for lane in offered if _drives(lane, target.plug_in_kind)]
     if not chosen:
         asked = ", ".join(dict.fromkeys(lane.depth for lane in lanes))
         raise InputError(
@@ -138,6 +138,13 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
             f"{_depths_of(target)} of it, or another target"
         )
     return chosen
+
+
+def _drives(lane: Lane, plug_in_kind: str) -> bool:
+    """Whether a lane drives such a plug-in; one of a KV cache by a scheduler alone."""
+    if plug_in_kind == "kv_cache":
+        return lane.depth == "scheduler"
+    return lane.manager == plug_in_kind
 
 
 def _depths_of(target: Target) -> str:

@@ -19,6 +19,8 @@ TARGETS = "differential/targets/"
 HOST = "differential/targets/host/"
 HOST_MAY_IMPORT = sys.stdlib_module_names | {"vllm", "torch", "numpy", "PIL"} | {"host"}
 """vLLM and what it always brings along; "host": run as a folder."""
+STAND_IN = f"{HOST}kv_cache_stand_in.py"
+"""Imported for plug-ins that build on the reference, and so where it is importable, alone."""
 
 
 def imported_modules(path: str, tree: ast.Module) -> list[tuple[ast.AST, str]]:
@@ -54,6 +56,8 @@ def complaint(path: str, module: str) -> str | None:
     if top in MAY_IMPORT and top != "cacheproof":
         return f"bare name of a linked folder; write cacheproof.{module}"
     if path.startswith(HOST):
+        if path == STAND_IN and module.startswith("cacheproof.reference"):
+            return None
         if top == "cacheproof":
             inside = f"{module.removeprefix('cacheproof.').replace('.', '/')}/".startswith(HOST)
             return None if inside else "the host runs where cacheproof is not installed"
@@ -118,6 +122,8 @@ def test_imports_point_one_way(path: str) -> None:
         ("differential/judge.py", "from reference.request import Request"),
         ("differential/targets/host/recorder.py", "from ..process import Host"),
         ("differential/targets/host/recorder.py", "from cacheproof.spec import records"),
+        ("differential/targets/host/recorder.py", "from cacheproof.reference import request"),
+        ("differential/targets/host/kv_cache_stand_in.py", "import cacheproof.spec.records"),
         ("differential/targets/host/recorder.py", "import msgspec"),
     ],
 )
@@ -136,6 +142,10 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
         ("differential/targets/spec.py", "from cacheproof.differential.targets import process"),
         ("differential/targets/host/recorder.py", "from .protocol import FLAGS"),
         ("differential/targets/host/recorder.py", "import vllm.v1.core"),
+        (
+            "differential/targets/host/kv_cache_stand_in.py",
+            "from cacheproof.reference import request",
+        ),
         ("cacheproof/cli.py", "from cacheproof.errors import UsageError"),
         ("cacheproof/cli.py", "from cacheproof.differential import campaign"),
     ],

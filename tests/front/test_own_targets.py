@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,16 @@ from cacheproof.differential.campaign import LANES, search
 from cacheproof.differential.lockstep import compare
 from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import Trace
 
 NEWEST = "0.33.0"
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
 REFERENCE = "cacheproof.reference.encoder_cache:EncoderCacheManager"
+KV_CACHE = "cacheproof.reference.kv_cache_manager:KVCacheManager"
+KV_CACHE_SEEDS = range(40)
 SCHEDULER_SEEDS = range(60)
 GUARD = re.compile(r"if not self\.cached\[\w+\]:")
 """Of a hit: only an entry that nobody holds stands in the queue, to be taken out of it."""
@@ -97,17 +101,96 @@ def test_the_reference_manager_stands_in_for_the_real_one_in_the_real_scheduler(
     """Every step comes out the same: what is scheduled, encoded, preempted, reported and finished,
     and every call of the manager with its answer and what it changed."""
     traces = [scheduler_trace(seed) for seed in SCHEDULER_SEEDS]
-    own = target(f"vllm@{NEWEST}").run(traces)
-    with_reference = target(f"{REFERENCE}@{NEWEST}").run(traces)
-    events = 0
-    for trace, ours, theirs in zip(traces, own, with_reference, strict=True):
-        seed = trace.header.seed
-        assert ours.illegal == theirs.illegal, f"seed {seed}"
-        outcomes = [[record[0] for record in result.records] for result in (ours, theirs)]
-        assert outcomes[0] == outcomes[1], f"seed {seed}"
-        assert compare(ours, theirs) is None, f"seed {seed}"
+    with_reference = target(f"{REFERENCE}@{NEWEST}")
+    assert partings(target(f"vllm@{NEWEST}"), with_reference, traces) == {}
+
+
+def partings(own: Target, with_another: Target, traces: Sequence[Trace]) -> dict[int | None, str]:
+    """Where the steps of two targets part, by the seed of the trace."""
+    found, events = {}, 0
+    for trace, ours, theirs in zip(traces, own.run(traces), with_another.run(traces), strict=True):
+        assert ours.illegal is theirs.illegal is None
+        difference = compare(ours, theirs)
+        if difference is not None:
+            found[trace.header.seed] = difference.sentence
         events += len(ours.records)
     assert events > 1000
+    return found
+
+
+def test_the_reference_kv_cache_manager_stands_in_for_the_real_one_in_every_scheduler_lane(
+    target: Any,
+) -> None:
+    """Every step comes out the same, block ids and free blocks among it."""
+    own, with_reference = target(f"vllm@{NEWEST}"), target(f"{KV_CACHE}@{NEWEST}")
+    assert with_reference.plug_in_kind == "kv_cache"
+    for lane in (lane for lane in LANES.values() if lane.depth == "scheduler"):
+        traces = [lane.trace(seed, NEWEST) for seed in KV_CACHE_SEEDS]
+        assert partings(own, with_reference, traces) == {}, lane.name
+
+
+FAULTY_KV_CACHES = """
+from cacheproof.reference.kv_cache_manager import KVCacheManager
+
+class Leaking(KVCacheManager):
+    def free(self, request):
+        first, *others = self.pop_blocks_for_free(request) or [None]
+        self.block_pool.free_blocks(reversed(others))
+
+class CachingAhead(KVCacheManager):
+    def allocate_slots(self, request, num_new_tokens, **further):
+        slots = super().allocate_slots(request, num_new_tokens, **further)
+        (table, *_) = self.get_block_ids(request.request_id)
+        if slots is not None:
+            size = self.kv_cache_config.scheduler_block_size
+            self.cache_blocks(request, min(request.num_tokens, len(table) * size))
+        return slots
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "lane"),
+    [("Leaking", "scheduler"), ("CachingAhead", "scheduler with KV loads")],
+)
+def test_a_faulty_kv_cache_manager_lets_the_real_scheduler_decide_otherwise(
+    name: str, lane: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+) -> None:
+    (tmp_path / "mine.py").write_text(FAULTY_KV_CACHES)
+    monkeypatch.chdir(tmp_path)
+    mine = target(f"mine:{name}@{NEWEST}")
+    traces = [LANES[lane].trace(seed, NEWEST) for seed in range(20)]
+    assert len(partings(target(f"vllm@{NEWEST}"), mine, traces)) > 2
+
+
+def test_a_kv_cache_manager_may_build_on_the_one_of_the_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from vllm.v1.core.kv_cache_manager import KVCacheManager\n"
+        "class Mine(KVCacheManager):\n"
+        "    def free(self, request):\n"
+        "        pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    traces = [scheduler_trace(seed) for seed in range(20)]
+    mine = target(f"mine:Mine@{NEWEST}")
+    assert len(partings(target(f"vllm@{NEWEST}"), mine, traces)) > 10
+
+
+def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Any, tmp_path: Path) -> None:
+    arguments = "--seeds", "0:3", "--findings", tmp_path, "--json", "-"
+    ran = run("fuzz", "--target", f"{KV_CACHE}@{NEWEST}", *arguments)
+    report = json.loads(ran.out)
+    lanes = {one["name"] for one in report["lanes"]}
+    assert lanes == {lane.name for lane in LANES.values() if lane.depth == "scheduler"}
+    assert all(one["known_note"] for one in report["findings"])
+
+
+def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Any) -> None:
+    ran = run("fuzz", "--target", f"{KV_CACHE}@0.28.0", "--seeds", "0:1")
+    assert ran.code == 2
+    (line,) = ran.err.splitlines()
+    assert "stands in from 0.32.0 on" in line
 
 
 def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_is_its_own(

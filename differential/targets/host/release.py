@@ -1,11 +1,13 @@
 """The vLLM release in this interpreter: what it is, and how to run a batch of traces on it."""
 
+import functools
 import hashlib
 import importlib
 import inspect
 import os
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ CLASSES = {
     "encoder_cache": "EncoderCacheManager",
     "encoder_decoder": "EncoderDecoderCacheManager",
 }
+KV_CACHE = "kv_cache"
 
 
 class Release:
@@ -86,7 +89,7 @@ class Release:
             if header["depth"] == "kv_cache":
                 return {"records": run_events(_kv_cache(header["config"], fault), trace["events"])}
             if header["depth"] == "scheduler":
-                kit = build(trace, make_manager)
+                kit = build(trace, make_manager, _make_kv_cache_manager(plug_in))
                 if fault in SCHEDULER_FAULTS:
                     SCHEDULER_FAULTS[fault](kit.scheduler)
                 session = SchedulerSession(kit, header["config"])
@@ -116,8 +119,8 @@ def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
 
 
 def _manager_class(kind: str, plug_in: str | None) -> Any:
-    if plug_in is not None:
-        return _plugged_in(plug_in)
+    if plug_in is not None and _kind_of(found := _plugged_in(plug_in)) != KV_CACHE:
+        return found
     try:
         return getattr(encoder_cache_manager, CLASSES[kind])
     except AttributeError:
@@ -142,8 +145,38 @@ def _kind(plug_in: str) -> tuple[str | None, str | None]:
         return None, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     if not isinstance(found, type):
         return None, f"{plug_in} is no class"
+    kind = _kind_of(found)
+    if kind == KV_CACHE and not (issubclass(found, KVCacheManager) or _takes_stand_ins()):
+        return None, (
+            f"vLLM {vllm.__version__} asks a KV cache manager for more than {plug_in} answers; one "
+            f"stands in from 0.32.0 on"
+        )
+    return kind, None
+
+
+def _kind_of(found: type) -> str:
+    """The kind of manager that a plug-in is, by what it calls itself or builds on."""
     names = [base.__name__ for base in found.__mro__]
-    return "encoder_decoder" if CLASSES["encoder_decoder"] in names else "encoder_cache", None
+    if KVCacheManager.__name__ in names:
+        return KV_CACHE
+    return "encoder_decoder" if CLASSES["encoder_decoder"] in names else "encoder_cache"
+
+
+def _takes_stand_ins() -> bool:
+    """Whether the release's scheduler asks for no more than a stand-in answers: common prefixes are
+    counted no longer."""
+    return "get_num_common_prefix_blocks" not in inspect.getsource(Scheduler.schedule)
+
+
+def _make_kv_cache_manager(plug_in: str | None) -> Callable[..., Any] | None:
+    """What makes the plug-in of the arguments of a release's manager; None for other kinds."""
+    if plug_in is None or _kind_of(found := _plugged_in(plug_in)) != KV_CACHE:
+        return None
+    if issubclass(found, KVCacheManager):
+        return found
+    from .kv_cache_stand_in import StandIn
+
+    return functools.partial(StandIn, found)
 
 
 def _plant(fault: str | None, manager: Any) -> None:

@@ -52,6 +52,7 @@ from vllm.config import (  # noqa: E402
 from vllm.model_executor.models import ModelRegistry  # noqa: E402
 from vllm.v1 import kv_cache_interface  # noqa: E402
 from vllm.v1.core import encoder_cache_manager  # noqa: E402
+from vllm.v1.core.sched import scheduler as scheduler_module  # noqa: E402
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
@@ -463,8 +464,11 @@ def make_scheduler(
     *,
     v2: bool,
     longest_encoder_input: int | None = None,
+    make_kv_cache_manager: Callable[..., Any] | None = None,
 ) -> Any:
     """A fresh real scheduler, the asynchronous one where so configured, around `manager`.
+
+    `make_kv_cache_manager` is called in the place of the class of its KV cache manager.
 
     It is told only now for which model runner it works: the second one wants a GPU's libraries, and
     the configuration is refused where they are missing. Nor is it told before that its model is an
@@ -480,10 +484,14 @@ def make_scheduler(
         "log_stats": False,
     }
     is_async = vllm_config.scheduler_config.async_scheduling
+    own = scheduler_module.KVCacheManager
+    scheduler_module.KVCacheManager = make_kv_cache_manager or own
     try:
         scheduler = (AsyncScheduler if is_async else Scheduler)(**_known_to(Scheduler, arguments))
     except REFUSALS as error:
         raise Illegal(refusal(error)) from error
+    finally:
+        scheduler_module.KVCacheManager = own
     scheduler.encoder_cache_manager = manager
     scheduler.max_num_encoder_input_tokens = compute_budget
     scheduler.finish_requests = _one_by_one(scheduler.finish_requests)

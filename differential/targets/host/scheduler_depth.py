@@ -25,8 +25,13 @@ except ImportError:
     DraftTokenIds = None
 
 
-def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
-    """The scheduler of a trace, around the manager that `make_manager(cache_size)` makes.
+def build(
+    trace: Event,
+    make_manager: Callable[[int], Any],
+    make_kv_cache_manager: Callable[..., Any] | None = None,
+) -> SchedulerKit:
+    """The scheduler of a trace, around the manager that `make_manager(cache_size)` makes, and the
+    KV cache manager that `make_kv_cache_manager` makes of what the release's own is made of.
 
     The whole trace is needed: its largest item stands for the model's largest, on which the
     release's budgets depend. Raises Illegal where the release refuses the configuration.
@@ -45,6 +50,7 @@ def build(trace: Event, make_manager: Callable[[int], Any]) -> SchedulerKit:
         compute_budget,
         v2=config["v2_model_runner"],
         longest_encoder_input=largest if encoder_decoder else None,
+        make_kv_cache_manager=make_kv_cache_manager,
     )
 
     def update(
