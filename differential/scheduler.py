@@ -1,6 +1,6 @@
 """Judges a scheduler: the contracts of its manager at every call, and its own after every event."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
 from cacheproof.differential import trace as events
@@ -76,6 +76,7 @@ class SchedulerJudge(Judge):
         self._stood: Standing | None = None
         self._steps_without_token = 0
         self._tables: dict[str, set[int]] = {}
+        self._preempted: set[str] = set()
         self._kv = (
             None
             if self._config.kv_connector is None
@@ -112,11 +113,15 @@ class SchedulerJudge(Judge):
                 self._judge_items(operation, plan, outcome, calls, kept)
             if self._kv is None:
                 self._judge_order(operation, plan, outcome)
+            self._note_claims(outcome, calls)
+            if self._has_whole_items:
+                self._note_whole_items(plan, outcome)
             self._judge_progress(operation, outcome)
         if isinstance(event, events.Add | events.Chunk):
             self._check(operation, self._arrival(event))
         if isinstance(event, events.Update) and isinstance(self._state, EncoderCacheState):
-            self._check(operation, References(set(outcome["running"]), self._state.holders))
+            held = References(set(outcome["running"]), self._state.holders)
+            self._check(operation, held, self._holding(held, outcome["waiting"]))
 
     def _judge_transfers(
         self, kv: KVTransferMirror, event: Any, operation: str, outcome: Any
@@ -148,6 +153,34 @@ class SchedulerJudge(Judge):
         """What is configured that may keep a chunk from its item: kinds in which steps stop."""
         named = {"drafter": self._draft_reads, "whole items": self._has_whole_items}
         return " + ".join(name for name, is_there in named.items() if is_there)
+
+    def _note_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
+        """Note who claims a hit in vain, and who was preempted and has claimed nothing since."""
+        preempted = set(outcome["preempted"])
+        claimed = {
+            name for operation, name, *_, answer, _ in calls if operation == "check" and answer
+        }
+        if claimed - preempted - set(outcome["running"]):
+            self._reach.meet("stalled after a claim")
+        self._preempted = (self._preempted - claimed) | preempted
+
+    def _note_whole_items(self, plan: Plan, outcome: Mapping[str, Any]) -> None:
+        """Note who stands at an item that its step does not hold whole."""
+        for name in outcome["running"]:
+            request = self._requests[name]
+            window = plan.windows.get(name, Span(request.computed, request.computed))
+            for offset, end in zip(request.offsets, request.ends, strict=True):
+                if offset == window.start and end > window.end:
+                    self._reach.meet("whole item that does not fit")
+
+    def _holding(self, held: References, waiting: Collection[str]) -> str:
+        """Which of those that do not run hold entries: kinds in which they are not given back."""
+        names = {name for holders in held.holders.values() for name in holders} - held.running
+        if not names & set(waiting):
+            return "after the end"
+        if names & self._preempted:
+            return "after a preemption"
+        return "between turns" if names & self._resumable else "while waiting"
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
         """Of a manager that raised the manager's contracts speak, of any other the scheduler's."""
