@@ -22,7 +22,7 @@ OF_THE_STORE = frozenset({"EC-9", "ED-3", "WM-1", "WM-2", "WM-3", "WM-4"})
 """Contracts of a whole step: the test keeps the worker's store beside the manager."""
 AFTER_AN_EVENT = OF_THE_STORE | {"EC-1", "EC-2", "EC-3", "EC-4", "EC-5", "EC-6", "EC-6a"}
 """Contracts whose assertion can wait until the scheduler has returned."""
-RAISES = frozenset({"EC-13", "ED-4"})
+RAISES = frozenset({"EC-13", "ED-4", "SC-8"})
 """Contracts that an exception breaks: the call itself fails the test."""
 UNCHANGED = frozenset({"EC-10", "EC-11", "ED-2"})
 """Contracts that compare the ledger after a call with the one before."""

@@ -11,27 +11,22 @@ from typing import Any
 
 import jinja2
 
-from cacheproof.differential.claims import AFTER_AN_EVENT, OF_THE_STORE, RAISES, Case, claim
+from cacheproof.differential.claims import OF_THE_STORE, Case, claim
 from cacheproof.differential.finding import LOCKSTEP, Finding
 from cacheproof.differential.media_hash_program import IMPORTS, arguments, kinds_in
 from cacheproof.differential.record import CallRecord
 from cacheproof.differential.standalone_block_hash import BlockHashTest
 from cacheproof.differential.standalone_kv_cache import KVCacheTest
+from cacheproof.differential.standalone_scheduler import SchedulerTest
 from cacheproof.differential.trace import (
-    Abort,
     Add,
     AnyEvent,
     Arrive,
-    Chunk,
-    Close,
     Hash,
     ManagerConfig,
     MediaHashConfig,
     Notices,
     Prompt,
-    Schedule,
-    SchedulerConfig,
-    Update,
     Walk,
 )
 from cacheproof.differential.words import literal, told
@@ -55,7 +50,7 @@ _METHODS = {
     "reset": "reset",
 }
 _METHODS_PER_INPUT = {**_METHODS, "check": "has_cache", "notices": "get_freed_ids"}
-_PLUG_IN = re.compile(r"([\w.]+):(\w+)(@.*)?")
+_PLUG_IN = re.compile(r"(?!path:)([\w.]+):(\w+)(@.*)?")
 
 
 def standalone_test(finding: Finding) -> str | None:
@@ -76,13 +71,8 @@ def _written(finding: Finding) -> tuple[str | None, str]:
         return _kv_cache_test(finding), "what this rule compares is shown by its replay"
     if finding.trace.depth == "media_hash":
         return _media_hash_test(finding), "a difference from the reference is shown by its replay"
-    config = finding.trace.header.config
-    if getattr(config, "ec_connector", False) or getattr(config, "kv_connector", None):
-        return None, "loads from elsewhere are shown by their replay"
-    if getattr(finding.trace.header.config, "groups", ()):
-        return None, "several KV cache groups are shown by their replay"
     if finding.trace.depth == "scheduler":
-        return _SchedulerTest(finding).text(), "no attribute shows it after the event"
+        return _scheduler_test(finding)
     retrace, parting = finding.retrace, finding.parting
     if parting is None:
         broken = retrace.first_break(finding.contract)
@@ -254,77 +244,28 @@ def _kv_cache_test(finding: Finding) -> str | None:
     )
 
 
+def _scheduler_test(finding: Finding) -> tuple[str | None, str]:
+    """The events of a trace, given to the real scheduler; or why there is no such file."""
+    is_plug_in = _PLUG_IN.fullmatch(finding.target) is not None
+    shown = SchedulerTest(finding, is_plug_in=is_plug_in)
+    if shown.missing:
+        return None, shown.missing
+    text = _template("standalone_scheduler.py.jinja").render(
+        finding=finding,
+        story=_story(finding),
+        **shown.shows,
+        name=re.sub(r"\W+", "_", finding.contract).lower(),
+        body=[_one_line(line) for line in shown.body()],
+    )
+    return text, ""
+
+
 def _story(finding: Finding) -> str:
     known = finding.known_note and f" Known: {finding.known or 'yes'}, {finding.known_note}."
     return (
         f"{finding.sentence}. Found on {finding.target}, where this test fails. "
         f"The rule: {finding.source}.{known or ''}"
     )
-
-
-class _SchedulerTest:
-    """The events of a scheduler's trace, given to the real scheduler."""
-
-    def __init__(self, finding: Finding) -> None:
-        self._finding = finding
-        self._case = Case(finding, finding.retrace.whole(finding.event))
-
-    def text(self) -> str | None:
-        case, finding, config = self._case, self._finding, self._finding.configuration.config
-        if case.per_input or not isinstance(config, SchedulerConfig):
-            return None
-        if any(isinstance(event, Chunk | Close) for event in finding.events):
-            return None  # the test's engine has no sessions
-        end = claim(case) if finding.contract in AFTER_AN_EVENT else None
-        if not end and finding.contract not in RAISES:
-            return None
-        body = [*self._body(), *(end or ())]
-        return _template("standalone_scheduler.py.jinja").render(
-            finding=finding,
-            story=_story(finding),
-            config=config,
-            capacity=finding.capacity or config.capacity,
-            compute_budget=max(config.compute_budget, *case.largest_items, 0),
-            sizes=literal(case.sizes) if any("SIZE" in line for line in body) else None,
-            name=re.sub(r"\W+", "_", finding.contract).lower(),
-            body=[_one_line(line) for line in body],
-        )
-
-    def _body(self) -> Iterator[str]:
-        finding = self._finding
-        for event, record in zip(
-            finding.events[: finding.event + 1], finding.records, strict=False
-        ):
-            if record[0] is None and not record[1] and record[2] is None:
-                continue
-            call = f"engine.{_engine_call(event)}"
-            what = told(event, record[0]).removeprefix("schedule(): ")
-            yield f"{call}  # {what}" if isinstance(event, Schedule) else call
-        yield ""
-        if finding.contract in AFTER_AN_EVENT:
-            yield "manager = engine.manager"
-        if finding.contract in OF_THE_STORE:
-            yield "store, before = engine.store, engine.before"
-            yield "notices, encoded = engine.notices, engine.encoded"
-
-
-def _engine_call(event: AnyEvent) -> str:
-    match event:
-        case Add():
-            items = ", ".join(
-                literal((item.identifier, item.offset, item.length, item.is_embed))
-                for item in event.items
-            )
-            more = f", items=[{items}]" if items else ""
-            more += f", max_tokens={event.max_tokens}" if event.max_tokens > 1 else ""
-            more += f", priority={event.priority}" if event.priority else ""
-            return f"add({literal(event.request)}, prompt={event.prompt}{more})"
-        case Update():
-            return f"update({event.steps if event.steps > 1 else ''})"
-        case Abort():
-            return f"abort({literal(event.request)})"
-        case _:
-            return f"{type(event).__struct_config__.tag}()"
 
 
 def _template(name: str) -> jinja2.Template:

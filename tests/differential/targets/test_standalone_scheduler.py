@@ -1,0 +1,148 @@
+"""Standalone tests of schedulers on real releases: red where found, green where mended."""
+
+import json
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from cacheproof.differential.finding import Finding, found_in
+from cacheproof.differential.finding_file import load
+from cacheproof.differential.standalone import standalone_test, why_none
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.trace import Trace
+from cacheproof.reference.semantics import Semantics
+
+NEWEST = "0.33.0"
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
+NOT_MODELLED = ("null-block", "session-twice")
+RUN = """
+import importlib.util, json, pathlib, sys, tempfile
+verdicts = []
+for path in sys.argv[1:]:
+    name = pathlib.Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (test,) = [thing for name, thing in vars(module).items() if name.startswith("test_")]
+    try:
+        test(pathlib.Path(tempfile.mkdtemp()))
+        verdicts.append("passes")
+    except (AssertionError, RuntimeError) as error:
+        verdicts.append(f"{type(error).__name__}: {error}")
+print(json.dumps(verdicts))
+"""
+
+
+class Shown(NamedTuple):
+    """A trace of docs/findings, where it breaks what, and what its test then fails with."""
+
+    name: str
+    release: str
+    contract: str
+    kind: str
+    words: str
+
+
+SHOWN = [
+    Shown("orphan-load", "0.33.0", "WM-1", "", "AssertionError"),
+    Shown("phantom-entry", "0.33.0", "WM-1", "", "AssertionError"),
+    Shown("session-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
+    Shown("kv-load-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
+    Shown("session-drafts", "0.32.0", "SC-8", "AssertionError in schedule", "AssertionError"),
+    Shown("session-twice", "0.22.1", "SC-8", "RuntimeError in schedule", "status: RUNNING"),
+    Shown("null-block", "0.13.0", "SC-8", "AssertionError in update", "AssertionError"),
+]
+"""Connectors to encoder outputs and to KV, sessions, drafts, and several groups among them."""
+
+
+def target_of(name: str, release: str) -> Target:
+    """The reference with that release's faults; the release where that does not model them."""
+    if name in NOT_MODELLED:
+        return resolve(f"vllm@{release}", report=print)
+    return ReferenceTarget(Semantics.of_vllm(release), name=f"vllm@{release}", release=release)
+
+
+def finding(name: str, release: str, contract: str, kind: str = "") -> Finding:
+    trace = load(FINDINGS / f"{name}.jsonl")
+    assert isinstance(trace, Trace)
+    with closing(target_of(name, release)) as target:
+        found = found_in(target, trace, contract, kind=kind, times=2, batches=2)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[Shown, Path]:
+    folder = tmp_path_factory.mktemp("standalone")
+    written = {}
+    for shown in SHOWN:
+        source = standalone_test(finding(*shown[:4]))
+        assert source is not None
+        assert "cacheproof" not in source
+        assert all(len(line) <= 100 for line in source.splitlines())
+        written[shown] = folder / f"test_{shown.name.replace('-', '_')}.py"
+        written[shown].write_text(source)
+    return written
+
+
+def verdicts(release: str, files: list[Path]) -> list[str]:
+    """What each file's test comes to on a release."""
+    command, environment = releases.host_command(releases.install(release, report=print))
+    interpreter = [word for word in command if not Path(word).is_dir()]
+    ran = subprocess.run(
+        [*interpreter, "-c", RUN, *files],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    said: list[str] = json.loads(ran.stdout.splitlines()[-1])
+    return said
+
+
+@pytest.mark.parametrize("release", sorted({shown.release for shown in SHOWN}))
+def test_a_standalone_test_fails_where_it_was_found(
+    sources: dict[Shown, Path], release: str
+) -> None:
+    here = [shown for shown in SHOWN if shown.release == release]
+    said = verdicts(release, [sources[shown] for shown in here])
+    for shown, words in zip(here, said, strict=True):
+        assert shown.words in words, shown.name
+
+
+def test_a_standalone_test_passes_where_it_is_mended(sources: dict[Shown, Path]) -> None:
+    mended = [path for shown, path in sources.items() if shown.release != NEWEST]
+    assert verdicts(NEWEST, mended) == ["passes"] * len(mended)
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "contract", "kind", "reason"),
+    [
+        ("kv-load-found", "0.33.0", "KT-2", "", "ends of KV transfers are shown by their replay"),
+        ("kv-load-in-flight", "0.22.1", "KT-1", "", "no attribute shows it after the event"),
+        ("drafter-miss", "0.22.1", "SC-2", "", "no attribute shows it after the event"),
+    ],
+)
+def test_what_has_no_test_says_why_in_one_line(
+    name: str, release: str, contract: str, kind: str, reason: str
+) -> None:
+    found = finding(name, release, contract, kind)
+    assert standalone_test(found) is None
+    assert why_none(found) == reason
+
+
+@pytest.mark.parametrize(
+    ("target", "is_shown"),
+    [("mine:Manager@0.33.0", False), ("path:folder", True), ("vllm@0.33.0", True)],
+)
+def test_a_plug_in_has_no_test_in_a_scheduler(target: str, is_shown: bool) -> None:
+    found = finding("phantom-entry", "0.33.0", "WM-1")
+    named = msgspec.structs.replace(found, target=target)
+    assert (standalone_test(named) is not None) is is_shown
