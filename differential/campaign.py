@@ -49,15 +49,25 @@ _ENCODER_CACHE = _COMMON | {
     "stalled after a claim",
     "released again",
     "reset with entries",
+    "encoded anew after an eviction",
 }
 _SCHEDULER = (
     _ENCODER_CACHE
     - {
         "duplicate within one walk",
         "no embeddings in the window",
-        "stalled after a claim",
     }
-) | {"preempted after encode in the same step"}
+) | {
+    "preempted after encode in the same step",
+    "whole item that does not fit",
+    "stopped before an item",
+    "rolled back before an item",
+    "drafter at an item's edge",
+    "drafts rejected",
+    "hit after preemption",
+    "prompt continued",
+    "session waits for more prompt",
+}
 
 _DECODERS = frozenset(
     {
@@ -94,6 +104,10 @@ _KV_LOADS = frozenset(
         "KV loaded within a step",
         "KV loaded within a step failed",
         "KV sent",
+        "thrown back for a failed load",
+        "ended for a failed load",
+        "caching put off until loaded",
+        "free put off",
     }
 )
 _WITHOUT_KV_CONNECTOR = frozenset({"KT-1", "KT-2", "KT-3"})
@@ -256,7 +270,7 @@ LANES = {
             "scheduler",
             "encoder_cache",
             partial(scheduler_trace, resized=True),
-            _COMMON | {"identifier with another size"},
+            _COMMON | {"identifier with another size", "reused media id rejected"},
             resized=True,
             silent_on=_WITHOUT_KV_CONNECTOR,
             by_release=True,

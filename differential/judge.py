@@ -206,6 +206,7 @@ class Judge:
         self._encoded: dict[str, int] = {}
         self._gathered: set[str] = set()
         self._evicted: set[str] = set()
+        self._evicted_before: set[str] = set()
         self._evicting: set[str] = set()
         self._allocating: set[str] = set()
         self._decoded: set[tuple[str, str]] = set()
@@ -610,6 +611,9 @@ class Judge:
         self._allocating.add(request_id)
         if identifier in self._evicted:
             meet("evicted and encoded again in one step")
+        if identifier in self._evicted_before:
+            meet("encoded anew after an eviction")
+            self._evicted_before.discard(identifier)
         if size == self._capacity:
             meet("item as large as the cache")
         if post.free_slots == 0:
@@ -647,6 +651,7 @@ class Judge:
     # steps
 
     def _new_step(self) -> None:
+        self._evicted_before |= self._evicted
         self._encoded, self._gathered, self._evicted = {}, set(), set()
         self._evicting, self._allocating = set(), set()
 

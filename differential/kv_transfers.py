@@ -6,11 +6,12 @@ reported as failed. Then everything that was computed over it is wrong as well.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.trace import Add, SchedulerConfig
 from cacheproof.reference.kv_cache_specs import ceil_div
 from cacheproof.spec.kv_transfers import Delivery, Reading, Writing
 
@@ -23,8 +24,10 @@ class _Block(NamedTuple):
 
 
 class _Load(NamedTuple):
-    """A load under way: its blocks, and how many tokens it brings to each."""
+    """A load under way: how many tokens it has before it, its blocks, and how many tokens it brings
+    to each."""
 
+    hit: int
     blocks: tuple[_Block, ...]
     tokens: tuple[int, ...]
 
@@ -48,11 +51,16 @@ class _Step:
 class KVTransferMirror:
     """Follows one trace, and hands out what the contracts judge.
 
-    `thrown_back` are the requests of which the last update has said that their KV is wrong.
+    `added` says how a request arrived. `thrown_back` are the requests of which the last update has
+    said that their KV is wrong.
     """
 
-    def __init__(self, block_size: int, reach: Reachability) -> None:
-        self._block_size = block_size
+    def __init__(
+        self, config: SchedulerConfig, added: Callable[[str], Add], reach: Reachability
+    ) -> None:
+        self._config = config
+        self._block_size = config.block_size
+        self._added = added
         self._reach = reach
         self._tables: dict[str, list[int]] = {}
         self._turns: dict[int, int] = {}
@@ -61,6 +69,7 @@ class KVTransferMirror:
         self._sends: dict[str, set[int]] = {}
         self._steps: deque[_Step] = deque()
         self._unknown: set[str] = set()
+        self._failed: set[str] = set()
         self.thrown_back: set[str] = set()
 
     @property
@@ -82,6 +91,7 @@ class KVTransferMirror:
 
     def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Writing | Reading]:
         """A step is decided on."""
+        self._note_caching(outcome)
         for name, block_ids in outcome["kv_sends"]:
             self._sends[name] = set(block_ids)
             self._reach.meet("KV sent")
@@ -100,6 +110,9 @@ class KVTransferMirror:
         self._steps.append(step)
         yield Writing(writes, self._transferred())
         yield self._reading(windows)
+        for name in outcome["preempted"]:
+            self._tables.pop(name, None)
+        self._note_frees(outcome)
 
     def _begin_loads(self, outcome: Mapping[str, Any]) -> Iterator[Writing]:
         for name, (tokens, later, block_ids) in outcome["kv_loads"].items():
@@ -123,7 +136,7 @@ class KVTransferMirror:
                 for index in range(first, first + len(loaded))
             )
             self._loads[name] = _Load(
-                self._as_handed_out(loaded), tuple(min(self._block_size, end) for end in ends)
+                hit, self._as_handed_out(loaded), tuple(min(self._block_size, end) for end in ends)
             )
 
     def _of(self, request: _Request) -> int:
@@ -187,17 +200,20 @@ class KVTransferMirror:
         """The output of the oldest steps in flight has arrived."""
         reports = outcome.get("kv_reports") or [None] * num_steps
         self.thrown_back = set()
+        self._failed = set()
         for report in reports[: len(self._steps)]:
             if report is not None:
                 self._report(*report)
             yield Delivery(outcome["sampled"], self._steps.popleft().misread)
         for name in outcome["finished"]:
             self.ended(name)
+        self._note_failures(outcome)
 
     def _report(self, received: str | None, sent: str | None, invalid: Sequence[int]) -> None:
         if received is not None:
             load = self._loads.pop(received)
             if invalid:
+                self._failed.add(received)
                 self._reach.meet("load failed")
             for block, tokens in zip(load.blocks, load.tokens, strict=True):
                 if block.number not in invalid and self._is_current(block):
@@ -220,6 +236,42 @@ class KVTransferMirror:
             if self._is_current(block):
                 self._right[block.number] = 0
 
+    def _note_caching(self, outcome: Mapping[str, Any]) -> None:
+        """Whether a request looks for a prefix that another one is loading."""
+        for name, hit in outcome["kv_asked"]:
+            if self._config.prefix_caching and any(
+                hit <= load.hit and self._shares_first_block(name, other, load)
+                for other, load in self._loads.items()
+                if other != name
+            ):
+                self._reach.meet("caching put off until loaded")
+
+    def _shares_first_block(self, name: str, other: str, load: _Load) -> bool:
+        """Whether a request has all of the prompt up to the first block that another one loads."""
+        end = (load.hit // self._block_size + 1) * self._block_size
+        one, loading = self._added(name), self._added(other)
+        return (
+            load.tokens[0] == self._block_size
+            and not one.skip_reading
+            and min(one.prompt, loading.prompt) >= end
+            and _beginning(one, end) == _beginning(loading, end)
+        )
+
+    def _note_failures(self, outcome: Mapping[str, Any]) -> None:
+        """What becomes of requests whose load has failed."""
+        for name in self.thrown_back | self._failed:
+            if self._config.kv_connector == "fail" and name in outcome["finished"]:
+                self._reach.meet("ended for a failed load")
+            elif name in self.thrown_back and name in outcome["running"]:
+                self._reach.meet("thrown back for a failed load")
+
+    def _note_frees(self, outcome: Mapping[str, Any]) -> None:
+        """Whether there are blocks that nobody holds any more, and that are not free."""
+        holders = {*outcome["running"], *outcome["waiting"], *self._loads, *self._sends}
+        held = {block for name in holders for block in self._tables.get(name, ())}
+        if outcome["free_blocks"] + len(held) < self._config.num_blocks - 1:
+            self._reach.meet("free put off")
+
     def _is_current(self, block: _Block) -> bool:
         return self._turns.get(block.number, 0) == block.turn
 
@@ -227,3 +279,8 @@ class KVTransferMirror:
 def _hit_of(name: str, outcome: Mapping[str, Any]) -> int:
     """Tokens behind which the request asked what can be had elsewhere."""
     return next(hit for asked, hit in reversed(outcome["kv_asked"]) if asked == name)
+
+
+def _beginning(request: Add, end: int) -> tuple[Any, ...]:
+    """What tells the first tokens of a prompt from those of another one of that length."""
+    return request.salt, request.lora, [item for item in request.items if item.offset < end]

@@ -1,6 +1,6 @@
 """Judges a scheduler: the contracts of its manager at every call, and its own after every event."""
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from cacheproof.differential import trace as events
@@ -11,6 +11,7 @@ from cacheproof.differential.record import CallRecord, Raised, StepRecord
 from cacheproof.differential.scheduler_generator import offered_by
 from cacheproof.differential.scheduler_items import Item, Rest, Stopping
 from cacheproof.differential.scheduler_order import Order
+from cacheproof.differential.scheduler_rare import RareStates
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.trace import SchedulerConfig, Trace
 from cacheproof.spec.kv_transfers import Reading, Writing
@@ -75,12 +76,12 @@ class SchedulerJudge(Judge):
         self._in_vain: set[str] = set()
         self._stood: Standing | None = None
         self._steps_without_token = 0
-        self._tables: dict[str, set[int]] = {}
         self._preempted: set[str] = set()
+        self._rare = RareStates(reach.meet, config, self._order.added)
         self._kv = (
             None
             if self._config.kv_connector is None
-            else KVTransferMirror(self._config.block_size, reach)
+            else KVTransferMirror(config, self._order.added, reach)
         )
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
@@ -107,8 +108,7 @@ class SchedulerJudge(Judge):
         if isinstance(event, events.Schedule):
             plan = self._plan(outcome)
             self._check(operation, plan)
-            if self._config.groups:
-                self._note_groups(outcome)
+            self._rare.schedule(outcome)
             if not self._is_decoder:  # whose items are in no prompt
                 self._judge_items(operation, plan, outcome, calls, kept)
             if self._kv is None:
@@ -119,6 +119,8 @@ class SchedulerJudge(Judge):
             self._judge_progress(operation, outcome)
         if isinstance(event, events.Add | events.Chunk):
             self._check(operation, self._arrival(event))
+        if isinstance(event, events.Update):
+            self._rare.update(outcome, () if self._kv is None else self._kv.thrown_back)
         if isinstance(event, events.Update) and isinstance(self._state, EncoderCacheState):
             held = References(set(outcome["running"]), self._state.holders)
             self._check(operation, held, self._holding(held, outcome["waiting"]))
@@ -232,26 +234,11 @@ class SchedulerJudge(Judge):
         self._check(operation, fills)
         self._follow(outcome, calls)
         self._check(operation, self._reads(plan, fills))
-        self._check(operation, self._stops(plan, outcome, calls))
-
-    def _note_groups(self, outcome: Mapping[str, Any]) -> None:
-        """What groups beside full attention make of KV blocks, as far as a step tells it."""
-        meet = self._reach.meet
-        begun = {*outcome["new"], *outcome["resumed"]}
-        tables = {name: self._tables.get(name, set()) for name in outcome["running"]}
-        for name, groups in outcome["blocks"].items():
-            held = {block for group in groups for block in group}
-            tables[name] = held if name in begun else tables[name] | held
-            if name in begun and outcome["computed"][name] and len(groups) > 1:
-                meet("hit in several groups")
-            if name in begun and 0 in held:
-                meet("null blocks in a hit")
-            if self._is_decoder and groups[-1]:
-                meet("cross-attention blocks")
-        self._tables = tables
-        told = set().union(*tables.values()) - {0}
-        if self._config.num_blocks - 1 - outcome["free_blocks"] < len(told):
-            meet("blocks behind a window given back")
+        items = {name: self._items(name) for name in plan.windows}
+        rest = self._rest(plan)
+        stops = self._stops(plan, outcome, calls, items, rest)
+        self._check(operation, stops)
+        self._rare.stops(stops, items, rest)
 
     def _kept(self, calls: Iterable[CallRecord]) -> Set[str]:
         """Entries that cache and store have, and that these calls do not make the cache lose."""
@@ -310,7 +297,14 @@ class SchedulerJudge(Judge):
     def _identifiers(self, name: str, numbers: Iterable[int]) -> Set[str]:
         return {self._requests[name].identifiers[number] for number in numbers}
 
-    def _stops(self, plan: Plan, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> Stops:
+    def _stops(
+        self,
+        plan: Plan,
+        outcome: Mapping[str, Any],
+        calls: Iterable[CallRecord],
+        items: Mapping[str, Sequence[Item]],
+        rest: Rest,
+    ) -> Stops:
         """Where items ended the step's windows, or may have."""
         requests = self._requests
         refused = {
@@ -319,8 +313,7 @@ class SchedulerJudge(Judge):
             if operation == "can" and answer is False
             if name is not None and number is not None and name in plan.windows
         }
-        items = {name: self._items(name) for name in plan.windows}
-        rest, preempted = self._rest(plan), bool(outcome["preempted"])
+        preempted = bool(outcome["preempted"])
         return self._stopping.judge(plan, refused, self._prompts, items, rest, preempted=preempted)
 
     def _items(self, name: str) -> list[Item]:
