@@ -18,6 +18,10 @@ from cacheproof.differential.words import literal
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState
 
+CLASSES = {
+    "encoder_cache": "EncoderCacheManager",
+    "encoder_decoder": "EncoderDecoderCacheManager",
+}
 OF_THE_STORE = frozenset({"EC-9", "ED-3", "WM-1", "WM-2", "WM-3", "WM-4"})
 """Contracts of a whole step: the test keeps the worker's store beside the manager."""
 AFTER_AN_EVENT = OF_THE_STORE | {"EC-1", "EC-2", "EC-3", "EC-4", "EC-5", "EC-6", "EC-6a"}

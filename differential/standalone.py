@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from cacheproof.differential.claims import OF_THE_STORE, Case, claim
+from cacheproof.differential.claims import CLASSES, OF_THE_STORE, Case, claim
 from cacheproof.differential.finding import LOCKSTEP, Finding
 from cacheproof.differential.media_hash_program import IMPORTS, arguments, kinds_in
 from cacheproof.differential.record import CallRecord
@@ -32,10 +32,6 @@ from cacheproof.differential.trace import (
 from cacheproof.differential.words import literal, told
 
 _MODULE = "vllm.v1.core.encoder_cache_manager"
-_CLASSES = {
-    "encoder_cache": "EncoderCacheManager",
-    "encoder_decoder": "EncoderDecoderCacheManager",
-}
 APART = ("MH-3", "MH-3a")
 """Contracts of two digests that must differ; by the others of that component two must be one."""
 _METHODS = {
@@ -90,7 +86,7 @@ class _Test:
         self._variables = _variables(case.requests)
         plug_in = _PLUG_IN.fullmatch(case.finding.target)
         self._module = plug_in[1] if plug_in else _MODULE
-        self._class = plug_in[2] if plug_in else _CLASSES[case.finding.configuration.manager]
+        self._class = plug_in[2] if plug_in else CLASSES[case.finding.configuration.manager]
 
     def text(self) -> str | None:
         case, finding = self._case, self._finding

@@ -9,7 +9,14 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.claims import AFTER_AN_EVENT, OF_THE_STORE, RAISES, Case, claim
+from cacheproof.differential.claims import (
+    AFTER_AN_EVENT,
+    CLASSES,
+    OF_THE_STORE,
+    RAISES,
+    Case,
+    claim,
+)
 from cacheproof.differential.finding import Finding
 from cacheproof.differential.trace import (
     Abort,
@@ -42,6 +49,7 @@ _SPECS = {
     "full": ("FullAttentionSpec", None),
     "sliding_window": ("SlidingWindowSpec", "sliding_window"),
     "chunked_local": ("ChunkedLocalAttentionSpec", "attention_chunk_size"),
+    "cross": ("CrossAttentionSpec", None),
 }
 
 
@@ -69,8 +77,6 @@ class SchedulerTest:
     def _lacks(self) -> Iterator[str]:
         """What the trace asks for, and the file's engine does not have."""
         config, events = self.config, self._finding.events
-        if self._case.is_decoder:
-            yield "encoder-decoder models are"
         if config.num_speculative_tokens and not (config.drafter or config.async_scheduling):
             yield "drafts by prompt lookup are"
         if config.prefix_cache_retention_interval is not None:
@@ -98,6 +104,9 @@ class SchedulerTest:
         sizes = any("SIZE" in line for line in self._end)
         return {
             "config": config,
+            "manager": CLASSES[self._finding.configuration.manager],
+            "is_decoder": case.is_decoder,
+            "longest": max(case.largest_items, default=0),
             "capacity": self._finding.capacity or config.capacity,
             "compute_budget": max(config.compute_budget, *case.largest_items, 0),
             "sizes": literal(case.sizes) if sizes else None,

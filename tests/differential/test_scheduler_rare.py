@@ -9,6 +9,7 @@ import pytest
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.examine import examine
 from cacheproof.differential.reachability import RARE_STATES, Reachability
+from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import (
     SCHEMA,
@@ -101,6 +102,7 @@ def crowded(*, num_blocks: int = 5, **changes: object) -> Trace:
 
 DRAFTER = {"num_speculative_tokens": 2, "drafter": True}
 WHOLE = {"disable_chunked_mm_input": True, "max_num_batched_tokens": 8}
+DECODING = (Add("d", 4, max_tokens=9), *STEP)
 TWO = (Item("x", 0, 6), Item("y", 6, 6))
 FAILED = (Received("a", 0), Update())
 SESSION = Add("s", 6, resumable=True)
@@ -158,6 +160,10 @@ CASES = {
         trace(Add("a", 12, (Item("x", 4, 6),)), *STEP, **WHOLE),
         trace(Add("a", 12, (Item("x", 4, 6),)), *STEP, max_num_batched_tokens=8),
     ),
+    "whole item that does not fit": (
+        trace(*DECODING, Add("a", 14, (Item("x", 4, 8),)), *STEP * 3, **WHOLE),
+        trace(*DECODING, Add("a", 14, (Item("x", 4, 7),)), *STEP * 3, **WHOLE),
+    ),
     "drafter at an item's edge": (
         trace(Add("a", 20, (Item("x", 16, 4),)), *STEP, **DRAFTER),
         trace(Add("a", 20, (Item("x", 15, 4),)), *STEP, **DRAFTER),
@@ -198,6 +204,12 @@ def test_a_scheduler_that_gives_back_at_once_puts_no_free_off() -> None:
     assert any("free put off" in met(one) for one in traces)
     at_once = replace(Semantics.ideal(), defers_frees=False)
     assert not any("free put off" in met(one, at_once) for one in traces)
+
+
+def test_a_scheduler_that_takes_before_it_has_blocks_stalls_after_a_claim() -> None:
+    trace = scheduler_trace(5)
+    assert "stalled after a claim" in met(trace, Semantics.of_vllm("0.33.0"))
+    assert "stalled after a claim" not in met(trace)
 
 
 def test_every_state_is_looked_for_in_some_lane() -> None:
