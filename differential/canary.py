@@ -72,7 +72,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "SC-3": "stops_early",
         "SC-4": "splits_items",
         "SC-5": "encodes_again",
-        "SC-6": "frees_nothing",
+        "SC-6": {"after the end": "frees_nothing"},
         "SC-7": "looks_past_the_first",
         "SC-8": {"KeyError in update": "raises_in_update"},
         "DF-1": "drops_what_is_read",
