@@ -46,6 +46,12 @@ def make_importable() -> None:
     sys.path.append(str(ROOT / "differential" / "targets"))
 
 
+def unrecorded(manager: Any) -> None:
+    """Inside: take the recorder's wrappers off a manager."""
+    for name in [name for name in vars(manager) if hasattr(type(manager), name)]:
+        delattr(manager, name)
+
+
 def ratios(ours: list[float], theirs: list[float]) -> list[float]:
     """Of each round, our time in terms of theirs."""
     return [our / their for our, their in zip(ours, theirs, strict=True)]

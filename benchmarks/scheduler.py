@@ -71,7 +71,7 @@ def _time(kit: Any) -> float:
         sampled = {name: [7] for name in output.num_scheduled_tokens}
         assert output.total_num_scheduled_tokens == len(sampled)
         started = time.process_time()
-        kit.update(output, sampled)
+        kit.update(output, sampled, None)
         spent += time.process_time() - started
     return spent / STEPS_OF_A_ROUND
 
@@ -89,19 +89,13 @@ def _sides(release: str, trace: Any) -> list[Any]:
         reference_scheduler.build(trace, Semantics.of_vllm(release)),
     ]
     for kit in sides:
-        _unrecorded(kit.recorder.manager)
+        beside.unrecorded(kit.recorder.manager)
         for number, event in enumerate(trace["events"]):
             kit.scheduler.add_request(kit.make_request(event, float(number)))
         output = kit.scheduler.schedule()
         assert output.total_num_scheduled_tokens == len(trace["events"]) * PROMPT_TOKENS
-        kit.update(output, {name: [7] for name in output.num_scheduled_tokens})
+        kit.update(output, {name: [7] for name in output.num_scheduled_tokens}, None)
     return sides
-
-
-def _unrecorded(manager: Any) -> None:
-    """Take the recorder's wrappers off."""
-    for name in [name for name in vars(manager) if hasattr(type(manager), name)]:
-        delattr(manager, name)
 
 
 def _trace(running: int, blocks: int) -> Any:
