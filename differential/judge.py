@@ -6,7 +6,7 @@ the state or the ghost moved, transition contracts that hold of any unchanged st
 changed (`also_unchanged` marks the others).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -354,7 +354,8 @@ class Judge:
         finished = outcome["finished"] if self._is_scheduler and outcome else ()
         for step in self._in_flight[: event.steps]:
             for request_id in step:
-                self._confirm(request_id, request_id in finished)
+                if request_id not in self._ended_last:
+                    self._confirm(request_id, request_id in finished)
         for request_id in finished:
             self._withdraw(request_id)
         del self._in_flight[: event.steps]
@@ -364,6 +365,11 @@ class Judge:
         self._running.difference_update(finished)
         if self._is_scheduler:
             self._go_on(outcome)
+
+    @property
+    def _ended_last(self) -> Set[str]:
+        """Whom an update ends when it is done with all others."""
+        return frozenset()
 
     def _confirm(self, request_id: str, finished: bool) -> None:
         request = self._requests.get(request_id)

@@ -6,7 +6,7 @@ reported as failed. Then everything that was computed over it is wrong as well.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -76,6 +76,11 @@ class KVTransferMirror:
     def is_waiting(self) -> bool:
         """Whether something has to come from the workers or from elsewhere."""
         return bool(self._loads or self._sends or self._unknown)
+
+    @property
+    def ended_last(self) -> Set[str]:
+        """Whom the last update may have ended behind all others: their loads failed."""
+        return self.thrown_back | self._failed if self._config.kv_connector == "fail" else set()
 
     def elsewhere(self, request: str, tokens: int | None) -> None:
         """It gets known how much of a request can be had elsewhere, or that nobody knows."""

@@ -109,10 +109,11 @@ class SchedulerJudge(Judge):
             plan = self._plan(outcome)
             self._check(operation, plan)
             self._rare.schedule(outcome)
+            rest = self._rest(plan, calls)
             if not self._is_decoder:  # whose items are in no prompt
-                self._judge_items(operation, plan, outcome, calls, kept)
+                self._judge_items(operation, plan, outcome, calls, kept, rest)
             if self._kv is None:
-                self._judge_order(operation, plan, outcome)
+                self._judge_order(operation, outcome, rest)
             self._note_claims(outcome, calls)
             if self._has_whole_items:
                 self._note_whole_items(plan, outcome)
@@ -144,6 +145,10 @@ class SchedulerJudge(Judge):
                 self._check(operation, output)
             for name in kv.thrown_back:
                 self._requests[name].computed = 0
+
+    @property
+    def _ended_last(self) -> Set[str]:
+        return super()._ended_last if self._kv is None else self._kv.ended_last
 
     @property
     def _has_whole_items(self) -> bool:
@@ -228,6 +233,7 @@ class SchedulerJudge(Judge):
         outcome: Mapping[str, Any],
         calls: Iterable[CallRecord],
         kept: Set[str],
+        rest: Rest,
     ) -> None:
         """Judge what the step fills and reads, and where items stop it."""
         fills = self._fills(outcome, kept)
@@ -235,7 +241,6 @@ class SchedulerJudge(Judge):
         self._follow(outcome, calls)
         self._check(operation, self._reads(plan, fills))
         items = {name: self._items(name) for name in plan.windows}
-        rest = self._rest(plan)
         stops = self._stops(plan, outcome, calls, items, rest)
         self._check(operation, stops)
         self._rare.stops(stops, items, rest)
@@ -327,19 +332,27 @@ class SchedulerJudge(Judge):
             )
         ]
 
-    def _rest(self, plan: Plan) -> Rest:
-        state = self._state
-        slots = state.freeable_slots if isinstance(state, EncoderCacheState) else state.free_slots
+    def _rest(self, plan: Plan, calls: Iterable[CallRecord]) -> Rest:
         return Rest(
             plan.token_budget - sum(plan.tokens.values()),
             plan.encoder_budget - sum(plan.encodes.values()),
-            slots if self.protocol.releases_on_update else None,
+            self._slots_left(calls) if self.protocol.releases_on_update else None,
         )
 
-    def _judge_order(self, operation: str, plan: Plan, outcome: Mapping[str, Any]) -> None:
+    def _slots_left(self, calls: Iterable[CallRecord]) -> int | None:
+        """Slots that a step leaves to admissions; None where it gave some back on the way, which
+        hides what each admission could have had."""
+        if not isinstance(self._state, EncoderCacheState):
+            return self._capacity - sum(self.ghost.debits.values())
+        gave_back = any(
+            operation in ("free", "release") and delta is not None for operation, *_, delta in calls
+        )
+        return None if gave_back else self._state.freeable_slots
+
+    def _judge_order(self, operation: str, outcome: Mapping[str, Any], rest: Rest) -> None:
         items = {name: self._items(name) for name in outcome["waiting"]}
         in_flight = self._in_flight[:-1]
-        self._check(operation, self._order.judge(outcome, in_flight, items, self._rest(plan)))
+        self._check(operation, self._order.judge(outcome, in_flight, items, rest))
 
     def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)

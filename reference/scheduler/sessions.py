@@ -25,6 +25,7 @@ def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
     if not request.resumable:
         return False
     if state.semantics.drops_output_of_ended_turns:
+        assert request.num_confirmed_tokens >= 0  # what follows a failed load may end a turn
         request.num_computed_tokens = request.num_confirmed_tokens
         request.drop_output()
     if state.semantics.releases_between_turns:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from cacheproof.differential.encoder_decoder_generator import encoder_decoder_trace
 from cacheproof.differential.examine import examine
 from cacheproof.differential.judge import Violation
 from cacheproof.differential.reachability import Reachability
@@ -242,6 +243,24 @@ def test_a_session_gives_back_its_items_when_its_turn_ends() -> None:
 def test_who_is_not_released_is_told_apart(seed: int, kind: str) -> None:
     assert broken(scheduler_trace(seed)) == {}
     assert broken(scheduler_trace(seed), fault="frees_nothing")["SC-6"].kind == kind
+
+
+def test_what_a_step_gives_back_is_no_room_that_its_chunks_had_before() -> None:
+    semantics = Semantics.of_vllm("0.33.0")
+    given_back = scheduler_trace(6976, transfers=True, release="0.33.0")
+    assert "SC-3" not in broken(given_back, semantics, release="0.33.0")
+
+
+def test_slots_of_a_decoder_that_were_credited_twice_are_no_room() -> None:
+    semantics = Semantics.of_vllm("0.33.0")
+    credited = encoder_decoder_trace(11428, release="0.33.0")
+    assert "SC-7" not in broken(credited, semantics, release="0.33.0")
+
+
+def test_who_is_ended_for_a_failed_load_gives_its_items_back_behind_all_others() -> None:
+    target = ReferenceTarget(Semantics.of_vllm("0.33.0"), release="0.33.0")
+    trace = scheduler_trace(6184, kv_transfers=True, release="0.33.0")
+    assert "EC-7" not in examine(trace, target.run([trace])[0], target).violations
 
 
 def states_met(trace: Trace, semantics: Semantics | None = None) -> Counter[str]:

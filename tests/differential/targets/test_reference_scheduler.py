@@ -19,6 +19,7 @@ from cacheproof.reference.scheduler import running, update, waiting
 from cacheproof.reference.scheduler.step import Step
 from cacheproof.spec.versions import release_key
 
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 SEEDS = range(150)
 FEW = range(60)
 TRACES = {
@@ -78,6 +79,19 @@ def test_a_prompt_token_that_a_session_loses_is_still_counted() -> None:
         examined = examine(trace, result, real, reference)
     assert result.records[-1][0]["scheduled"] == {"a": 3}
     assert examined.difference is None
+
+
+def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides() -> None:
+    trace = finding_file.load(FINDINGS / "kv-load-turn.jsonl")
+    assert isinstance(trace, Trace)
+    with closing(resolve("vllm@0.33.0", report=print)) as real:
+        reference = reference_for(real)
+        assert reference is not None
+        examined = examine(trace, real.run([trace])[0], real, reference)
+    assert examined.difference is None
+    assert ("SC-8", "AssertionError in update") in examined.by_kind
+    ideal = ReferenceTarget()
+    assert examine(trace, ideal.run([trace])[0], ideal).broken == set()
 
 
 def test_a_reference_that_decides_otherwise_is_seen(
