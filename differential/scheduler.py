@@ -122,9 +122,9 @@ class SchedulerJudge(Judge):
             self._check(operation, self._arrival(event))
         if isinstance(event, events.Update):
             self._rare.update(outcome, () if self._kv is None else self._kv.thrown_back)
-        if isinstance(event, events.Update) and isinstance(self._state, EncoderCacheState):
-            held = References(set(outcome["running"]), self._state.holders)
-            self._check(operation, held, self._holding(held, outcome["waiting"]))
+            if isinstance(self._state, EncoderCacheState):
+                held = References(set(outcome["running"]), self._state.holders)
+                self._check(operation, held, self._holding(held, outcome["waiting"]))
 
     def _judge_transfers(
         self, kv: KVTransferMirror, event: Any, operation: str, outcome: Any

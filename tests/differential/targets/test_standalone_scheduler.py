@@ -1,10 +1,8 @@
 """Standalone tests of schedulers on real releases: red where found, green where mended."""
 
-import json
-import subprocess
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -12,7 +10,6 @@ import pytest
 from cacheproof.differential.finding import Finding, found_in
 from cacheproof.differential.finding_file import load
 from cacheproof.differential.standalone import standalone_test, why_none
-from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
@@ -22,22 +19,6 @@ from cacheproof.reference.semantics import Semantics
 NEWEST = "0.33.0"
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 NOT_MODELLED = ("cross-attention", "null-block", "session-twice")
-RUN = """
-import importlib.util, json, pathlib, sys, tempfile
-verdicts = []
-for path in sys.argv[1:]:
-    name = pathlib.Path(path).stem
-    spec = importlib.util.spec_from_file_location(name, path)
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (test,) = [thing for name, thing in vars(module).items() if name.startswith("test_")]
-    try:
-        test(pathlib.Path(tempfile.mkdtemp()))
-        verdicts.append("passes")
-    except (AssertionError, RuntimeError, ValueError) as error:
-        verdicts.append(f"{type(error).__name__}: {error}")
-print(json.dumps(verdicts))
-"""
 
 
 class Shown(NamedTuple):
@@ -94,24 +75,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[Shown, Path]:
     return written
 
 
-def verdicts(release: str, files: list[Path]) -> list[str]:
-    """What each file's test comes to on a release."""
-    command, environment = releases.host_command(releases.install(release, report=print))
-    interpreter = [word for word in command if not Path(word).is_dir()]
-    ran = subprocess.run(
-        [*interpreter, "-c", RUN, *files],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    said: list[str] = json.loads(ran.stdout.splitlines()[-1])
-    return said
-
-
 @pytest.mark.parametrize("release", sorted({shown.release for shown in SHOWN}))
 def test_a_standalone_test_fails_where_it_was_found(
-    sources: dict[Shown, Path], release: str
+    sources: dict[Shown, Path], verdicts: Any, release: str
 ) -> None:
     here = [shown for shown in SHOWN if shown.release == release]
     said = verdicts(release, [sources[shown] for shown in here])
@@ -119,7 +85,9 @@ def test_a_standalone_test_fails_where_it_was_found(
         assert shown.words in words, shown.name
 
 
-def test_a_standalone_test_passes_where_it_is_mended(sources: dict[Shown, Path]) -> None:
+def test_a_standalone_test_passes_where_it_is_mended(
+    sources: dict[Shown, Path], verdicts: Any
+) -> None:
     mended = [path for shown, path in sources.items() if shown.release != NEWEST]
     assert verdicts(NEWEST, mended) == ["passes"] * len(mended)
 

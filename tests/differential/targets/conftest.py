@@ -1,0 +1,48 @@
+"""Runs the standalone tests of findings where their users would: beside a release alone."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.targets import releases
+
+RUN = """
+import importlib.util, inspect, json, pathlib, sys, tempfile
+verdicts = []
+for path in sys.argv[1:]:
+    name = pathlib.Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (test,) = [thing for name, thing in vars(module).items() if name.startswith("test_")]
+    folders = [pathlib.Path(tempfile.mkdtemp()) for _ in inspect.signature(test).parameters]
+    try:
+        test(*folders)
+        verdicts.append("passes")
+    except (AssertionError, RuntimeError, ValueError) as error:
+        verdicts.append(f"{type(error).__name__}: {error}")
+print(json.dumps(verdicts))
+"""
+
+
+@pytest.fixture(scope="session")
+def verdicts() -> Callable[[str, Iterable[Path]], list[str]]:
+    """What each file's test comes to on a release: it passes, or what it raises and says."""
+
+    def run(release: str, files: Iterable[Path]) -> list[str]:
+        command, environment = releases.host_command(releases.install(release, report=print))
+        interpreter = [word for word in command if not Path(word).is_dir()]
+        ran = subprocess.run(
+            [*interpreter, "-c", RUN, *files],
+            env=environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        said: list[str] = json.loads(ran.stdout.splitlines()[-1])
+        return said
+
+    return run
