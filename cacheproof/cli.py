@@ -115,7 +115,12 @@ def fuzz(
     seconds: Annotated[
         float | None, typer.Option(min=1, max=A_WEEK, help="Search for about so long.")
     ] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Search these seeds.")] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:B", help="Search these seeds; with --seconds, as many as time allows."
+        ),
+    ] = None,
     known: KnownOption = None,
     findings: FindingsOption = None,
     json: JsonOption = None,

@@ -33,7 +33,10 @@ BATCHES_OF_LISTED = 60
 
 @dataclass(frozen=True)
 class Plan:
-    """What a search covers: lanes, seeds or seconds, and whether the reference runs beside it.
+    """What a search covers: lanes, seeds, seconds, and whether the reference runs beside it.
+
+    With seeds and seconds it ends with whichever is used up first, so that a search of every night
+    can have fresh seeds.
 
     `shows_listed`: the seeds that show listed faults are run as well.
     """
@@ -53,8 +56,6 @@ class Plan:
         lanes = lanes_at(depth)
         if against not in ("reference", "none"):
             raise InputError(f"--against {against}: expected reference or none")
-        if seconds is not None and seeds is not None:
-            raise InputError("--seconds and --seeds exclude each other; give one of them")
         if seeds is None and seconds is None:
             seconds = SECONDS
         return cls(lanes, _seed_range(seeds), seconds, against == "reference")
@@ -84,7 +85,9 @@ def judge_target(
     """Search a target by a plan, make what was found small, and plant this campaign's canary."""
     lanes = _lanes_for(plan.lanes, target)
     further = showing_seeds(known, target.release) if plan.shows_listed else {}
-    total = None if plan.seeds is None else len(plan.seeds) * len(lanes)
+    total = None
+    if plan.seeds is not None and plan.seconds is None:
+        total = len(plan.seeds) * len(lanes)
     with _reference_for(target, plan.with_reference) as reference:
         with output.bar(f"searching {target.name}", total) as advance:
             campaign = search(

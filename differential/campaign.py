@@ -421,7 +421,7 @@ def search(
     kept_per_break: int = 3,
     progress: Progress = lambda lane, done: None,
 ) -> Campaign:
-    """Search `target` over `seeds` of every lane, or for about `seconds`.
+    """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
 
     Behind them come those `further` seeds, by the name of their lane, that are not among `seeds`.
     Of each contract broken in a lane the first `kept_per_break` traces of each kind are kept.

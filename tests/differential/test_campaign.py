@@ -81,6 +81,14 @@ def test_a_search_for_some_seconds_ends() -> None:
     assert campaign.lanes[0].traces >= 50
 
 
+def test_a_search_with_seeds_and_seconds_ends_with_whichever_is_used_up_first() -> None:
+    endless = range(5_000, 10**9)
+    by_time = search(ReferenceTarget(), [LANE], against=None, seeds=endless, seconds=0.01)
+    by_seeds = search(ReferenceTarget(), [LANE], against=None, seeds=range(3), seconds=1e6)
+    assert 50 <= by_time.lanes[0].traces < 10_000
+    assert by_seeds.lanes[0].traces == 3
+
+
 def test_rare_states_that_were_not_met_are_named() -> None:
     few = search(ReferenceTarget(), [LANE], against=None, seeds=range(1)).lanes[0]
     many = search(ReferenceTarget(), [LANE], against=None, seeds=SEEDS).lanes[0]

@@ -52,7 +52,6 @@ def trace(tmp_path: Path) -> Path:
         ((*FUZZ, "--seconds", "nan"), "'--seconds'"),
         ((*FUZZ, "--seconds", "inf"), "'--seconds'"),
         ((*FUZZ, "--seconds", "soon"), "'--seconds'"),
-        ((*FUZZ, "--seconds", "1", "--seeds", "0:1"), "exclude each other"),
         ((*FUZZ, "--depth", "deep"), "expected one of manager, scheduler"),
         ((*FUZZ, "--against", "vllm@0.33.0"), "expected reference or none"),
         ((*FUZZ, "--json", "/no/such/folder/file"), "expected a file in a folder that exists"),
