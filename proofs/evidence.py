@@ -1,0 +1,63 @@
+"""Rows of evidence: what is known of which text, by which method, and how far it reaches."""
+
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What a check said. UNKNOWN is never good news: it makes a run fail."""
+
+    HOLDS = "holds"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class RedTwin:
+    """A change that breaks the checked text on purpose, and whether the same check refuted it."""
+
+    name: str
+    refuted: bool
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One check of one target.
+
+    Attributes:
+        contract: its id, such as EC-4; or the name of a lemma or an auxiliary invariant.
+        target: "reference", or a release, such as "vllm@0.33.0".
+        subject: the class, function or encoding that was checked, such as "EncoderCacheManager".
+        method: "proof", "crosshair" or "exploration".
+        scope: how far it reaches, such as "unbounded" or "at most 2 entries".
+        outcome: what the check said of the text as it is.
+        note: the counterexample of a refuted check, or a precondition, in one line; or "".
+        digest: of the source text that was checked (`digest_of`).
+        seconds: how long it took.
+        twins: the red twins of this check; one at least.
+    """
+
+    contract: str
+    target: str
+    subject: str
+    method: str
+    scope: str
+    outcome: Outcome
+    note: str
+    digest: str
+    seconds: float
+    twins: tuple[RedTwin, ...]
+
+    @property
+    def counts(self) -> bool:
+        """Whether the check is known to be able to fail: it has twins and refuted all of them."""
+        return bool(self.twins) and all(twin.refuted for twin in self.twins)
+
+
+def digest_of(sources: Sequence[str | type | Callable[..., object]]) -> str:
+    """Twelve hex digits that change with any of the texts (a string is a text itself)."""
+    texts = [one if isinstance(one, str) else inspect.getsource(one) for one in sources]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
