@@ -5,6 +5,7 @@ hit, and what of a request is worth caching.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from cacheproof.reference.block_pool import KVCacheBlock
 from cacheproof.reference.kv_cache_specs import (
@@ -22,6 +23,10 @@ from cacheproof.reference.single_type_kv_cache import Hit, SingleTypeKVCacheMana
 
 class FullAttentionManager(SingleTypeKVCacheManager):
     """Every token reads all before it: a hit is a run of cached blocks from the first."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.caches_prompt_tail = self.hashes_of_block > 1 and self.semantics.caches_prompt_tail
 
     def find_longest_cache_hit(
         self,
@@ -43,13 +48,7 @@ class FullAttentionManager(SingleTypeKVCacheManager):
         length -= length % alignment_tokens
         return by_group(found[: length // self.block_size], len(kv_cache_group_ids)), length
 
-    def cache_blocks(self, request: ScheduledRequest, num_tokens: int) -> None:
-        super().cache_blocks(request, num_tokens)
-        if self.block_size != self.block_pool.hash_block_size and self.semantics.caches_prompt_tail:
-            self._cache_prompt_tail(request, num_tokens)
-
     def _cache_prompt_tail(self, request: ScheduledRequest, num_tokens: int) -> None:
-        """Let the block in which the prompt ends also be found by what of it the prompt fills."""
         size = self.block_pool.hash_block_size
         last = request.num_prompt_tokens
         if self.semantics.spares_last_prompt_token and not self.use_eagle:
@@ -78,6 +77,8 @@ class FullAttentionManager(SingleTypeKVCacheManager):
 
 class SlidingWindowManager(SingleTypeKVCacheManager):
     """A token reads a window: a hit is a run of cached blocks that covers the next one's."""
+
+    skips = True
 
     def __init__(self, kv_cache_spec: SlidingWindowSpec, *args: object, **kwargs: object) -> None:
         super().__init__(kv_cache_spec, *args, **kwargs)  # type: ignore[arg-type]
@@ -164,6 +165,8 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
 
 class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
     """A token reads its chunk: what lies in chunks before counts as computed."""
+
+    skips = True
 
     def __init__(
         self, kv_cache_spec: ChunkedLocalAttentionSpec, *args: object, **kwargs: object

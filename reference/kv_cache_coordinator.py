@@ -80,6 +80,7 @@ class KVCacheCoordinator:
         for manager in self.single_type_managers:
             manager.use_eagle = use_eagle
             manager.retention_interval = kv_cache_config.prefix_cache_retention_interval
+        self._skipping_managers = tuple(one for one in self.single_type_managers if one.skips)
 
     def get_num_blocks_to_allocate(
         self,
@@ -91,16 +92,18 @@ class KVCacheCoordinator:
         apply_admission_cap: bool = False,
     ) -> int:
         """Blocks that leave the free queue when the request gets `num_tokens` slots."""
-        return sum(
-            manager.get_num_blocks_to_allocate(
-                request_id, num_encoder_tokens, (), 0, apply_admission_cap
-            )
-            if isinstance(manager, CrossAttentionManager)
-            else manager.get_num_blocks_to_allocate(
-                request_id, num_tokens, blocks, total_computed_tokens, apply_admission_cap
-            )
-            for manager, blocks in zip(self.single_type_managers, new_computed_blocks, strict=True)
-        )
+        need = 0
+        for manager in self.single_type_managers:
+            if isinstance(manager, CrossAttentionManager):
+                need += manager.get_num_blocks_to_allocate(
+                    request_id, num_encoder_tokens, (), 0, apply_admission_cap
+                )
+            else:
+                hit = new_computed_blocks[manager.kv_cache_group_id]
+                need += manager.get_num_blocks_to_allocate(
+                    request_id, num_tokens, hit, total_computed_tokens, apply_admission_cap
+                )
+        return need
 
     def allocate_new_computed_blocks(
         self,
@@ -158,7 +161,7 @@ class KVCacheCoordinator:
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int) -> None:
         """Give back what the request no longer reads."""
-        for manager in self.single_type_managers:
+        for manager in self._skipping_managers:
             manager.remove_skipped_blocks(request_id, processed_computed_tokens)
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:

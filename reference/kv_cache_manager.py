@@ -188,14 +188,15 @@ class KVCacheManager:
         loaded = num_external_computed_tokens
         if delay_cache_blocks and self.semantics.keeps_window_of_last_token:
             loaded = min(loaded, request.num_tokens - 1 - local)
-        free = self.block_pool.get_num_free_blocks()
-        kept = self._watermark(request, has_scheduled_reqs)
+        kept = 0
+        if self.watermark_blocks:
+            kept = self._watermark(request, has_scheduled_reqs)
         if full_sequence_must_fit:
             whole = min(request.num_tokens, self.max_model_len)
             need = self.coordinator.get_num_blocks_to_allocate(
                 request.request_id, whole, hit, num_encoder_tokens, local + loaded, True
             )
-            if need + kept > free:
+            if need + kept > self.block_pool.get_num_free_blocks():
                 return None
 
         processed = computed
@@ -204,26 +205,23 @@ class KVCacheManager:
         self.coordinator.remove_skipped_blocks(request.request_id, processed)
         slots = min(computed + num_new_tokens + num_lookahead_tokens, self.max_model_len)
         need = self.coordinator.get_num_blocks_to_allocate(
-            request.request_id,
-            slots,
-            hit,
-            num_encoder_tokens,
-            local + loaded,
+            request.request_id, slots, hit, num_encoder_tokens, local + loaded
         )
-        if need + kept > self.block_pool.get_num_free_blocks() - reserved_blocks:
+        asked = need + kept + reserved_blocks
+        if asked > 0 and asked > self.block_pool.get_num_free_blocks():
             return None
 
         if any(hit) or num_external_computed_tokens > 0:
             self.coordinator.allocate_new_computed_blocks(request.request_id, hit, local, loaded)
-        new: tuple[list[KVCacheBlock], ...] = ()
+        new = self.empty_kv_cache_blocks
         if need > 0:
-            new = self.coordinator.allocate_new_blocks(
-                request.request_id, slots, num_encoder_tokens
+            new = self.create_kv_cache_blocks(
+                self.coordinator.allocate_new_blocks(request.request_id, slots, num_encoder_tokens)
             )
         if not delay_cache_blocks:
             certain = min(computed + num_new_tokens, request.num_tokens)
             self.coordinator.cache_blocks(request, certain)
-        return self.create_kv_cache_blocks(new)
+        return new
 
     def free(self, request: ScheduledRequest) -> None:
         """Give the request's blocks back: it ended or was preempted."""

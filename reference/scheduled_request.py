@@ -97,12 +97,13 @@ class ScheduledRequest(TokenRequest):
     @property
     def num_output_tokens(self) -> int:
         """Tokens decoded so far."""
-        return self.num_tokens - self.num_prompt_tokens + self.num_discarded_prompt_tokens
+        known = len(self.all_token_ids) + self.num_discarded_prompt_tokens
+        return known - self.num_prompt_tokens
 
     @property
     def num_tokens_with_spec(self) -> int:
         """Known tokens, and the drafts behind them."""
-        return self.num_tokens + len(self.spec_token_ids)
+        return len(self.all_token_ids) + len(self.spec_token_ids)
 
     @property
     def num_confirmed_tokens(self) -> int:

@@ -4,6 +4,7 @@ What the kinds of attention do differently is in `attention_kinds`.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock, hashes_at
 from cacheproof.reference.kv_cache_specs import KVCacheSpec, ceil_div
@@ -20,8 +21,12 @@ class SingleTypeKVCacheManager:
         num_cached_block: running request -> how many of its blocks, from the first, were offered
             to the cache.
         use_eagle: a drafter reads this group and recomputes the last block of every hit.
+        caches_prompt_tail: whether a partly filled block is cached as well, where a prompt ends.
         retention_interval: in tokens, as in the configuration.
+        skips: whether there are tokens that later ones do not read.
     """
+
+    skips: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -35,12 +40,15 @@ class SingleTypeKVCacheManager:
         self.kv_cache_spec = kv_cache_spec
         self.block_pool = block_pool
         self.semantics = block_pool.semantics
+        self._keeps_refused = self.semantics.counts_tables and not self.semantics.forgets_refused
         self.enable_caching = enable_caching
         self.kv_cache_group_id = kv_cache_group_id
         self.scheduler_block_size = scheduler_block_size
         self.max_admission_blocks_per_request = max_admission_blocks_per_request
         self.block_size = kv_cache_spec.block_size
+        self.hashes_of_block = self.block_size // block_pool.hash_block_size
         self.use_eagle = False
+        self.caches_prompt_tail = False
         self.retention_interval: int | None = None
         self.req_to_blocks: dict[str, list[KVCacheBlock]] = {}
         self.num_cached_block: dict[str, int] = {}
@@ -60,7 +68,7 @@ class SingleTypeKVCacheManager:
         required = ceil_div(num_tokens, self.block_size)
         if apply_admission_cap and self.max_admission_blocks_per_request is not None:
             required = min(required, self.max_admission_blocks_per_request)
-        if self.semantics.counts_tables and not self.semantics.forgets_refused:
+        if self._keeps_refused:
             self.req_to_blocks.setdefault(request_id, [])
         held = len(self.req_to_blocks.get(request_id, ()))
         if request_id in self.num_cached_block:
@@ -105,8 +113,14 @@ class SingleTypeKVCacheManager:
     def cache_blocks(self, request: ScheduledRequest, num_tokens: int) -> None:
         """Let the full blocks of the request's first `num_tokens` tokens be found."""
         cached = self.num_cached_block.get(request.request_id, 0)
-        hashed = len(request.block_hashes) * self.block_pool.hash_block_size
-        full = min(num_tokens, hashed) // self.block_size
+        full = num_tokens // self.block_size
+        if cached < full:
+            self._cache_full_blocks(request, cached, full)
+        if self.caches_prompt_tail:
+            self._cache_prompt_tail(request, num_tokens)
+
+    def _cache_full_blocks(self, request: ScheduledRequest, cached: int, full: int) -> None:
+        full = min(full, len(request.block_hashes) // self.hashes_of_block)
         if cached >= full:
             return
         self.block_pool.cache_full_blocks(
@@ -119,6 +133,10 @@ class SingleTypeKVCacheManager:
             block_mask=self.reachable_block_mask(request, cached, full),
         )
         self.num_cached_block[request.request_id] = full
+
+    def _cache_prompt_tail(self, request: ScheduledRequest, num_tokens: int) -> None:
+        """Let the block in which the prompt ends also be found by what of it the prompt fills."""
+        raise NotImplementedError
 
     def reachable_block_mask(
         self, request: ScheduledRequest, start_block: int, end_block: int
@@ -174,7 +192,7 @@ class SingleTypeKVCacheManager:
         raise NotImplementedError
 
     def _hashes(self, block_hashes: Sequence[bytes]) -> Sequence[bytes]:
-        return hashes_at(block_hashes, self.block_size // self.block_pool.hash_block_size)
+        return hashes_at(block_hashes, self.hashes_of_block)
 
     def _grow(self, request_id: str, num_tokens: int) -> list[KVCacheBlock]:
         blocks = self.req_to_blocks.setdefault(request_id, [])

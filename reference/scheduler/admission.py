@@ -18,19 +18,21 @@ def walk(
     request: ScheduledRequest,
     num_computed_tokens: int,
     num_new_tokens: int,
-) -> EncoderWalk:
-    """How many of the tokens the request's items let through."""
+) -> tuple[int, EncoderWalk | None]:
+    """How many of the tokens the request's items let through, and what the walk found; None where
+    no items are left."""
     if num_new_tokens == 0 or num_computed_tokens >= request.end_of_items:
-        return EncoderWalk(num_new_tokens, step.encoder_compute_budget)
+        return num_new_tokens, None
     manager = state.encoder_cache_manager
     if state.config.is_encoder_decoder:
-        return walk_decoder_inputs(
+        found = walk_decoder_inputs(
             request,
             num_computed_tokens,
             num_new_tokens,
             manager=manager,
             encoder_compute_budget=step.encoder_compute_budget,
         )
+        return found.num_new_tokens, found
     if state.config.disable_chunked_mm_input and state.semantics.spares_whole_items:
         whole = up_to_whole_item(request, num_computed_tokens, num_new_tokens)
         num_new_tokens = min(whole, step.token_budget)
@@ -47,7 +49,7 @@ def walk(
     )
     if found.resized:
         state.encoder_cache_mismatch_reqs.add(request.request_id)
-    return found
+    return found.num_new_tokens, found
 
 
 def take_encoder_inputs(

@@ -1,14 +1,13 @@
 """What a step tells the workers, and what its execution tells the engine."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 BlockIds = tuple[list[int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NewRequestData:
+class NewRequestData(NamedTuple):
     """A request that the workers see for the first time, or again from its start."""
 
     req_id: str
@@ -16,21 +15,19 @@ class NewRequestData:
     block_ids: BlockIds
 
 
-@dataclass(frozen=True, slots=True)
-class CachedRequestData:
+class CachedRequestData(NamedTuple):
     """Requests that the workers know, side by side: progress before the step, and new blocks.
 
     `resumed_req_ids` have lost their old blocks: theirs are all that they hold.
     """
 
     req_ids: Sequence[str]
-    resumed_req_ids: frozenset[str]
+    resumed_req_ids: Set[str]
     new_block_ids: Sequence[BlockIds | None]
     num_computed_tokens: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerOutput:
+class SchedulerOutput(NamedTuple):
     """One step. Encoder inputs are numbers of a request's items; notices are identifiers whose
     entries the workers drop before they encode or load. What they load is in the metadata of the
     connectors, where there are some. `num_common_prefix_blocks` are the blocks in which all running
@@ -42,7 +39,7 @@ class SchedulerOutput:
     scheduled_spec_decode_tokens: Mapping[str, Sequence[int]]
     scheduled_encoder_inputs: Mapping[str, Sequence[int]]
     free_encoder_mm_hashes: Sequence[str]
-    finished_req_ids: frozenset[str]
+    finished_req_ids: Set[str]
     num_common_prefix_blocks: Sequence[int] | None = None
     ec_connector_metadata: Any = None
     kv_connector_metadata: Any = None
@@ -63,8 +60,7 @@ class KVConnectorOutput:
     invalid_block_ids: Collection[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EngineCoreOutput:
+class EngineCoreOutput(NamedTuple):
     """What a step brought a request: tokens, and why it ended if it did."""
 
     request_id: str

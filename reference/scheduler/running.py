@@ -9,7 +9,6 @@ from operator import attrgetter
 
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.admission import take_encoder_inputs, walk
-from cacheproof.reference.scheduler.encoder_inputs import EncoderWalk
 from cacheproof.reference.scheduler.state import SchedulerState
 from cacheproof.reference.scheduler.step import Step
 
@@ -20,19 +19,26 @@ def schedule_running(state: SchedulerState, step: Step) -> None:
     """Schedule what the running requests compute."""
     if state.config.policy == "priority" and state.semantics.runs_urgent_first:
         state.running.sort(key=_URGENCY)  # so that no victim has been scheduled already
+    num_lookahead_tokens = state.config.num_lookahead_tokens
     position = 0
     while position < len(state.running) and step.token_budget > 0:
         request = state.running[position]
-        found = _walk(state, step, request)
-        if found.num_new_tokens == 0:
+        num_new_tokens, items = walk(
+            state,
+            step,
+            request,
+            request.num_computed_tokens,
+            _num_new_tokens(state, step, request),
+        )
+        if num_new_tokens == 0:
             position += 1
             continue
         blocks = None
-        while request.status is RequestStatus.RUNNING and blocks is None:
+        while blocks is None and request.status is RequestStatus.RUNNING:
             blocks = state.kv_cache_manager.allocate_slots(
                 request,
-                found.num_new_tokens,
-                num_lookahead_tokens=state.config.num_lookahead_tokens,
+                num_new_tokens,
+                num_lookahead_tokens=num_lookahead_tokens,
                 delay_cache_blocks=request.load_is_unsure,
             )
             if blocks is None:
@@ -43,9 +49,11 @@ def schedule_running(state: SchedulerState, step: Step) -> None:
         if blocks is not None:
             position += 1
             step.running.append(request)
-            step.schedule(request, found.num_new_tokens, blocks)
-            _take_drafts(step, request, found.num_new_tokens)
-            take_encoder_inputs(state, step, request, found)
+            step.schedule(request, num_new_tokens, blocks)
+            if request.spec_token_ids:
+                _take_drafts(step, request, num_new_tokens)
+            if items is not None:
+                take_encoder_inputs(state, step, request, items)
         elif not (_is_preempted(request) and state.semantics.goes_on_after_preempting_itself):
             break
 
@@ -54,13 +62,20 @@ def _is_preempted(request: ScheduledRequest) -> bool:
     return request.status is RequestStatus.PREEMPTED
 
 
-def _walk(state: SchedulerState, step: Step, request: ScheduledRequest) -> EncoderWalk:
-    """How many tokens the request may compute."""
-    sure_to_end = state.semantics.spares_sure_ends and _is_sure_to_end(request)
-    is_held = step.holds_prefills and request.is_prefill_chunk
-    waits = sure_to_end or is_held or _awaits_transfer(state, request)
-    wanted = 0 if waits else _num_new_tokens(state, step, request)
-    return walk(state, step, request, request.num_computed_tokens, wanted)
+def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest) -> int:
+    """How many tokens the request may compute, as far as its items let it."""
+    if state.semantics.spares_sure_ends and _is_sure_to_end(request):
+        return 0
+    if step.holds_prefills and request.is_prefill_chunk:
+        return 0
+    if state.connector is not None and _awaits_transfer(state, request):
+        return 0
+    known = request.num_tokens_with_spec + request.num_output_placeholders
+    return min(
+        step.bounded(known - request.num_computed_tokens),
+        step.token_budget,
+        state.config.max_model_len - 1 - request.num_computed_tokens,
+    )
 
 
 def _is_sure_to_end(request: ScheduledRequest) -> bool:
@@ -77,20 +92,11 @@ def _awaits_transfer(state: SchedulerState, request: ScheduledRequest) -> bool:
     )
 
 
-def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest) -> int:
-    known = request.num_tokens_with_spec + request.num_output_placeholders
-    return min(
-        step.bounded(known - request.num_computed_tokens),
-        step.token_budget,
-        state.config.max_model_len - 1 - request.num_computed_tokens,
-    )
-
-
 def _take_drafts(step: Step, request: ScheduledRequest, num_new_tokens: int) -> None:
     """The drafts that the step verifies; the others are forgotten."""
     known = request.num_tokens + request.num_output_placeholders
     count = request.num_computed_tokens + num_new_tokens - known
-    if request.spec_token_ids and count > 0:
+    if count > 0:
         step.spec_decode_tokens[request.request_id] = request.spec_token_ids[:count]
     request.spec_token_ids = ()
 

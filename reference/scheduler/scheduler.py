@@ -5,7 +5,6 @@ brings the second closer to the first, within two budgets: tokens, and embedding
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import chain, takewhile
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
@@ -120,16 +119,16 @@ class Scheduler:
         )
         schedule_running(state, step)
         schedule_waiting(state, step)
-        _count(state, step)
+        if state.config.prefill_schedule_interval > 1:
+            _count(state, step)
         output = _output(state, step)
         if state.kv_connector is not None:
             told = state.kv_connector.build_connector_meta(output)
-            output = replace(output, kv_connector_metadata=told)
+            output = output._replace(kv_connector_metadata=told)
         if state.connector is not None:
             told = state.connector.build_connector_meta(output)
-            output = replace(output, ec_connector_metadata=told)
+            output = output._replace(ec_connector_metadata=told)
         advance(state, output)
-        state.finished_req_ids = set()
         return output
 
     def update_from_output(
@@ -190,10 +189,12 @@ class Scheduler:
 def _long_prefill_token_threshold(state: SchedulerState) -> int:
     """The bound on one request's tokens; none for a request that is alone."""
     threshold = state.config.long_prefill_token_threshold
+    if threshold == 0:
+        return 0
     eligible = len(state.running) + state.num_waiting
     if eligible <= 1 and state.semantics.spares_lone_prefill:
         return 0
-    if threshold > 0 and state.config.long_prefill_token_threshold_adaptive:
+    if state.config.long_prefill_token_threshold_adaptive:
         return max(threshold, state.config.max_num_batched_tokens // eligible)
     return threshold
 
@@ -211,32 +212,33 @@ def _count(state: SchedulerState, step: Step) -> None:
     """Count the step, and remember whether it had tokens of a prompt."""
     if step.num_scheduled_tokens:
         state.num_executed_steps += 1
-    if step.runs_prefill or step.admits_prefill:
+    if step.admits_prefill or step.runs_prefill:
         state.last_prefill_step = state.num_executed_steps
 
 
 def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
     cached = [*step.running, *step.resumed]
+    cached_ids = [request.request_id for request in cached]
     return SchedulerOutput(
         scheduled_new_reqs=[
             NewRequestData(
                 request.request_id,
                 request.num_computed_tokens,
-                state.kv_cache_manager.get_block_ids(request.request_id),
+                step.new_block_ids[request.request_id],
             )
             for request in step.new
         ],
         scheduled_cached_reqs=CachedRequestData(
-            [request.request_id for request in cached],
-            frozenset(request.request_id for request in step.resumed),
-            [step.new_blocks[one.request_id].get_block_ids(allow_none=True) for one in cached],
+            cached_ids,
+            {request.request_id for request in step.resumed},
+            [step.new_block_ids.get(request_id) for request_id in cached_ids],
             [request.num_computed_tokens for request in cached],
         ),
         num_scheduled_tokens=step.num_scheduled_tokens,
         scheduled_spec_decode_tokens=step.spec_decode_tokens,
         scheduled_encoder_inputs=step.encoder_inputs,
         free_encoder_mm_hashes=state.encoder_cache_manager.get_freed_mm_hashes(),
-        finished_req_ids=frozenset(state.finished_req_ids),
+        finished_req_ids=state.take_finished_req_ids(),
         num_common_prefix_blocks=_num_common_prefix_blocks(state),
     )
 

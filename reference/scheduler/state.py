@@ -173,6 +173,8 @@ class SchedulerState:
 
     def remove_from_queues(self, requests: set[ScheduledRequest]) -> None:
         """These requests neither run nor wait any more."""
+        if not requests:
+            return
         waiting = requests.difference(self.running)
         self.running = [request for request in self.running if request not in requests]
         if waiting:
@@ -193,6 +195,8 @@ class SchedulerState:
 
     def pass_over(self, requests: Sequence[ScheduledRequest]) -> None:
         """These requests were popped and not admitted."""
+        if not requests:
+            return
         self.deferred.update(requests)
         if not self.semantics.keeps_passed_over_in_order:
             requests = requests[::-1]
@@ -226,6 +230,11 @@ class SchedulerState:
         """A request that ended gives back its KV blocks, and is forgotten."""
         self.frees.free(request)
         del self.requests[request.request_id]
+
+    def take_finished_req_ids(self) -> set[str]:
+        """The requests that have ended since the last take."""
+        finished, self.finished_req_ids = self.finished_req_ids, set()
+        return finished
 
     @property
     def transfers_hold_blocks(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from cacheproof.reference.kv_cache_manager import KVCacheBlocks
 from cacheproof.reference.scheduled_request import ScheduledRequest
+from cacheproof.reference.scheduler.output import BlockIds
 
 
 @dataclass(slots=True)
@@ -21,7 +22,7 @@ class Step:
         loras: adapters of the step's requests, by number.
         admits_prefill: whether a request was admitted that has more than one token to compute.
         num_scheduled_tokens: tokens of every scheduled request.
-        new_blocks: blocks that the workers do not know of, of every scheduled request.
+        new_block_ids: blocks that the workers do not know of, of the requests that have some.
         encoder_inputs: items to encode, of the requests that have some.
         spec_decode_tokens: drafts to verify, of the requests that have some.
     """
@@ -37,7 +38,7 @@ class Step:
     loras: set[int] = field(default_factory=set)
     admits_prefill: bool = False
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
-    new_blocks: dict[str, KVCacheBlocks] = field(default_factory=dict)
+    new_block_ids: dict[str, BlockIds] = field(default_factory=dict)
     encoder_inputs: dict[str, Sequence[int]] = field(default_factory=dict)
     spec_decode_tokens: dict[str, Sequence[int]] = field(default_factory=dict)
 
@@ -57,8 +58,9 @@ class Step:
     ) -> None:
         """The request computes so many tokens."""
         self.num_scheduled_tokens[request.request_id] = num_new_tokens
-        self.new_blocks[request.request_id] = blocks
         self.token_budget -= num_new_tokens
+        if block_ids := blocks.get_block_ids(allow_none=True):
+            self.new_block_ids[request.request_id] = block_ids
 
     def unschedule(self, request: ScheduledRequest, *, wholly: bool = True) -> None:
         """A running request that was scheduled in this step is not any more; unless `wholly`, what
@@ -67,7 +69,7 @@ class Step:
         if not wholly:
             return
         self.token_budget += self.num_scheduled_tokens.pop(request.request_id)
-        del self.new_blocks[request.request_id]
+        self.new_block_ids.pop(request.request_id, None)
         self.spec_decode_tokens.pop(request.request_id, None)
         for input_id in self.encoder_inputs.pop(request.request_id, ()):
             self.encoder_compute_budget += request.get_num_encoder_embeds(input_id)

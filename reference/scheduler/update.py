@@ -17,6 +17,7 @@ from cacheproof.reference.scheduler.state import SchedulerState
 def advance(state: SchedulerState, output: SchedulerOutput) -> None:
     """The step is on its way: its tokens count as computed."""
     number = state.frees.step_scheduled() if output.num_scheduled_tokens else 0
+    releases, looks_forward = not state.semantics.releases_on_update, state.config.async_scheduling
     for request_id, count in output.num_scheduled_tokens.items():
         request = state.requests[request_id]
         request.last_step = number
@@ -26,9 +27,9 @@ def advance(state: SchedulerState, output: SchedulerOutput) -> None:
         request.is_prefill_chunk = request.num_computed_tokens < known
         if not request.is_prefill_chunk:
             state.unfinished_prefills.discard(request)
-        if not state.semantics.releases_on_update:
+        if releases:
             release_consumed(state, request)
-        if state.config.async_scheduling and not request.is_prefill_chunk:
+        if looks_forward and not request.is_prefill_chunk:
             drafts = len(output.scheduled_spec_decode_tokens.get(request_id, ()))
             request.num_output_placeholders += 1 + drafts
             request.spec_token_ids = (-1,) * state.config.num_speculative_tokens
@@ -60,15 +61,16 @@ def update_from_output(
                 continue
         if request_id in failed:
             continue
-        num_drafts = len(output.scheduled_spec_decode_tokens.get(request_id, ()))
-        if num_drafts and sampled[request_id] and not is_stale:
-            _reject(request, num_drafts + 1 - len(sampled[request_id]))
+        new_token_ids = sampled[request_id]
+        drafts = output.scheduled_spec_decode_tokens.get(request_id)
+        if drafts and new_token_ids and not is_stale:
+            _reject(request, len(drafts) + 1 - len(new_token_ids))
         if request.load_is_unsure and not is_stale:
             _trust_load(state, request)
         if state.semantics.releases_on_update:
             release_consumed(state, request)
         was_running = request.status is RequestStatus.RUNNING
-        tokens = _append(state, request, sampled[request_id], is_stale=is_stale)
+        tokens = _append(state, request, new_token_ids, is_stale)
         reason = None
         if request.status.is_finished:
             reason = request.status.value
@@ -91,14 +93,17 @@ def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
     """Release the items that the request is past."""
     if not request.has_encoder_inputs:
         return
+    manager = state.encoder_cache_manager
+    held = manager.get_cached_input_ids(request)
+    if not held:
+        return
     reached = request.num_computed_tokens
     if state.semantics.releases_confirmed:
         reached = request.num_confirmed_tokens
         if not state.semantics.releases_ahead:
             reached -= state.config.num_prefill_lookahead_tokens
-    manager = state.encoder_cache_manager
     is_decoding = state.config.is_encoder_decoder and request.num_computed_tokens > 0
-    for input_id in sorted(manager.get_cached_input_ids(request)):
+    for input_id in sorted(held):
         if is_decoding or request.mm_features[input_id].mm_position.end <= reached:
             manager.free_encoder_input(request, input_id)
 
@@ -119,20 +124,18 @@ def _reject(request: ScheduledRequest, num_rejected: int) -> None:
 
 
 def _append(
-    state: SchedulerState, request: ScheduledRequest, sampled: Sequence[int], *, is_stale: bool
+    state: SchedulerState, request: ScheduledRequest, sampled: Sequence[int], is_stale: bool
 ) -> Sequence[int]:
     """Append tokens up to where the request ends; those that it keeps."""
     if not sampled:
         return ()
     was_running = request.status is RequestStatus.RUNNING
     had_placeholders = request.num_output_placeholders > 0
-    speculates = state.config.num_speculative_tokens > 0
     kept = len(sampled)
-    for number, token in enumerate(sampled, start=1):
-        request.append_output_token_ids([token])
-        status = _end(state, request)
-        if status is not None:
-            request.status = status
+    for number, token in enumerate(sampled, 1):
+        request.append_output_token_ids((token,))
+        _end(state, request, token)
+        if request.status.is_finished:
             kept = number
             break
     if not is_stale:
@@ -141,6 +144,7 @@ def _append(
         if had_placeholders:
             request.num_output_placeholders -= kept + uncounted
     if was_running:
+        speculates = state.config.num_speculative_tokens > 0
         _cache(state, request, is_due=(had_placeholders or speculates) and not is_stale)
     return sampled[:kept]
 
@@ -155,14 +159,15 @@ def _cache(state: SchedulerState, request: ScheduledRequest, *, is_due: bool) ->
         state.kv_cache_manager.cache_blocks(request, request.num_confirmed_tokens)
 
 
-def _end(state: SchedulerState, request: ScheduledRequest) -> RequestStatus | None:
-    """How the request's last token ends it; None when it goes on."""
-    if request.all_token_ids[-1] in request.stop_token_ids:
-        return RequestStatus.FINISHED_STOPPED
-    too_long = request.num_tokens >= state.config.max_model_len
-    if too_long or request.num_output_tokens >= request.max_tokens:
-        return RequestStatus.FINISHED_LENGTH_CAPPED
-    return None
+def _end(state: SchedulerState, request: ScheduledRequest, last_token_id: int) -> None:
+    """End the request if its last token does."""
+    if last_token_id in request.stop_token_ids:
+        request.status = RequestStatus.FINISHED_STOPPED
+    elif (
+        request.num_output_tokens >= request.max_tokens
+        or request.num_tokens >= state.config.max_model_len
+    ):
+        request.status = RequestStatus.FINISHED_LENGTH_CAPPED
 
 
 def _end_in_error(state: SchedulerState, failed_loads: Set[str]) -> list[EngineCoreOutput]:
@@ -172,6 +177,8 @@ def _end_in_error(state: SchedulerState, failed_loads: Set[str]) -> list[EngineC
     state.encoder_cache_mismatch_reqs.clear()
     if state.connector is not None and state.semantics.fails_lost_transfers:
         failed |= state.connector.take_unavailable_requests()
+    if not failed:
+        return []
     found = [state.requests[name] for name in sorted(failed) if name in state.requests]
     state.finish(found, RequestStatus.FINISHED_ERROR)
     return [EngineCoreOutput(one.request_id, (), one.status.value) for one in found]

@@ -89,14 +89,18 @@ def _consider(state: SchedulerState, step: Step, request: ScheduledRequest) -> _
     if candidate.num_new_tokens > step.token_budget:
         waits = semantics.waits_for_long_prompts
         return _Outcome.ENDS_PASS if waits else _Outcome.PASSED_OVER
-    found = walk(state, step, request, candidate.num_computed_tokens, candidate.num_new_tokens)
-    if found.num_new_tokens == 0:
+    num_new_tokens, items = walk(
+        state, step, request, candidate.num_computed_tokens, candidate.num_new_tokens
+    )
+    if num_new_tokens == 0:
         passes = semantics.passes_over_unschedulable
         return _Outcome.PASSED_OVER if passes else _Outcome.ENDS_PASS
-    if not _allocate_slots(state, candidate, found):
+    if not _allocate_slots(state, candidate, num_new_tokens, items):
         _give_back(state, request)
         return _Outcome.ENDS_PASS
-    _admit(state, step, candidate, found)
+    _admit(state, step, candidate, num_new_tokens)
+    if items is not None:
+        take_encoder_inputs(state, step, request, items)
     return _Outcome.ADMITTED
 
 
@@ -208,18 +212,20 @@ def _look_up(state: SchedulerState, request: ScheduledRequest) -> tuple[KVCacheB
     return hit, num_hit_tokens
 
 
-def _allocate_slots(state: SchedulerState, candidate: _Candidate, found: EncoderWalk) -> bool:
+def _allocate_slots(
+    state: SchedulerState, candidate: _Candidate, num_new_tokens: int, items: EncoderWalk | None
+) -> bool:
     request, semantics = candidate.request, state.semantics
     looks_ahead = semantics.looks_ahead_at_once or request.num_computed_tokens > 0
     is_unsure = candidate.num_external_tokens > 0 and semantics.caches_loads_when_right
     blocks = state.admit_slots(
         request,
-        found.num_new_tokens,
+        num_new_tokens,
         candidate.num_external_tokens,
         num_new_computed_tokens=candidate.num_hit_tokens,
         new_computed_blocks=candidate.hit,
         num_lookahead_tokens=state.config.num_lookahead_tokens if looks_ahead else 0,
-        num_encoder_tokens=_num_encoder_tokens(state, request, found),
+        num_encoder_tokens=_num_encoder_tokens(state, request, items),
         delay_cache_blocks=is_unsure,
     )
     request.load_is_unsure = is_unsure and blocks is not None
@@ -227,14 +233,14 @@ def _allocate_slots(state: SchedulerState, candidate: _Candidate, found: Encoder
 
 
 def _num_encoder_tokens(
-    state: SchedulerState, request: ScheduledRequest, found: EncoderWalk
+    state: SchedulerState, request: ScheduledRequest, items: EncoderWalk | None
 ) -> int:
     """Encoder tokens of which cross-attention keeps the KV."""
     if not state.config.is_encoder_decoder:
         return 0
     if not state.semantics.fits_cross_attention:
         return state.config.num_cross_attention_tokens
-    return sum(map(request.get_num_encoder_embeds, found.inputs))
+    return 0 if items is None else sum(map(request.get_num_encoder_embeds, items.inputs))
 
 
 def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:
@@ -245,7 +251,7 @@ def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:
         state.encoder_cache_manager.free(request)
 
 
-def _admit(state: SchedulerState, step: Step, candidate: _Candidate, found: EncoderWalk) -> None:
+def _admit(state: SchedulerState, step: Step, candidate: _Candidate, num_new_tokens: int) -> None:
     request = candidate.request
     num_computed_tokens = candidate.num_computed_tokens
     tell(state, request, candidate.num_external_tokens)
@@ -255,17 +261,16 @@ def _admit(state: SchedulerState, step: Step, candidate: _Candidate, found: Enco
     request.status = RequestStatus.RUNNING
     request.num_computed_tokens = num_computed_tokens
     request.note_cached_tokens(num_computed_tokens)
-    if num_computed_tokens + found.num_new_tokens < request.num_tokens:
+    if num_computed_tokens + num_new_tokens < request.num_tokens:
         state.unfinished_prefills.add(request)
     state.kv_cache_manager.record_prefix_cache_stats(request, candidate.num_hit_tokens)
     blocks = state.kv_cache_manager.get_blocks(request.request_id)
-    step.schedule(request, found.num_new_tokens, blocks)
+    step.schedule(request, num_new_tokens, blocks)
     if request.lora_request is not None:
         step.loras.add(request.lora_request.lora_int_id)
     if candidate.is_padded:
-        _pad(state, step, request, found.num_new_tokens)
+        _pad(state, step, request, num_new_tokens)
     step.admits_prefill |= num_computed_tokens < request.num_tokens - 1
-    take_encoder_inputs(state, step, request, found)
 
 
 def _pad(state: SchedulerState, step: Step, request: ScheduledRequest, num_new_tokens: int) -> None:
