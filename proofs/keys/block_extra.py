@@ -1,0 +1,278 @@
+"""Extra keys of a block: whether two requests whose extra keys are equal agree on what they are of.
+
+`_ExtraKeys.of` is run on a request with or without an adapter, items, a salt and embeddings. What
+it returns is a row of elements, in which nothing says how many items there are, so the two rows are
+laid over each other element by element.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys.hashed_values import LITERAL, VALUE, value_of
+from cacheproof.proofs.keys.readings import SYMBOL, Layout, constants, differing
+from cacheproof.proofs.keys.source import run_text, text_of
+from cacheproof.proofs.keys.symbolic import (
+    CONTENT,
+    EMPTY,
+    Data,
+    Many,
+    Number,
+    Repeated,
+    Run,
+    Term,
+    Text,
+    content_of,
+    data,
+    fresh,
+)
+from cacheproof.reference import block_hash
+from cacheproof.reference.semantics import Semantics
+
+INT = z3.IntSort()
+ELEMENT = z3.Function("element", INT, VALUE)
+"""The element of a row of extra keys at a place."""
+START, END = z3.Int("start of block"), z3.Int("end of block")
+PARTS = ("adapter", "items", "salt", "embeds")
+WITNESS = 4
+"""Tokens of a block in which items are confused."""
+TERMS = {"adapter": 2, "items": 2, "salt": 1, "embeds": 2}
+"""Terms of each part's content."""
+_ROWS = b"rows"
+"""What the rows of embeddings are joined to, in place of their bytes."""
+
+
+def layouts(
+    semantics: Semantics, text: str | None = None, *, first: bool, parts_max: int = len(PARTS)
+) -> list[Layout]:
+    """The extra keys of a request's first block, or of a later one, for each choice of up to so
+    many `PARTS`. `kind` says what of them the extra keys tell: the salt in a first block only."""
+    text = text_of(block_hash) if text is None else text
+    found = []
+    for chosen in sorted(itertools.product((False, True), repeat=len(PARTS)), key=sum):
+        if sum(chosen) > parts_max:
+            continue
+        has = dict(zip(PARTS, chosen, strict=True))
+        for path in paths.paths(partial(_extra, semantics, text, has, first)):
+            kind, content, pieces = path.result
+            found.append(Layout(kind, kind, content, pieces, path.conditions))
+    return found
+
+
+def _extra(
+    semantics: Semantics, text: str, has: dict[str, bool], first: bool
+) -> tuple[str, tuple[Term, ...], tuple[Any, ...]]:
+    start, end = Number(START), Number(END)
+    paths.assume(START == 0 if first else START > 0, START < END)
+    rows, mask = content_of("rows"), data("mask")
+    digest = z3.Function("digest of rows", CONTENT, CONTENT)(rows)
+    paths.assume(z3.Function("rows of digest", CONTENT, CONTENT)(digest) == rows)
+    names = run_text(
+        text,
+        block_hash,
+        hashlib=SimpleNamespace(sha256=lambda _: SimpleNamespace(digest=lambda: _data(digest))),
+    )
+    adapter = SimpleNamespace(
+        lora_name=Text(content_of("adapter")),
+        lora_path=Text(content_of("path")),
+        lora_int_id=Number(z3.Int(fresh("adapter"))),
+    )
+    salt = Text(content_of("salt"))
+    paths.assume(salt.of != EMPTY)
+    name, offset = Text(content_of("item")), Number(z3.Int(fresh("offset")))
+    feature = SimpleNamespace(identifier=name, mm_position=SimpleNamespace(offset=offset))
+    item = names["_item_key"](feature, start, semantics)
+    items = Many(item, (name.of, offset.term - START), ("list",))
+    paths.assume(items.count >= 1)
+    request = SimpleNamespace(
+        lora_request=adapter if has["adapter"] else None,
+        mm_features=[],
+        block_hashes=[],
+        cache_salt=salt if has["salt"] else None,
+        prompt_embeds=_Embeds(mask) if has["embeds"] else None,
+    )
+    keys = names["_ExtraKeys"](request, semantics)
+    keys._of_items = lambda *_: items if has["items"] else ()
+    made = keys.of(start, end)
+    content: dict[str, tuple[Term, ...]] = {
+        "adapter": (adapter.lora_name.of, adapter.lora_path.of),
+        "items": items.content,
+        "salt": salt.content,
+        "embeds": (rows, *mask.content),
+    }
+    told = [part for part in PARTS if has[part]]
+    if has["salt"] and not first:
+        told.remove("salt")
+    return (
+        " and ".join(told) or "nothing",
+        tuple(term for part in told for term in content[part]),
+        tuple(_pieces(made or (), rows)),
+    )
+
+
+class _Embeds:
+    """Embeddings of a prompt: their rows and which were given, of a block as a whole."""
+
+    def __init__(self, mask: Data) -> None:
+        self.tensor = _Sliced([_ROWS])
+        self.given = _Sliced(mask)
+
+
+class _Sliced:
+    def __init__(self, part: Any) -> None:
+        self._part = part
+
+    def __getitem__(self, _: slice) -> Any:
+        return self._part
+
+
+def _data(of: Term) -> Data:
+    return Data(Run(of, "bytes", z3.IntVal(0)))
+
+
+def _pieces(made: tuple[Any, ...], rows: Term) -> Iterator[Any]:
+    for part in made:
+        if isinstance(part, Repeated):
+            (one,) = part.pieces
+            yield Repeated(part.loop, (value_of(one),))
+        else:
+            is_rows = isinstance(part, bytes) and part == _ROWS
+            yield value_of(_data(rows) if is_rows else part)
+
+
+Content = dict[str, tuple[Any, ...]]
+"""What a block has beside its tokens, part by part: numbers, and contents by name. An item is its
+name and offset."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two blocks that have equal extra keys without being equal, on a model of z3."""
+
+    kinds: tuple[str, str]
+    first: Content
+    second: Content
+
+
+def agreements(found: list[Layout], seed: int = 0) -> Iterator[Agreement]:
+    """Two blocks that extra keys do not tell apart, for each two kinds that there are such of."""
+    firsts, seconds = ([_Row(one.named(side)) for one in found] for side in ("first", "second"))
+    literals = _distinct_literals([piece for row in firsts for piece in row.constraints])
+    for number, one in enumerate(firsts):
+        for other in seconds[number:]:
+            model = paths.satisfiable([*_alike(one, other), *literals], seed)
+            if model is not None:
+                kinds = one.layout.kind, other.layout.kind
+                yield Agreement(kinds, one.content(model), other.content(model))
+
+
+class _Row:
+    """A row of extra keys read from its first element on."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.constraints: list[z3.BoolRef] = list(layout.conditions)
+        self.places: list[Any] = []
+        self.repeated: list[tuple[Any, Repeated]] = []
+        self._known: dict[int, z3.BoolRef] = {}
+        place: Any = z3.IntVal(0)
+        for piece in layout.pieces:
+            self.places.append(place)
+            if isinstance(piece, Repeated):
+                self.repeated.append((place, piece))
+                place = place + piece.loop.count
+            else:
+                self.constraints.append(ELEMENT(place) == piece)
+                place = place + 1
+        self.end = place
+        self.places.append(place)
+        self.holds = z3.And(self.constraints)
+
+    def repeated_at(self, place: Any) -> z3.BoolRef:
+        """What is known of the element at a place, should it be one of those repeated."""
+        number = place.get_id()
+        if number not in self._known:
+            self._known[number] = z3.And(*self._repeated_at(place))
+        return self._known[number]
+
+    def _repeated_at(self, place: Any) -> Iterator[z3.BoolRef]:
+        for start, repeated in self.repeated:
+            (element,) = repeated.pieces
+            there = z3.substitute(element, *self._symbols_at(element, place))
+            inside = z3.And(start <= place, place < start + repeated.loop.count)
+            yield z3.Implies(inside, ELEMENT(place) == there)
+            elements = z3.Function("elements of items", INT, INT, CONTENT)
+            yield repeated.loop.elements == elements(start, repeated.loop.count)
+
+    def _symbols_at(self, term: Term, place: Any) -> list[tuple[Term, Term]]:
+        """The symbols of any element, as those of the element at a place."""
+        return [
+            (one, z3.Function(f"{one} at", INT, one.sort())(place))
+            for one in constants(term)
+            if SYMBOL.fullmatch(one.decl().name())
+        ]
+
+    def content(self, model: z3.ModelRef) -> Content:
+        """What is of each part in a model; of items the first."""
+
+        def value(term: Term) -> Any:
+            found = model.eval(term, model_completion=True)
+            return found.as_long() if z3.is_int(found) else str(found)
+
+        terms = iter(self.layout.content)
+        found: Content = {}
+        for part in PARTS:
+            if part in self.layout.kind.split(" and "):
+                found[part] = tuple(value(next(terms)) for _ in range(TERMS[part]))
+        for place, repeated in self.repeated:
+            found["items"] = tuple(
+                value(z3.substitute(term, *self._symbols_at(term, place)))
+                for term in repeated.loop.each
+            )
+        return found
+
+
+def _alike(one: _Row, other: _Row) -> list[z3.BoolRef]:
+    """Two rows of one length, element by element the same, of blocks that are not."""
+    known = [one.holds, other.holds, one.end == other.end]
+    for row in (one, other):
+        if row.repeated:
+            known += [row.repeated_at(place) for place in (*one.places, *other.places)]
+    if one.layout.constructor == other.layout.constructor:
+        known.append(differing(one.layout.content, other.layout.content))
+    return known
+
+
+def items_confused(found: list[Layout], seed: int = 0) -> Agreement | None:
+    """Two items with one key; that lists of them are told apart rests on there being none."""
+    repeated = next((one for layout in found for one in layout.loops), None)
+    if repeated is None:
+        return None
+    one = Layout("items", "", repeated.loop.each, repeated.pieces, ())
+    first, second = _Row(one.named("first")), _Row(one.named("second"))
+    contents = first.layout.content, second.layout.content
+    known = [*first.constraints, *second.constraints, differing(*contents), START == 0]
+    known.append(END == WITNESS)
+    known += [_in_block(offset) for _, offset in contents]
+    model = paths.satisfiable([*known, *_distinct_literals(known)], seed)
+    return model and Agreement(("items", "items"), first.content(model), second.content(model))
+
+
+def _in_block(offset: Any) -> z3.BoolRef:
+    return z3.And(offset >= 0, offset < END)
+
+
+def _distinct_literals(terms: list[Any]) -> list[z3.BoolRef]:
+    literals = {
+        one.decl().name(): one
+        for term in terms
+        for one in constants(term)
+        if one.decl().name().startswith(LITERAL)
+    }
+    return [z3.Distinct(*literals.values(), EMPTY)] if literals else []

@@ -1,0 +1,170 @@
+"""Which media items a block's key names: those that reach into the block, wherever hashing began.
+
+The two loops over a request's items are cut at invariants; what they collect is followed for one
+item, of which nothing is known but that there is such.
+"""
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys.loops import HELPER, Claims, Loops, cut
+from cacheproof.proofs.keys.source import run_text, text_of
+from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text
+from cacheproof.reference import block_hash
+from cacheproof.reference.semantics import Semantics
+
+INT = z3.IntSort()
+OFFSET, END = z3.Function("offset of item", INT, INT), z3.Function("end of item", INT, INT)
+NAME = z3.Function("name of item", INT, CONTENT)
+COUNT, ANY = z3.Ints("items item")
+"""How many items there are, and the number of any one of them."""
+
+
+class Items(Symbol):
+    """A request's items: in order, each with a token at least, none over another."""
+
+    types = frozenset({"list"})
+    count = COUNT
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+
+    def __bool__(self) -> bool:
+        return paths.holds(COUNT > 0)
+
+    def __getitem__(self, place: Any) -> Any:
+        number = place.term if isinstance(place, Number) else z3.IntVal(place)
+        self._claims.claim("an item is asked for that there is", number >= 0)
+        self._claims.claim("an item is asked for that there is", number < COUNT)
+        paths.assume(
+            OFFSET(number) < END(number),
+            z3.Implies(number < ANY, END(number) <= OFFSET(ANY)),
+            z3.Implies(number > ANY, END(ANY) <= OFFSET(number)),
+        )
+        position = SimpleNamespace(offset=Number(OFFSET(number)), end=Number(END(number)))
+        return SimpleNamespace(identifier=Text(NAME(number)), mm_position=position)
+
+
+class Found:
+    """The keys collected so far: whether that of any item is among them, and the last one's."""
+
+    def __init__(self, claims: Claims, has: z3.BoolRef, last: z3.ArithRef) -> None:
+        self._claims = claims
+        self.has, self.last = has, last
+
+    def append(self, key: Any) -> None:
+        (number,) = _named_by(key)
+        self._claims.claim("items are named in order, each once", number > self.last)
+        self.has, self.last = z3.Or(self.has, number == ANY), number
+
+
+def _named_by(key: Any) -> list[Any]:
+    parts = key if isinstance(key, tuple) else (key,)
+    return [part.of.arg(0) for part in parts if isinstance(part, Text)]
+
+
+class _Passing:
+    """The first loop: every item before `item` ends before the block."""
+
+    def __init__(self, claims: Claims, start: Any) -> None:
+        self._claims, self._start = claims, start
+
+    def entered(self, item: Any) -> tuple[Any]:
+        self.repeated(item)
+        item = Number(z3.Int("passing"))
+        paths.assume(self._holds(item))
+        return (item,)
+
+    def repeated(self, item: Any) -> None:
+        self._claims.claim("no item is passed that reaches into the block", self._holds(item))
+
+    def _holds(self, item: Any) -> Any:
+        place = item.term if isinstance(item, Number) else item
+        return z3.And(place >= 0, place <= COUNT, passed(place, self._start.term))
+
+
+class _Naming:
+    """The second loop: of the items before `item` those that reach into the block are named."""
+
+    def __init__(self, claims: Claims, start: Any, end: Any) -> None:
+        self._claims, self._start, self._end = claims, start, end
+
+    def entered(self, item: Any, keys: Any) -> tuple[Any, Any]:
+        if isinstance(keys, list):
+            keys = Found(self._claims, z3.BoolVal(False), z3.IntVal(-1))
+        self.repeated(item, keys)
+        item = Number(z3.Int("naming"))
+        keys = Found(self._claims, z3.Bool("named"), z3.Int("last named"))
+        paths.assume(self._holds(item, keys))
+        return item, keys
+
+    def repeated(self, item: Any, keys: Found) -> None:
+        self._claims.claim("items of the block are named, and no others", self._holds(item, keys))
+
+    def _holds(self, item: Any, keys: Found) -> Any:
+        place = item.term if isinstance(item, Number) else item
+        inside = reaches(self._start.term, self._end.term)
+        return z3.And(place >= 0, keys.last < place, keys.has == z3.And(place > ANY, inside))
+
+
+def reaches(start: Any, end: Any) -> Any:
+    """Whether any item has a token in [start, end)."""
+    return z3.And(OFFSET(ANY) < end, END(ANY) > start)
+
+
+def passed(item: Any, start: Any) -> Any:
+    """Whether any item is not before `item`, or ends before the block."""
+    return z3.Implies(item > ANY, END(ANY) <= start)
+
+
+def failures(semantics: Semantics, text: str | None = None, seed: int = 0) -> list[str]:
+    """What fails of: a block's key names the items in it.
+
+    The first block that is hashed, of a request with keys or without, and any block after it.
+    """
+    claims = Claims(seed)
+    for later in (False, True):
+        paths.paths(partial(_names_items, semantics, text, claims, later))
+    return claims.failed
+
+
+def _names_items(semantics: Semantics, text: str | None, claims: Claims, later: bool) -> None:
+    start, end = Number(z3.Int("start")), Number(z3.Int("end"))
+    passing, naming = _Passing(claims, start), _Naming(claims, start, end)
+    names = run_text(
+        cut(text_of(block_hash) if text is None else text, ("_of_items",)),
+        block_hash,
+        **{HELPER: Loops({"_of_items 1": passing, "_of_items 2": naming})},
+    )
+    paths.assume(start.term >= 0, start.term < end.term, ANY >= 0, ANY < COUNT)
+    paths.assume(OFFSET(ANY) >= 0, OFFSET(ANY) < END(ANY))
+    request = SimpleNamespace(
+        mm_features=Items(claims), lora_request=None, block_hashes=_Hashes(z3.Int("hashes"))
+    )
+    keys = names["_ExtraKeys"](request, semantics)
+    if later:
+        keys._item, keys._starts_late = Number(z3.Int("kept")), False
+        before = z3.Int("start before")
+        paths.assume(before <= start.term, keys._item.term >= 0, keys._item.term <= COUNT)
+        paths.assume(passed(keys._item.term, before))
+    found = keys._of_items(start, end)
+    claims.claim("a block names the items in it", found.has == reaches(start.term, end.term))
+    kept = keys._item.term if isinstance(keys._item, Number) else z3.IntVal(keys._item)
+    claims.claim("what is passed stays behind", z3.And(kept >= 0, kept <= COUNT))
+    claims.claim("what is passed stays behind", passed(kept, start.term))
+
+
+class _Hashes(Symbol):
+    """The keys that a request has; here it only matters whether there are any."""
+
+    types = frozenset({"list"})
+
+    def __init__(self, count: z3.ArithRef) -> None:
+        self.count = count
+
+    def __bool__(self) -> bool:
+        return paths.holds(self.count > 0)

@@ -1,0 +1,78 @@
+"""What keys of blocks are hashes of, as terms, and the ideal hash, which keeps values apart."""
+
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys.symbolic import CONTENT, Data, Number, Run, Symbol, Term, Text
+
+DIGEST = z3.DeclareSort("Digest")
+LITERAL = "literal "
+
+
+def _values() -> Any:
+    values = z3.Datatype("Value")
+    values.declare("none")
+    values.declare("number", ("number_of", z3.IntSort()))
+    values.declare("text", ("text_of", CONTENT))
+    values.declare("data", ("data_of", CONTENT))
+    values.declare("digest", ("digest_of", DIGEST))
+    values.declare("tokens", ("tokens_of", CONTENT))
+    values.declare("extra", ("extra_of", CONTENT))
+    values.declare("end")
+    values.declare("row", ("head", values), ("tail", values))
+    return values.create()
+
+
+VALUE = _values()
+"""Python's None, int, str and bytes, a digest, tokens and extra keys as a whole, and tuples of
+these (`row` after `row`, up to `end`)."""
+HASH, UNHASHED = z3.Function("hash", VALUE, DIGEST), z3.Function("hashed", DIGEST, VALUE)
+
+
+class Whole(Symbol):
+    """A value of which only equality matters; taken apart as a sequence it is still one."""
+
+    types = frozenset({"list", "tuple", "bytes"})
+
+    def __init__(self, value: Term) -> None:
+        self.value = value
+
+    def __iter__(self) -> Any:
+        yield self
+
+
+def value_of(one: Any) -> Any:
+    """The term that stands for a value that is hashed."""
+    match one:
+        case None:
+            return VALUE.none
+        case Whole():
+            return one.value
+        case Text():
+            return VALUE.text(one.of)
+        case str():
+            return VALUE.text(z3.Const(f"{LITERAL}{one}", CONTENT))
+        case Number():
+            return VALUE.number(one.term)
+        case Data(pieces=(Run(of=of),)):
+            return VALUE.data(of)
+        case tuple():
+            row = VALUE.end
+            for part in reversed(one):
+                row = VALUE.row(value_of(part), row)
+            return row
+    raise TypeError(f"{one!r} in a key; expected what keys are made of")
+
+
+def hash_of(one: Any) -> Whole:
+    """The ideal hash."""
+    digest = HASH(value_of(one))
+    paths.assume(*invertible(digest))
+    return Whole(VALUE.digest(digest))
+
+
+def invertible(digest: Term) -> list[z3.BoolRef]:
+    """That this digest has one value of which it is the hash."""
+    return [UNHASHED(digest) == digest.arg(0)]

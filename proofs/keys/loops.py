@@ -1,0 +1,123 @@
+"""Loops of any number of rounds, cut at an invariant.
+
+In the text of a function each loop becomes one round from any state in which its invariant holds,
+and what follows it. The invariants are stated where they are used; that they hold on entry and
+after a round is checked on every path.
+"""
+
+import ast
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, TypeAlias
+
+import z3
+
+from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys.symbolic import Truth
+
+HELPER = "cut_loop"
+
+
+Invariant: TypeAlias = Any
+"""What is known of a loop, as two methods of the variables that it changes and that stood before
+it, by name in order: `entered` claims the invariant of them and returns them as any round may find
+them, `repeated` claims it after a round. For a for loop, `element` of an iterable says whether
+there is another element, and which."""
+
+
+class Claims:
+    """What must hold on the paths on which it is claimed; `failed` names what did not."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self.failed: list[str] = []
+        self._known: dict[tuple[int, ...], tuple[list[Any], bool]] = {}
+
+    def claim(self, name: str, condition: Any) -> None:
+        """What is claimed is taken for true afterwards. Paths begin alike, so that most of what
+        is asked on one was asked on another."""
+        terms = [*paths.assumed(), z3.Not(condition)]
+        asked = tuple(term.get_id() for term in terms)
+        if asked not in self._known:
+            self._known[asked] = terms, paths.satisfiable(terms, self._seed) is None
+        if not self._known[asked][1]:
+            self.failed.append(name)
+        paths.assume(condition)
+
+
+class Loops:
+    """The invariants of a text's loops, by function and number."""
+
+    def __init__(self, invariants: dict[str, Invariant]) -> None:
+        self._invariants = invariants
+
+    def entered(self, name: str, *variables: Any) -> tuple[Any, ...]:
+        return self._invariants[name].entered(*variables)
+
+    def element(self, name: str, iterable: Any) -> tuple[Truth, Any]:
+        drawn: tuple[Truth, Any] = self._invariants[name].element(iterable)
+        return drawn
+
+    def repeated(self, name: str, *variables: Any) -> None:
+        self._invariants[name].repeated(*variables)
+        raise paths.Ended
+
+
+@cache
+def cut(text: str, functions: tuple[str, ...]) -> str:
+    """The text with the loops of these functions cut; they ask `cut_loop`, a `Loops`."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in functions:
+            _Cut(node).visit(node)
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+class _Cut(ast.NodeTransformer):
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self._function = function
+        self._number = 0
+
+    def visit_While(self, loop: ast.While) -> list[ast.stmt]:
+        name, variables = self._described(loop)
+        again = ast.If(loop.test, [*loop.body, _asked("repeated", name, variables)], [])
+        return [_entry(name, variables), again]
+
+    def visit_For(self, loop: ast.For) -> list[ast.stmt]:
+        name, variables = self._described(loop)
+        asked = f"{HELPER}.element({name!r}, {ast.unparse(loop.iter)})"
+        draw = f"another, {ast.unparse(loop.target)} = {asked}"
+        body = [*loop.body, _asked("repeated", name, variables)]
+        again = ast.If(ast.Name("another", ast.Load()), body, [])
+        return [_entry(name, variables), *ast.parse(draw).body, again]
+
+    def _described(self, loop: ast.While | ast.For) -> tuple[str, list[str]]:
+        self._number += 1
+        within = set(map(id, ast.walk(loop)))
+        before = {
+            node.id
+            for node in ast.walk(self._function)
+            if isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and id(node) not in within
+            and node.lineno < loop.lineno
+        }
+        changed = {name for node in ast.walk(loop) for name in _changed(node)}
+        return f"{self._function.name} {self._number}", sorted(changed & before)
+
+
+def _changed(node: ast.AST) -> Iterable[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append")):
+            yield name
+
+
+def _entry(name: str, variables: list[str]) -> ast.stmt:
+    names = "".join(f"{variable}, " for variable in variables)
+    return ast.parse(f"({names}) = {HELPER}.entered({name!r}, {names})").body[0]
+
+
+def _asked(what: str, name: str, variables: list[str]) -> ast.stmt:
+    return ast.parse(f"{HELPER}.{what}({name!r}, {', '.join(variables)})").body[0]

@@ -1,0 +1,95 @@
+"""Texts that leave out one part of what they wrote, or write one thing for another.
+
+Every place of a text at which an operator applies is a mutant of its own, so none is chosen.
+"""
+
+import ast
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Edit = Callable[[ast.AST], list[tuple[str, ast.AST]]]
+"""The changes that an operator makes of a node: what each is called, and what stands there then."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A changed text; `name` says what was changed, and in which function."""
+
+    name: str
+    text: str
+
+
+def mutants(text: str, functions: Container[str], *edits: Edit) -> Iterator[Mutant]:
+    """Every text that one of the edits makes of it in one place of these functions' bodies."""
+    tree = ast.parse(text)
+    unpacked = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+    }
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef) or function.name not in functions:
+            continue
+        for node in (node for statement in function.body for node in ast.walk(statement)):
+            if id(node) in unpacked:
+                continue
+            for edit in edits:
+                for name, changed in edit(node):
+                    yield Mutant(f"{name} in {function.name}", _replaced(text, node, changed))
+
+
+def _replaced(text: str, node: Any, changed: ast.AST) -> str:
+    """The text with another node in place of this one."""
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    before = [*lines[: node.lineno - 1], lines[node.lineno - 1][: node.col_offset]]
+    after = [lines[node.end_lineno - 1][node.end_col_offset :], *lines[node.end_lineno :]]
+    return b"".join([*before, ast.unparse(changed).encode(), *after]).decode()
+
+
+def without_an_element(node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """Tuples of several elements lose each in turn."""
+    if not isinstance(node, ast.Tuple) or not isinstance(node.ctx, ast.Load):
+        return []
+    if len(node.elts) < 2:
+        return []
+    return [
+        (
+            f"no {ast.unparse(one)} of {ast.unparse(node)}",
+            ast.Tuple([other for other in node.elts if other is not one], ast.Load()),
+        )
+        for one in node.elts
+    ]
+
+
+def without_an_operand(node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """Of two parts that are put together one is left."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        return []
+    return [
+        (f"no {ast.unparse(node.left)}", node.right),
+        (f"no {ast.unparse(node.right)}", node.left),
+    ]
+
+
+_BESIDE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+}
+
+
+def shifted_comparison(node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """What may be equal may not, and the other way round."""
+    if not isinstance(node, ast.Compare) or type(node.ops[0]) not in _BESIDE:
+        return []
+    shifted = ast.Compare(node.left, [_BESIDE[type(node.ops[0])]()], node.comparators)
+    return [(f"{ast.unparse(shifted)} for {ast.unparse(node)}", shifted)]
+
+
+def without_a_yield(node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """A generator leaves something out."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Yield | ast.YieldFrom):
+        return []
+    return [(f"no {ast.unparse(node.value)}", ast.Pass())]

@@ -1,0 +1,134 @@
+"""Runs of one function, a run for each way that it can take on symbolic values.
+
+A symbolic value is a z3 term of which nothing is known but what was assumed. Where a run asks
+whether something holds of such values, both answers are tried, each in a run of its own.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import z3
+
+T = TypeVar("T")
+RLIMIT = 2_000_000
+"""z3's own measure of work, which no other load on the machine changes."""
+
+
+class Undecided(Exception):
+    """z3 answered unknown; the message says of what."""
+
+
+class Ended(Exception):
+    """A path ends before its function does, such as after one round of a loop."""
+
+
+@dataclass(frozen=True)
+class Path(Generic[T]):
+    """One way through a function: what it returned, and under which conditions it is taken."""
+
+    result: T
+    conditions: tuple[z3.BoolRef, ...]
+
+
+@dataclass
+class _Run:
+    """`answers` are (what was answered, whether the other answer is still to be tried); the first
+    of them are those of the script."""
+
+    script: list[tuple[bool, bool]]
+    answers: list[tuple[bool, bool]] = field(default_factory=list)
+    conditions: list[z3.BoolRef] = field(default_factory=list)
+    loops: list[Any] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+
+_runs: list[_Run] = []
+
+
+def satisfiable(conditions: list[z3.BoolRef], seed: int = 0) -> z3.ModelRef | None:
+    """A model of the conditions, None where there is none.
+
+    Raises:
+        Undecided: z3 cannot tell within its limit.
+    """
+    solver = z3.Solver()
+    solver.set("rlimit", RLIMIT)
+    solver.set("random_seed", seed)
+    solver.add(*conditions)
+    answer = solver.check()
+    if answer == z3.unknown:
+        raise Undecided(f"{solver.reason_unknown()}: {conditions[-1]}")
+    return solver.model() if answer == z3.sat else None
+
+
+def paths(function: Callable[[], T]) -> list[Path[T]]:
+    """Every way that the function can take; those that end early are left out."""
+    found = []
+    script: list[tuple[bool, bool]] | None = []
+    while script is not None:
+        run = _Run(script)
+        _runs.append(run)
+        try:
+            found.append(Path(function(), tuple(run.conditions)))
+        except Ended:
+            pass
+        finally:
+            _runs.pop()
+        script = _next(run.answers)
+    return found
+
+
+def _next(answers: list[tuple[bool, bool]]) -> list[tuple[bool, bool]] | None:
+    """The answers of the next run: as the last, but for the last one that can be another."""
+    for place in reversed(range(len(answers))):
+        if answers[place][1]:
+            return [*answers[:place], (False, False)]
+    return None
+
+
+def next_number() -> int:
+    """Numbers the symbols of a run, which has the same names each time."""
+    return next(_runs[-1].numbers)
+
+
+def assume(*facts: z3.BoolRef) -> None:
+    """From here on the run takes the facts for true."""
+    _runs[-1].conditions += facts
+
+
+def assumed() -> list[z3.BoolRef]:
+    """What the present run has taken for true so far."""
+    return list(_runs[-1].conditions)
+
+
+def holds(condition: z3.BoolRef) -> bool:
+    """Whether the condition holds on this run."""
+    run = _runs[-1]
+    if len(run.answers) < len(run.script):
+        answer, is_open = run.script[len(run.answers)]
+    else:
+        can_hold = satisfiable([*run.conditions, condition]) is not None
+        is_open = can_hold and satisfiable([*run.conditions, z3.Not(condition)]) is not None
+        answer = can_hold
+    run.answers.append((answer, is_open))
+    run.conditions.append(condition if answer else z3.Not(condition))
+    return answer
+
+
+@contextmanager
+def within(loop: Any) -> Iterator[None]:
+    """What is made here is made once a round of the loop."""
+    loops = _runs[-1].loops
+    loops.append(loop)
+    try:
+        yield
+    finally:
+        loops.pop()
+
+
+def open_loops() -> tuple[Any, ...]:
+    """The loops, outermost first, of which one round is being run."""
+    return tuple(_runs[-1].loops)

@@ -1,0 +1,308 @@
+"""Proves the keys of the reference, refutes those of releases that are known to collide."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
+from cacheproof.proofs.keys import (
+    block_chain,
+    block_extra,
+    block_items,
+    block_witnesses,
+    vllm_media,
+)
+from cacheproof.proofs.keys.media import Encoding, Texts, merged_tags
+from cacheproof.proofs.keys.mutants import (
+    Edit,
+    Mutant,
+    mutants,
+    shifted_comparison,
+    without_a_yield,
+    without_an_element,
+    without_an_operand,
+)
+from cacheproof.proofs.keys.paths import Undecided
+from cacheproof.proofs.keys.readings import Reader, ambiguous_lists
+from cacheproof.proofs.keys.source import text_of
+from cacheproof.reference import block_hash, media_hash_of_vllm
+from cacheproof.reference.media_hash_of_vllm import ReleaseStream
+from cacheproof.reference.semantics import Semantics
+
+UNBOUNDED = "unbounded, under an ideal hash"
+MEDIA_RELEASES = ("0.11.0", "0.30.0", "0.31.0", "0.33.0")
+BLOCK_RELEASES = ("0.12.0", "0.18.1", "0.30.0", "0.33.0")
+ENCODES = ("content", "call", "_text", "_shape", "_mapping", "_array", "_tensor", "_image")
+STREAMS = ("chunks", "_size")
+FRAMES = ("_framed", "_chunk")
+BESIDE = ("of", "_adapter_keys", "_item_key", "_salt_keys", "_embeds_keys")
+HARMLESS = {
+    "tag m for l in _shape": "a shape is always the second node of its array or tensor",
+    "tag S for X in _array": "elements are always the third node of their array",
+    "tag S for X in _tensor": "elements are always the third node of their tensor",
+    "tag S for X in _image": "pixels are always the third node of their image",
+    "no first in hasher": "nothing is hashed twice: the loop does not start either",
+    "no size in hasher": "nothing is hashed early: the loop does not start either",
+    "items[item].mm_position.end < start for items[item].mm_position.end <= start in _of_items": (
+        "an item that is not passed is not named either"
+    ),
+    "no (yield adapter.lora_int_id) in _adapter_keys": "not the ideal's way",
+    "no (yield adapter.lora_name) in _adapter_keys": "not the ideal's way",
+    "no feature.identifier of (feature.identifier, offset) in _item_key": "not the ideal's way",
+    "no offset of (feature.identifier, offset) in _item_key": "not the ideal's way",
+    "no digest of ('prompt_embeds', digest) in _embeds_keys": "not the ideal's way",
+    "no 'prompt_embeds' of ('prompt_embeds', digest) in _embeds_keys": "not the ideal's way",
+    "no 'mm' of ('mm', feature.identifier, offset) in _item_key": "no other pair ends in a number",
+    "no 'cache_salt' of ('cache_salt', salt) in _salt_keys": "no other extra key is a text",
+    "no 'prompt_embeds' of ('prompt_embeds', digest, bytes(embeds.given[start:end])) in "
+    "_embeds_keys": "no other extra key is a pair of bytes",
+}
+"""Changes by which no two contents get one key, and why; that none does is checked as well."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is asked of a text and of changed ones. `check` returns what refutes it, or None."""
+
+    contract: str
+    target: str
+    subject: str
+    scope: str
+    text: Any
+    check: Callable[[Any], str | None]
+    twins: Sequence[tuple[str, Any]]
+    digest: str
+
+    def evidence(self) -> Evidence:
+        """The row of evidence, twins included."""
+        started = time.perf_counter()
+        outcome, note = _asked(self.check, self.text)
+        twins = tuple(
+            RedTwin(name, _asked(self.check, changed)[0] is Outcome.REFUTED)
+            for name, changed in self.twins
+        )
+        return Evidence(
+            self.contract,
+            self.target,
+            self.subject,
+            "proof",
+            self.scope,
+            outcome,
+            note,
+            self.digest,
+            time.perf_counter() - started,
+            twins,
+        )
+
+
+def prove_keys(seed: int = 0) -> list[Evidence]:
+    """Every claim about keys. `seed` is z3's, and must not matter."""
+    return [claim.evidence() for claim in claims(seed)]
+
+
+def claims(seed: int = 0) -> Iterator[Claim]:
+    """What is claimed, of the reference first."""
+    yield _lists(seed)
+    yield from _media(seed)
+    yield from _blocks(seed)
+    for release in MEDIA_RELEASES:
+        yield from _media_of_release(release, seed)
+    for release in BLOCK_RELEASES:
+        yield from _blocks_of_release(release, seed)
+
+
+def _asked(check: Callable[[Any], str | None], text: Any) -> tuple[Outcome, str]:
+    try:
+        why = check(text)
+    except Undecided as undecided:
+        return Outcome.UNKNOWN, str(undecided)
+    return (Outcome.HOLDS, "") if why is None else (Outcome.REFUTED, why)
+
+
+def _lists(seed: int) -> Claim:
+    return Claim(
+        "lists",
+        "reference",
+        "induction over the elements of a list",
+        "unbounded",
+        True,
+        lambda determined: ambiguous_lists(determined=determined, seed=seed),
+        [("elements that their places do not determine", False)],
+        digest_of([ambiguous_lists]),
+    )
+
+
+def _media(seed: int) -> Iterator[Claim]:
+    reader, texts = Reader(seed), Texts()
+    encodes = mutants(texts.content, ENCODES, merged_tags, without_an_element)
+    streams = mutants(texts.stream, STREAMS, without_an_operand, without_a_yield)
+    twins = [
+        *((one.name, replace(texts, content=one.text)) for one in harmful(encodes)),
+        *((one.name, replace(texts, stream=one.text)) for one in harmful(streams)),
+    ]
+    yield Claim(
+        "MH-3",
+        "reference",
+        "media_stream.chunks of media_content.call",
+        UNBOUNDED,
+        texts,
+        partial(media_confusion, reader),
+        twins,
+        digest_of([texts.content, texts.stream]),
+    )
+
+
+def media_confusion(reader: Reader, texts: Texts) -> str | None:
+    """What one stream of the media hash can be read as, two ways."""
+    encoding = Encoding(texts)
+    ambiguity = reader.ambiguity(encoding.layouts())
+    if ambiguity is None and not encoding.media_with_bytes():
+        return "media with their bytes and the media alone"
+    return None if ambiguity is None else str(ambiguity)
+
+
+def _blocks(seed: int) -> Iterator[Claim]:
+    text = text_of(block_hash)
+    ideal = Semantics.ideal()
+    parts: list[tuple[str, str, Callable[[str], str | None], Sequence[str], Sequence[Edit]]] = [
+        ("BK-1", "extra keys", partial(beside_confusion, ideal, seed), BESIDE,
+         (without_an_element, without_a_yield, without_an_operand)),
+        ("BK-2", "get_request_block_hasher", partial(chain_failure, seed), ("hasher",),
+         (without_an_element, without_an_operand)),
+        ("BK-3", "get_request_block_hasher", partial(growth_failure, ideal, seed),
+         ("hasher", "_of_items"), (shifted_comparison,)),
+    ]  # fmt: skip
+    for contract, subject, check, functions, edits in parts:
+        twins = [(one.name, one.text) for one in harmful(mutants(text, functions, *edits))]
+        yield Claim(
+            contract, "reference", subject, UNBOUNDED, text, check, twins, digest_of([text])
+        )
+
+
+def beside_confusion(semantics: Semantics, seed: int, text: str) -> str | None:
+    """Two blocks with equal extra keys that have not the same beside their tokens."""
+    for first in (True, False):
+        found = block_extra.layouts(semantics, text, first=first)
+        if block_extra.items_confused(found, seed) is not None:
+            return "two items with one key"
+        for agreement in block_extra.agreements(found, seed):
+            return " as ".join(agreement.kinds)
+    return None
+
+
+def chain_failure(seed: int, text: str) -> str | None:
+    """What fails of: equal keys mean equal prefixes."""
+    chain = block_chain.chain(text, seed)
+    failed = list(chain.failed)
+    for ahead, covered in chain.covered.items():
+        failed += block_chain.unequal_prefixes(covered, ahead=ahead, seed=seed)
+    return ", ".join(dict.fromkeys(failed)) or None
+
+
+def growth_failure(semantics: Semantics, seed: int, text: str) -> str | None:
+    """What fails of: hashing on gives the keys that hashing from nothing gives."""
+    failed = block_chain.chain(text, seed).failed
+    return ", ".join(dict.fromkeys(failed)) or items_failure(semantics, seed, text)
+
+
+def items_failure(semantics: Semantics, seed: int, text: str) -> str | None:
+    """What fails of: a key names the items of its block, wherever hashing began."""
+    return ", ".join(dict.fromkeys(block_items.failures(semantics, text, seed))) or None
+
+
+def harmful(changed: Iterator[Mutant]) -> Iterator[Mutant]:
+    """Those that are to be refuted."""
+    return (one for one in changed if one.name not in HARMLESS)
+
+
+def _media_of_release(release: str, seed: int) -> Iterator[Claim]:
+    semantics, text = Semantics.of_vllm(release), text_of(media_hash_of_vllm)
+    digest = digest_of([text])
+    unnamed = next(mutants(text, ("_item",), without_a_yield))
+    yield Claim(
+        "MH-3",
+        f"vllm@{release}",
+        "MultiModalHasher",
+        UNBOUNDED,
+        text,
+        partial(collisions, semantics, seed),
+        [(unnamed.name, unnamed.text)],
+        digest,
+    )
+    if semantics.frames_media_chunks:
+        changed = mutants(text, FRAMES, without_an_operand, without_a_yield)
+        yield Claim(
+            "MH-3",
+            f"vllm@{release}",
+            "MultiModalHasher: None, texts, lists, and mappings from texts",
+            UNBOUNDED,
+            text,
+            partial(frames_confusion, semantics, Reader(seed)),
+            [(one.name, one.text) for one in harmful(changed)],
+            digest,
+        )
+
+
+def collisions(semantics: Semantics, seed: int, text: str) -> str | None:
+    """Pairs of calls with one stream, checked by running the reference on them.
+
+    Raises:
+        AssertionError: its streams are not those that were worked out.
+    """
+    found = list(vllm_media.pairs(semantics, text, seed))
+    if text == text_of(media_hash_of_vllm):
+        for pair in found:
+            for call in (pair.first, pair.second):
+                assert b"".join(ReleaseStream(semantics).arguments(call)) == pair.stream, pair
+    return "; ".join(map(str, found)) or None
+
+
+def frames_confusion(semantics: Semantics, reader: Reader, text: str) -> str | None:
+    """What frames of a release can be read as, two ways."""
+    ambiguity = reader.ambiguity(vllm_media.ReleaseEncoding(semantics, text).frames())
+    return None if ambiguity is None else str(ambiguity)
+
+
+def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
+    semantics, text = Semantics.of_vllm(release), text_of(block_hash)
+    (unnamed,) = (
+        one for one in mutants(text, ("of",), without_an_operand) if "_adapter" in one.name
+    )
+    yield Claim(
+        "BK-1",
+        f"vllm@{release}",
+        "extra keys",
+        UNBOUNDED,
+        text,
+        partial(shared_keys, semantics, seed),
+        [(unnamed.name, unnamed.text)],
+        digest_of([text]),
+    )
+    unfenced = next(harmful(mutants(text, ("_of_items",), shifted_comparison)))
+    yield Claim(
+        "BK-3",
+        f"vllm@{release}",
+        "items of a block",
+        UNBOUNDED,
+        text,
+        partial(items_failure, semantics, seed),
+        [(unfenced.name, unfenced.text)],
+        digest_of([text]),
+    )
+
+
+def shared_keys(semantics: Semantics, seed: int, text: str) -> str | None:
+    """Pairs of blocks with one key, checked by running the reference on them.
+
+    Raises:
+        AssertionError: their keys are not equal.
+    """
+    if text != text_of(block_hash):
+        return beside_confusion(semantics, seed, text)
+    found = list(block_witnesses.pairs(semantics, seed))
+    for pair in found:
+        one, other = (block_witnesses.keys(block, semantics) for block in (pair.first, pair.second))
+        assert one == other, pair
+    return "; ".join(map(str, found)) or None

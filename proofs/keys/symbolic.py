@@ -1,0 +1,301 @@
+"""Symbolic values for the functions that encode: run on these, they write down a layout.
+
+A layout is what a stream consists of, piece by piece. It comes from the text of the encoding
+function; here stands only what Python and its libraries do.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import z3
+
+from cacheproof.proofs.keys import paths
+
+CONTENT = z3.DeclareSort("Content")
+"""What a text, bytes, a nested value or a list of them hold."""
+EMPTY = z3.Const("empty", CONTENT)
+Term: TypeAlias = z3.ExprRef
+
+
+def size(how: str) -> z3.FuncDeclRef:
+    """Bytes of a content when written in that way."""
+    return z3.Function(f"size of {how}", CONTENT, z3.IntSort())
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number in so many bytes. Writing it raises where the number does not fit."""
+
+    number: z3.ArithRef
+    width: int
+    order: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """`length` bytes that `of` is written in; `how` names the way. No two have one writing, given
+    its length, unless the way is `lossy`."""
+
+    of: Term
+    how: str
+    length: z3.ArithRef
+    lossy: bool = False
+
+
+@dataclass(frozen=True)
+class Nested:
+    """The encoding of a value of any kind."""
+
+    value: Term
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`count` elements; `each` is what tells one from another, `elements` what tells all."""
+
+    count: z3.ArithRef
+    elements: Term
+    each: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The same pieces once for each element of a loop."""
+
+    loop: Loop
+    pieces: tuple[Any, ...]
+
+
+Piece: TypeAlias = "bytes | Field | Run | Nested | Repeated"
+
+
+def collect(parts: Iterable[Any]) -> tuple[Any, ...]:
+    """All parts in their order; what is made within a loop is in a `Repeated`."""
+    outside = len(paths.open_loops())
+    open_: list[tuple[Loop | None, list[Any]]] = [(None, [])]
+    for part in parts:
+        loops = paths.open_loops()[outside:]
+        shared = 0
+        while shared < min(len(loops), len(open_) - 1) and open_[shared + 1][0] is loops[shared]:
+            shared += 1
+        _close(open_, shared + 1)
+        open_ += [(loop, []) for loop in loops[shared:]]
+        open_[-1][1].append(part)
+    _close(open_, 1)
+    return tuple(open_[0][1])
+
+
+def _close(open_: list[tuple[Loop | None, list[Any]]], left: int) -> None:
+    while len(open_) > left:
+        loop, parts = open_.pop()
+        assert loop is not None
+        open_[-1][1].append(Repeated(loop, tuple(parts)))
+
+
+def spread(parts: Iterable[Any]) -> Iterator[Any]:
+    """The parts of a tuple again, those in a `Repeated` within its loop."""
+    for part in parts:
+        if isinstance(part, Repeated):
+            with paths.within(part.loop):
+                yield from spread(part.pieces)
+        else:
+            yield part
+
+
+class Symbol:
+    """A value of which no more is known than of which built-in types it is an instance, which
+    terms tell it from another and, if it is a container, the count of its elements."""
+
+    types: frozenset[str] = frozenset()
+    content: tuple[Term, ...] = ()
+    count: z3.ArithRef
+
+    def as_text(self) -> "Text":
+        """What `str` makes of it."""
+        raise TypeError(f"str of a {type(self).__name__}, of which nothing is known")
+
+
+class Truth:
+    """A condition that both may hold and not."""
+
+    def __init__(self, condition: z3.BoolRef) -> None:
+        self.condition = condition
+
+    def __bool__(self) -> bool:
+        return paths.holds(self.condition)
+
+
+class Number(Symbol):
+    """An int of any size."""
+
+    types = frozenset({"int"})
+
+    def __init__(self, term: z3.ArithRef) -> None:
+        self.term = term
+        self.content = (term,)
+
+    def __add__(self, other: Any) -> "Number":
+        return Number(self.term + number(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> "Number":
+        return Number(self.term - number(other))
+
+    def __mul__(self, other: Any) -> "Number":
+        return Number(self.term * number(other))
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> "Number":
+        if isinstance(other, int):
+            return Number(self.term / other)
+        quotient = z3.Int(fresh("quotient"))
+        whole = quotient * other.term
+        paths.assume(whole <= self.term, self.term < whole + other.term)
+        return Number(quotient)
+
+    def __mod__(self, other: int) -> "Number":
+        return Number(self.term % other)
+
+    def __lt__(self, other: Any) -> Truth:
+        return Truth(self.term < number(other))
+
+    def __le__(self, other: Any) -> Truth:
+        return Truth(self.term <= number(other))
+
+    def __gt__(self, other: Any) -> Truth:
+        return Truth(self.term > number(other))
+
+    def __ge__(self, other: Any) -> Truth:
+        return Truth(self.term >= number(other))
+
+    def __eq__(self, other: object) -> Any:
+        return Truth(self.term == number(other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        return paths.holds(self.term != 0)
+
+    def bit_length(self) -> "Number":
+        bits = z3.Function("bits", z3.IntSort(), z3.IntSort())(self.term)
+        paths.assume(bits >= 0)
+        return Number(bits)
+
+    def to_bytes(self, width: Any, order: str, *, signed: bool = False) -> "Data":
+        if isinstance(width, int):
+            limit = 256**width
+            paths.assume(self.term >= (-limit // 2 if signed else 0))
+            paths.assume(self.term < (limit // 2 if signed else limit))
+            written = self.term % limit if signed else self.term
+            return Data(Field(z3.simplify(written), width, order))
+        return Data(Run(self.term, f"int, {order}, {signed}", width.term))
+
+
+class Text(Symbol):
+    """A str."""
+
+    types = frozenset({"str"})
+
+    def __init__(self, of: Term) -> None:
+        self.of = of
+        self.content = (of,)
+
+    def __bool__(self) -> bool:
+        return paths.holds(self.of != EMPTY)
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> "Data":
+        """Strictly, or with surrogates as they are: an encoding that can be decoded."""
+        lossy = errors not in ("strict", "surrogatepass")
+        return Data(_run(self.of, f"{encoding}, {errors}", lossy))
+
+    def as_text(self) -> "Text":
+        return self
+
+    def removeprefix(self, _: str) -> "Text":
+        """All that are asked have the prefix."""
+        return self
+
+
+class Data(Symbol):
+    """Bytes, piece by piece."""
+
+    types = frozenset({"bytes"})
+
+    def __init__(self, *pieces: bytes | Field | Run, types: frozenset[str] | None = None) -> None:
+        self.pieces = pieces
+        self.types = types or type(self).types
+        self.content = tuple(piece.of for piece in pieces if isinstance(piece, Run))
+
+    def __add__(self, other: "Data | bytes") -> "Data":
+        return Data(*self.pieces, *pieces_of(other))
+
+    def __radd__(self, other: bytes) -> "Data":
+        return Data(other, *self.pieces)
+
+    @property
+    def nbytes(self) -> Number:
+        return Number(z3.simplify(z3.Sum(*map(_length, self.pieces), z3.IntVal(0))))
+
+    def tobytes(self) -> "Data":
+        return self
+
+
+class Many(Symbol):
+    """A list, a tuple or a set of entries; `element` makes what stands for any one of it."""
+
+    def __init__(self, element: Any, content: tuple[Term, ...], types: Iterable[str]) -> None:
+        self.types = frozenset(types)
+        self.element = element
+        self.count = z3.Int(fresh("count"))
+        self.elements = z3.Const(fresh("elements"), CONTENT)
+        self.content = (self.count, self.elements)
+        self.each = content
+        paths.assume(self.count >= 0)
+
+    def __iter__(self) -> Iterator[Any]:
+        with paths.within(Loop(self.count, self.elements, self.each)):
+            yield self.element
+
+
+def fresh(name: str) -> str:
+    """A name that no other symbol of the run has."""
+    return f"{name}!{paths.next_number()}"
+
+
+def content_of(name: str) -> Term:
+    """A content that nothing is known of."""
+    return z3.Const(fresh(name), CONTENT)
+
+
+def number(value: Any) -> Any:
+    return value.term if isinstance(value, Number) else value
+
+
+def data(name: str, *types: str) -> Data:
+    """Bytes that nothing is known of."""
+    return Data(_run(content_of(name), "bytes", False), types=frozenset(types or ("bytes",)))
+
+
+def pieces_of(value: "Data | bytes") -> tuple[bytes | Field | Run, ...]:
+    return value.pieces if isinstance(value, Data) else (value,)
+
+
+def _run(of: Term, how: str, lossy: bool) -> Run:
+    length = size(how)(of)
+    paths.assume(length >= 0)
+    if not lossy:
+        paths.assume((length == 0) == (of == EMPTY))
+    return Run(of, how, length, lossy)
+
+
+def _length(piece: bytes | Field | Run) -> Any:
+    match piece:
+        case bytes():
+            return len(piece)
+        case Field():
+            return piece.width
+        case Run():
+            return piece.length

@@ -1,0 +1,117 @@
+"""Streams that can be read as two calls, byte by byte, and the calls.
+
+Nothing is nested in these layouts, so a model of z3 is a stream: every byte that a layout speaks of
+is fixed by it, every other one can be any, and stands as a letter.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.keys.paths import satisfiable
+from cacheproof.proofs.keys.readings import BYTE, Layout, differing
+from cacheproof.proofs.keys.symbolic import Field, Piece, Run
+
+LENGTHS = (40, 200, 2000)
+"""The streams that are looked for, shorter ones first, in bytes."""
+FILLER = ord("k")
+
+
+@dataclass(frozen=True)
+class Witness:
+    """One stream, and the content of either layout in it: bytes, or a number."""
+
+    stream: bytes
+    first: tuple[bytes | int, ...]
+    second: tuple[bytes | int, ...]
+
+
+class _Bytewise:
+    """A layout read from the first byte on: what must hold of which bytes."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.end: Any = z3.IntVal(0)
+        self.fixed: list[Any] = []
+        self.constraints: list[z3.BoolRef] = []
+        self.runs: list[tuple[Run, Any]] = []
+        for piece in pieces:
+            self._read(piece)
+
+    def _read(self, piece: Piece) -> None:
+        match piece:
+            case bytes():
+                self._fix(len(piece))
+                self.constraints += [
+                    BYTE(self.end + place) == byte for place, byte in enumerate(piece)
+                ]
+                self.end += len(piece)
+            case Field(number=number, width=width, order=order):
+                self._fix(width)
+                digits = [BYTE(self.end + place) for place in range(width)]
+                for digit in digits:
+                    self.constraints += [digit >= 0, digit <= 255]
+                little = digits if order == "little" else digits[::-1]
+                value = z3.Sum([digit * 256**n for n, digit in enumerate(little)])
+                self.constraints.append(number == value)
+                self.end += width
+            case Run(length=length):
+                self.runs.append((piece, self.end))
+                self.end += length
+            case _:
+                raise TypeError(f"{piece}; expected a layout in which nothing is nested")
+
+    def _fix(self, width: int) -> None:
+        self.fixed += [self.end + place for place in range(width)]
+
+
+def witness(one_layout: Layout, other_layout: Layout, seed: int = 0) -> Witness | None:
+    """A stream that is both, of different measures if of one kind; None up to the last of
+    `LENGTHS`."""
+    first, second = one_layout.named("first"), other_layout.named("second")
+    one, other = _Bytewise(first.pieces), _Bytewise(second.pieces)
+    fixed = [*one.fixed, *other.fixed]
+    known = [*first.conditions, *second.conditions, *one.constraints, *other.constraints]
+    known.append(one.end == other.end)
+    if first.kind == second.kind:
+        known.append(differing(_measures(first), _measures(second)))
+    for run, start in (*one.runs, *other.runs):
+        if run.how.startswith("utf-8"):
+            known += [
+                z3.Implies(z3.And(start <= place, place < start + run.length), BYTE(place) < 128)
+                for place in fixed
+            ]
+    for length in LENGTHS:
+        model = satisfiable([*known, one.end <= length], seed)
+        if model is not None:
+            return _written(model, (first, one), (second, other))
+    return None
+
+
+def _measures(layout: Layout) -> list[Any]:
+    """Its numbers, and how long everything else is."""
+    numbers = [term for term in layout.content if z3.is_int(term)]
+    return numbers + [piece.length for piece in layout.pieces if isinstance(piece, Run)]
+
+
+def _written(model: z3.ModelRef, *sides: tuple[Layout, _Bytewise]) -> Witness:
+    def value(term: Any) -> int:
+        return int(model.eval(term, model_completion=True).as_long())
+
+    stream = bytearray([FILLER]) * value(sides[0][1].end)
+    for _, side in sides:
+        for place in side.fixed:
+            stream[value(place)] = value(BYTE(place))
+
+    def content(layout: Layout, side: _Bytewise) -> Iterator[bytes | int]:
+        places = {run.of: (value(start), value(run.length)) for run, start in side.runs}
+        for term in layout.content:
+            if z3.is_int(term):
+                yield value(term)
+            else:
+                start, length = places.get(term, (0, 0))
+                yield bytes(stream[start : start + length])
+
+    first, second = (tuple(content(*side)) for side in sides)
+    return Witness(bytes(stream), first, second)

@@ -1,0 +1,101 @@
+"""The keys of the reference are proved and their red twins refuted; releases collide as known."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.proofs.keys import prove
+from cacheproof.proofs.keys.media import Texts, merged_tags
+from cacheproof.proofs.keys.mutants import (
+    mutants,
+    shifted_comparison,
+    without_a_yield,
+    without_an_element,
+    without_an_operand,
+)
+from cacheproof.proofs.keys.prove import (
+    BESIDE,
+    BLOCK_RELEASES,
+    ENCODES,
+    HARMLESS,
+    MEDIA_RELEASES,
+    claims,
+    prove_keys,
+)
+from cacheproof.proofs.keys.readings import Reader
+from cacheproof.proofs.keys.source import text_of
+from cacheproof.reference import block_hash
+from cacheproof.reference.semantics import Semantics
+
+SEEDS = range(5)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Evidence]:
+    return prove_keys()
+
+
+def test_the_reference_is_proved(rows: list[Evidence]) -> None:
+    proved = {row.contract: row.outcome for row in rows if row.target == "reference"}
+    assert proved == dict.fromkeys(("lists", "MH-3", "BK-1", "BK-2", "BK-3"), Outcome.HOLDS)
+
+
+def test_every_row_has_twins_and_refuted_them_all(rows: list[Evidence]) -> None:
+    assert [row for row in rows if not row.counts] == []
+    assert sum(len(row.twins) for row in rows) > 80
+
+
+def test_nothing_is_unknown_and_what_is_refuted_says_why(rows: list[Evidence]) -> None:
+    assert [row for row in rows if row.outcome is Outcome.UNKNOWN] == []
+    assert all(bool(row.note) == (row.outcome is Outcome.REFUTED) for row in rows)
+
+
+def test_releases_are_refuted_as_far_as_they_collide(rows: list[Evidence]) -> None:
+    held = {(row.contract, row.target, row.subject): row.outcome for row in rows}
+    refuted = {key[:2] for key, outcome in held.items() if outcome is Outcome.REFUTED}
+    assert refuted == {
+        *(("MH-3", f"vllm@{release}") for release in MEDIA_RELEASES),
+        *(("BK-1", f"vllm@{release}") for release in BLOCK_RELEASES),
+        *(("BK-3", f"vllm@{release}") for release in ("0.12.0", "0.18.1", "0.30.0")),
+    }
+    frames = "MultiModalHasher: None, texts, lists, and mappings from texts"
+    assert held["MH-3", "vllm@0.33.0", frames] is Outcome.HOLDS
+    assert held["BK-3", "vllm@0.33.0", "items of a block"] is Outcome.HOLDS
+
+
+def verdicts(rows: list[Evidence]) -> list[tuple[object, ...]]:
+    return [(row.contract, row.target, row.subject, row.outcome, row.twins) for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS[1:])
+def test_the_seed_of_the_solver_does_not_matter(seed: int, rows: list[Evidence]) -> None:
+    assert verdicts(prove_keys(seed)) == verdicts(rows)
+
+
+@pytest.mark.slow
+def test_changes_that_are_called_harmless_are_and_all_of_them_occur() -> None:
+    texts, block, ideal = Texts(), text_of(block_hash), Semantics.ideal()
+    reader = Reader()
+    checks: list[tuple[str, Callable[[], str | None]]] = []
+    for one in mutants(texts.content, ENCODES, merged_tags, without_an_element):
+        changed = Texts(content=one.text)
+        checks.append((one.name, lambda changed=changed: prove.media_confusion(reader, changed)))
+    edits = without_an_element, without_a_yield, without_an_operand
+    for one in mutants(block, BESIDE, *edits):
+        text = one.text
+        checks.append((one.name, lambda text=text: prove.beside_confusion(ideal, 0, text)))
+    for one in mutants(block, ("hasher",), without_an_element, without_an_operand):
+        text = one.text
+        checks.append((one.name, lambda text=text: prove.chain_failure(0, text)))
+    for one in mutants(block, ("_of_items",), shifted_comparison):
+        text = one.text
+        checks.append((one.name, lambda text=text: prove.growth_failure(ideal, 0, text)))
+    harmless = [check for name, check in checks if name in HARMLESS]
+    assert {name for name, _ in checks} >= HARMLESS.keys()
+    assert [found for check in harmless if (found := check()) is not None] == []
+
+
+def test_claims_are_listed_without_being_checked() -> None:
+    assert len(list(claims())) == 5 + len(MEDIA_RELEASES) + 2 + 2 * len(BLOCK_RELEASES)

@@ -1,0 +1,137 @@
+"""Pairs that z3 works out of one key: the reference agrees, and so do the real releases."""
+
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cacheproof.differential.judge import Violation
+from cacheproof.differential.known import covering, load
+from cacheproof.differential.media_hash import MediaHashJudge
+from cacheproof.differential.media_hash_description import Description, call
+from cacheproof.differential.media_hash_values import array, boolean, integer, raw, real, text
+from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.trace import (
+    SCHEMA,
+    Adapter,
+    BlockHashConfig,
+    BlockHashHeader,
+    Hash,
+    Item,
+    MediaHashConfig,
+    MediaHashHeader,
+    Prompt,
+    Trace,
+)
+from cacheproof.proofs.keys import block_witnesses, vllm_media
+from cacheproof.proofs.keys.block_extra import WITNESS
+from cacheproof.proofs.keys.block_witnesses import Block
+from cacheproof.proofs.keys.prove import BLOCK_RELEASES, MEDIA_RELEASES
+from cacheproof.reference.media_hash_of_vllm import ReleaseStream
+from cacheproof.reference.semantics import Semantics
+
+NEWEST = "0.33.0"
+ROW = "0000000000000000"
+
+
+def releases(versions: tuple[str, ...]) -> list[Any]:
+    return [one if one == NEWEST else pytest.param(one, marks=pytest.mark.slow) for one in versions]
+
+
+def outcomes(release: str, trace: Trace) -> list[Any]:
+    with closing(resolve(f"vllm@{release}", report=print)) as target:
+        (result,) = target.run([trace])
+    return [record[0] for record in result.records]
+
+
+def described(value: Any) -> Description:
+    match value:
+        case bool():
+            return boolean(value)
+        case int():
+            return integer(value)
+        case float():
+            return real(value)
+        case str():
+            return text(value)
+        case bytes():
+            return raw(value)
+        case np.ndarray():
+            return array(value.tobytes())
+    raise TypeError(value)
+
+
+def described_call(arguments: dict[str, Any]) -> Description:
+    return call(**{name: described(value) for name, value in arguments.items()})
+
+
+@pytest.mark.parametrize("release", MEDIA_RELEASES)
+def test_two_calls_have_the_stream_that_was_worked_out(release: str) -> None:
+    semantics = Semantics.of_vllm(release)
+    pairs = list(vllm_media.pairs(semantics))
+    assert len(pairs) >= 4
+    for pair in pairs:
+        assert repr(pair.first) != repr(pair.second)
+        for arguments in (pair.first, pair.second):
+            assert b"".join(ReleaseStream(semantics).arguments(arguments)) == pair.stream
+
+
+def test_frames_leave_one_call_that_reads_as_another() -> None:
+    """The head of an array's mapping is read as the length of the next argument's name."""
+    (pair,) = (
+        pair for pair in vllm_media.pairs(Semantics.of_vllm(NEWEST)) if len(pair.second) == 2
+    )
+    assert pair.first.keys() == {""}
+    assert pair.second[""] == "ndarray"
+    assert len(max(pair.second, key=len)) == 0x0302
+
+
+@pytest.mark.parametrize("release", releases(MEDIA_RELEASES))
+def test_a_release_gives_both_calls_of_each_pair_one_digest(release: str) -> None:
+    pairs = list(vllm_media.pairs(Semantics.of_vllm(release)))
+    calls = [described_call(side) for pair in pairs for side in (pair.first, pair.second)]
+    header = MediaHashHeader(SCHEMA, MediaHashConfig())
+    digests = outcomes(release, Trace(header, tuple(map(Hash, calls))))
+    assert digests[0::2] == digests[1::2]
+    assert None not in digests
+    for number in range(len(pairs)):
+        judge = MediaHashJudge(None, Reachability())
+        for place in (2 * number, 2 * number + 1):
+            judge.judge(place, Hash(calls[place]), (digests[place], [], None, None))
+        assert set(judge.violations) == {"MH-3"}, pairs[number]
+        assert listed(judge.violations["MH-3"], release), pairs[number]
+
+
+def listed(violation: Violation, release: str) -> bool:
+    return bool(covering(load(), "MH-3", release, "media hash", violation.kind))
+
+
+def prompt(name: str, block: Block) -> Prompt:
+    adapter = block.adapter and Adapter(block.adapter[0], 1, block.adapter[1])
+    items = [block.item] if block.item else []
+    embeds = block.given and tuple(ROW if given else None for given in block.given)
+    return Prompt(
+        name,
+        (0,) * WITNESS,
+        tuple(Item(identifier, offset, 1) for identifier, offset in items),
+        adapter or None,
+        block.salt,
+        embeds or None,
+    )
+
+
+def test_the_ideal_has_no_two_blocks_with_one_key() -> None:
+    assert list(block_witnesses.pairs(Semantics.ideal())) == []
+
+
+@pytest.mark.parametrize("release", releases(BLOCK_RELEASES))
+def test_a_release_gives_both_blocks_of_each_pair_one_key(release: str) -> None:
+    pairs = list(block_witnesses.pairs(Semantics.of_vllm(release)))
+    assert pairs
+    for pair in pairs:
+        prompts = prompt("first", pair.first), prompt("second", pair.second)
+        header = BlockHashHeader(SCHEMA, BlockHashConfig(WITNESS, 0, "sha256_cbor"))
+        first, second = outcomes(release, Trace(header, prompts))
+        assert first["fresh"] == second["fresh"] != [], pair
