@@ -1,0 +1,220 @@
+"""A few calls of one manager, each judged by the contracts at its end.
+
+CrossHair runs an episode with symbolic sizes and choices, CPython runs its counterexamples again.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cacheproof.proofs.crosshair.copies import frozen
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.records import Call, Step
+from cacheproof.spec.registry import WHOLE_EVENT, Contract, contracts
+
+METHODS: Mapping[str, str] = {
+    "check": "check_and_update_cache",
+    "can": "can_allocate",
+    "allocate": "allocate",
+    "release": "free_encoder_input",
+    "free": "free",
+    "inputs": "get_cached_input_ids",
+    "embeds": "get_cached_num_encoder_embeds",
+    "notices": "get_freed_mm_hashes",
+    "reset": "reset",
+}
+"""Operation of the contracts -> method of a manager."""
+
+OF_THE_SCHEDULER = frozenset({"EC-8b"})
+"""Contracts of steps that no manager alone can keep or break."""
+
+
+class Broken(AssertionError):
+    """A contract does not hold. `rule` says which, `values` are what it looked at."""
+
+    def __init__(self, rule: Contract, operation: str, values: Mapping[str, Any]) -> None:
+        super().__init__(rule.id)
+        self.rule = rule
+        self.operation = operation
+        self._values = values
+
+    @property
+    def why(self) -> str:
+        """The operation and both sides of what failed; only where the values are concrete."""
+        values = {name: self._values[name] for name in self.rule.parameters}
+        return f"{self.operation}: {self.rule.explain(**values)}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What conditions are about: a class of managers, and the contracts that are asserted of it."""
+
+    manager: Callable[[int], Any]
+    rules: Collection[Contract]
+
+
+_subjects: list[Subject] = []
+
+
+def about(subject: Subject) -> None:
+    """Let conditions be about this subject from now on."""
+    _subjects[:] = [subject]
+
+
+def subject() -> Subject:
+    """What conditions are about."""
+    return _subjects[0]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A function over symbolic parameters that begins with its preconditions as assertions.
+
+    `operations` are the calls that it judges, `scope` says from which states, and `precondition`
+    what their caller keeps. It is about managers without the method `lacking`, where one is named.
+    """
+
+    function: Callable[..., None]
+    operations: tuple[str, ...]
+    scope: str
+    precondition: str
+    lacking: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def is_about(self, manager: type[Any]) -> bool:
+        """Whether managers of that class are called so."""
+        lacks = self.lacking is None or not hasattr(manager, self.lacking)
+        return lacks and all(hasattr(manager, METHODS[one]) for one in self.operations)
+
+
+@dataclass
+class Episode:
+    """The calls of one manager. One that raises ends the episode: later calls are not made.
+
+    `read` makes the record that contracts look at, of the manager and the ghost.
+    """
+
+    manager: Any
+    ghost: Ghost
+    read: Callable[[Any, Ghost], Any]
+    rules: Collection[Contract]
+    encoded: dict[str, int] = field(default_factory=dict)
+    ended: bool = False
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        """Make one call, with the request, input, budget and pending embeddings that it takes, tell
+        the ghost of it as a scheduler's judge does, and assert the contracts of such a call."""
+        if self.ended:
+            return None
+        request, input_id, budget, pending = (*arguments, None, None, None, None)[:4]
+        size = self._tell(operation, request, input_id)
+        name = "" if request is None else request.request_id
+        identifier = "" if input_id is None else request.mm_features[input_id].identifier
+        debited = (name, input_id) in self.ghost.debits
+        pre = self.read(self.manager, self.ghost)
+        answer, raised = None, ""
+        try:
+            answer = getattr(self.manager, METHODS[operation])(*arguments)
+        except Exception as error:
+            raised, self.ended = type(error).__name__, True
+        call = Call(
+            operation,
+            name,
+            -1 if input_id is None else input_id,
+            identifier,
+            size,
+            budget or 0,
+            pending or 0,
+            answer is True,
+            debited,
+            raised,
+        )
+        self._judge("event", operation, {"c": call})
+        if self.ended:
+            return None
+        post = self.read(self.manager, self.ghost)
+        self._judge("transition", operation, {"pre": pre, "post": post, "g": self.ghost, "c": call})
+        if operation == "release":
+            self.ghost.release(name, input_id)
+        if operation == "allocate" or (operation == "check" and answer is True):
+            self.ghost.claim(name, identifier, request.ends[input_id])
+        self._judge("state", operation, {"s": post, "g": self.ghost})
+        return answer
+
+    def _tell(self, operation: str, request: Any, input_id: int | None) -> int:
+        """What the ghost learns before a call. Returns the size of the item."""
+        if operation == "reset":
+            self.ghost.reset()
+        elif operation == "free":
+            self.ghost.withdraw(request.request_id)
+        if input_id is None:
+            return 0
+        size: int = request.get_num_encoder_embeds(input_id)
+        if operation == "allocate":
+            identifier = request.mm_features[input_id].identifier
+            self.ghost.encode(request.request_id, input_id, identifier, size)
+            self.encoded[identifier] = size
+        return size
+
+    def step(self, *, ledger: bool) -> None:
+        """A step ends: draw the notices, let the worker run it, and assert the contracts of steps.
+
+        `ledger`: whether the manager has one, which says what may stay in the worker's store.
+        """
+        notices = self.call("notices")
+        if self.ended:
+            return
+        before = dict(self.ghost.stored)
+        self.ghost.step(tuple(notices), self.encoded)
+        state = self.read(self.manager, self.ghost)
+        step = Step(
+            capacity=state.capacity,
+            before=before,
+            notices=tuple(notices),
+            encoded=frozen(self.encoded),
+            gathered=frozenset(),
+            store=self.ghost.stored,
+            ledger=state.size if ledger else {},
+            pending=frozenset(),
+            steps_since_encode=self.ghost.steps_since_encode,
+            evicting=frozenset(),
+            allocating=frozenset(),
+        )
+        self._judge("trace", "step", {"w": step})
+        self.encoded = {}
+
+    def _judge(self, kind: str, operation: str, values: Mapping[str, Any]) -> None:
+        for rule in self.rules:
+            if judges(rule, kind, operation) and not rule.predicate(
+                *[values[name] for name in rule.parameters]
+            ):
+                raise Broken(rule, operation, values)
+
+
+def judges(rule: Contract, kind: str, operation: str) -> bool:
+    """Whether a contract is asserted at that moment of such a call."""
+    if kind == "event":
+        return rule.calls == WHOLE_EVENT
+    return rule.kind == kind and (kind != "transition" or operation in rule.calls)
+
+
+def rules_of(component: str, operations: Collection[str], release: str | None) -> list[Contract]:
+    """The contracts that an episode of these calls asserts. A draw of notices ends a step."""
+    return [
+        rule
+        for rule in contracts(component, release)
+        if rule.component == component
+        and (
+            any(
+                judges(rule, kind, operation)
+                for kind in ("event", "transition", "state")
+                for operation in operations
+            )
+            or (
+                rule.kind == "trace" and rule.id not in OF_THE_SCHEDULER and "notices" in operations
+            )
+        )
+    ]

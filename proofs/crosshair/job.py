@@ -1,0 +1,106 @@
+"""What CrossHair is asked, and what it answers: what goes through the pipe to its process."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from cacheproof.proofs.crosshair import encoder_cache, encoder_decoder_cache, mutants
+from cacheproof.proofs.crosshair.episode import Broken, Condition, Subject, about
+from cacheproof.proofs.crosshair.mutants import Mutant
+from cacheproof.proofs.crosshair.text import ENCODER_CACHE, ENCODER_DECODER_CACHE, Text
+from cacheproof.spec import encoder_cache as rules_of_encoder_cache
+from cacheproof.spec import encoder_decoder_cache as rules_of_encoder_decoder_cache
+from cacheproof.spec.registry import by_id
+
+
+class Word(StrEnum):
+    """CrossHair's verdict. UNKNOWN: paths were left, the solver gave up, or it broke."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The verdict on one job, after so many paths; of a refuted one the arguments as builtins."""
+
+    word: Word
+    paths: int
+    why: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Component:
+    """The conditions on one class of managers, and their red twins."""
+
+    name: str
+    subject: str
+    conditions: Sequence[Condition]
+    mutants: Sequence[Mutant]
+
+
+COMPONENTS = {
+    one.subject: one
+    for one in (
+        Component(
+            rules_of_encoder_cache.COMPONENT,
+            ENCODER_CACHE,
+            encoder_cache.CONDITIONS,
+            mutants.OF_ENCODER_CACHE,
+        ),
+        Component(
+            rules_of_encoder_decoder_cache.COMPONENT,
+            ENCODER_DECODER_CACHE,
+            encoder_decoder_cache.CONDITIONS,
+            mutants.OF_ENCODER_DECODER_CACHE,
+        ),
+    )
+}
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One condition on one text, or on a mutant of it (its number in the component's list).
+
+    `rules` are the ids of the contracts that are asserted.
+    """
+
+    text: Text
+    condition: str
+    rules: tuple[str, ...]
+    mutant: int | None
+    paths_max: int
+
+    def prepare(self) -> Condition:
+        """Load the text, let conditions be about it, and return the condition."""
+        component = COMPONENTS[self.text.subject]
+        change = None if self.mutant is None else component.mutants[self.mutant].change
+        about(Subject(self.text.load(change), [by_id(rule) for rule in self.rules]))
+        return next(one for one in component.conditions if one.name == self.condition)
+
+    def run_again(self, arguments: dict[str, Any]) -> Broken | None:
+        """Run a counterexample in this interpreter: what is broken, or None if nothing is."""
+        function = self.prepare().function
+        try:
+            function(**self.parse(arguments))
+        except Broken as broken:
+            return broken
+        except Exception:
+            return None
+        return None
+
+    def shown(self, answer: Answer) -> str:
+        """A counterexample as a call of the condition."""
+        arguments = self.parse(answer.arguments or {}).items()
+        return f"{self.condition}({', '.join(f'{name}={value}' for name, value in arguments)})"
+
+    def parse(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of the condition, of their builtins."""
+        component = COMPONENTS[self.text.subject]
+        (function,) = [one.function for one in component.conditions if one.name == self.condition]
+        types = inspect.get_annotations(function, eval_str=True)
+        return {name: msgspec.convert(value, types[name]) for name, value in arguments.items()}

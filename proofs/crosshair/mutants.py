@@ -1,0 +1,311 @@
+"""Changes that break the text of a manager, each named by what a caller would notice.
+
+They are told by what the public attributes are called, so that one of them fits the reference and
+every release. What has nothing to change is an error: a red twin that is green by accident is none.
+"""
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cacheproof.proofs.crosshair.text import Change
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change, the condition under which it must be refuted, and by which contract."""
+
+    name: str
+    condition: str
+    contract: str
+    change: Change
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, replace: Callable[[ast.AST], ast.AST | None]) -> None:
+        self._replace = replace
+        self.changes = 0
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        replaced = self._replace(node)
+        if replaced is None:
+            return super().generic_visit(node)
+        self.changes += 1
+        return ast.copy_location(replaced, node)
+
+
+def rewriting(replace: Callable[[ast.AST], ast.AST | None], method: str | None = None) -> Change:
+    """Put what `replace` returns in the place of every node for which it returns something."""
+
+    def change(owner: ast.ClassDef) -> None:
+        rewriter = _Rewriter(replace)
+        for one in owner.body:
+            if isinstance(one, ast.FunctionDef) and method in (None, one.name):
+                one.body = [rewriter.visit(statement) for statement in one.body]  # type: ignore[misc]
+        if not rewriter.changes:
+            raise ValueError(f"{owner.name} has nothing of that kind to change")
+
+    return change
+
+
+def without_update(attribute: str, sign: type[ast.operator]) -> Change:
+    """Drop every `self.attribute += ...` (or `-=`)."""
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        match node:
+            case ast.AugAssign(target=ast.Attribute(attr=name), op=operator):
+                return ast.Pass() if name == attribute and isinstance(operator, sign) else None
+        return None
+
+    return rewriting(replace)
+
+
+def without_call(attribute: str, called: str) -> Change:
+    """Drop every statement `self.attribute.called(...)`."""
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        match node:
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=ast.Attribute(attr=name), attr=method))
+            ) if (name, method) == (attribute, called):
+                return ast.Pass()
+        return None
+
+    return rewriting(replace)
+
+
+def beginning(method: str, statement: str) -> Change:
+    """Put a statement in front of a method."""
+    return _inserting(method, statement, 0)
+
+
+def ending(method: str, statement: str) -> Change:
+    """Put a statement at the end of a method, which returns nothing."""
+    return _inserting(method, statement, None)
+
+
+def _inserting(method: str, statement: str, place: int | None) -> Change:
+    def change(owner: ast.ClassDef) -> None:
+        for one in owner.body:
+            if isinstance(one, ast.FunctionDef) and one.name == method:
+                at = len(one.body) if place is None else place
+                one.body[at:at] = ast.parse(statement).body
+                return
+        raise ValueError(f"{owner.name} has no method {method}")
+
+    return change
+
+
+def answering(method: str, answer: str) -> Change:
+    """Return this in the place of every answer of a method."""
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        return ast.parse(f"return {answer}").body[0] if isinstance(node, ast.Return) else None
+
+    return rewriting(replace, method)
+
+
+def at_the_limit(name: str) -> Change:
+    """Turn every strict comparison with `name` into a lax one, and the other way round."""
+    turned: dict[type[ast.cmpop], ast.cmpop] = {
+        ast.Gt: ast.GtE(),
+        ast.GtE: ast.Gt(),
+        ast.Lt: ast.LtE(),
+        ast.LtE: ast.Lt(),
+    }
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        match node:
+            case ast.Compare(left=left, ops=[operator], comparators=[ast.Name(id=found)]):
+                if found == name and type(operator) in turned:
+                    return ast.Compare(left, [turned[type(operator)]], [ast.Name(name, ast.Load())])
+        return None
+
+    return rewriting(replace)
+
+
+def hit_stays_queued(owner: ast.ClassDef) -> None:
+    """A hit looks its entry up in the eviction queue, and leaves it there."""
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr="freeable") as queue, attr="pop"),
+                args=[key],
+            ):
+                return ast.Subscript(queue, key, ast.Load())
+        return None
+
+    rewriting(replace, "check_and_update_cache")(owner)
+
+
+def newest_first(owner: ast.ClassDef) -> None:
+    """The entry that became idle last is evicted first."""
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        match node:
+            case ast.Call(func=ast.Attribute(attr="popitem") as pop, keywords=[_]):
+                return ast.Call(pop, [], [])
+            case ast.Call(func=ast.Name(id="iter") as order, args=[queue]):
+                newest = ast.Call(ast.Name("reversed", ast.Load()), [queue], [])
+                return ast.Call(order, [newest], [])
+        return None
+
+    rewriting(replace, "can_allocate")(owner)
+
+
+def evicts_all(owner: ast.ClassDef) -> None:
+    """An admission that evicts one idle entry evicts them all."""
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        match node:
+            case ast.While(body=body):
+                queue = ast.parse("self.freeable", mode="eval").body
+                return ast.While(queue, body, [])
+        return None
+
+    rewriting(replace, "can_allocate")(owner)
+
+
+def queued_with_another_size(owner: ast.ClassDef) -> None:
+    """An idle entry is to be credited one embedding more than it was debited."""
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        match node:
+            case ast.Assign(
+                targets=[ast.Subscript(value=ast.Attribute(attr="freeable"))], value=value
+            ):
+                more = ast.BinOp(value, ast.Add(), ast.Constant(1))
+                return ast.Assign(node.targets, more)
+        return None
+
+    rewriting(replace)(owner)
+
+
+NO_NOTICES = answering("get_freed_mm_hashes", "[]")
+ITEM = "request.mm_features[input_id].identifier"
+
+OF_ENCODER_CACHE = (
+    Mutant(
+        "an allocation debits nothing",
+        "allocate",
+        "EC-1",
+        without_update("num_free_slots", ast.Sub),
+    ),
+    Mutant(
+        "a hit debits no freeable slots",
+        "check",
+        "EC-2",
+        without_update("num_freeable_slots", ast.Sub),
+    ),
+    Mutant(
+        "a release credits no freeable slots",
+        "release",
+        "EC-2",
+        without_update("num_freeable_slots", ast.Add),
+    ),
+    Mutant(
+        "an allocation leaves more free than freeable slots",
+        "allocate",
+        "EC-3",
+        without_update("num_free_slots", ast.Sub),
+    ),
+    Mutant("a hit leaves the entry in the queue", "check", "EC-4", hit_stays_queued),
+    Mutant("a reset keeps the queue", "reset", "EC-4", without_call("freeable", "clear")),
+    Mutant(
+        "an idle entry is queued with another size", "release", "EC-5", queued_with_another_size
+    ),
+    Mutant(
+        "an admission drops all entries",
+        "admit",
+        "EC-6",
+        beginning("can_allocate", "self.cached.clear()"),
+    ),
+    Mutant(
+        "an allocation is held for nobody",
+        "allocate",
+        "EC-6a",
+        ending("allocate", f"self.cached[{ITEM}].clear()"),
+    ),
+    Mutant("the newest is evicted first", "admit", "EC-7", newest_first),
+    Mutant("the newest is evicted first", "update", "EC-7", newest_first),
+    Mutant("all that is idle is evicted", "admit", "EC-8a", evicts_all),
+    Mutant("notices are lost", "draw", "EC-9", NO_NOTICES),
+    Mutant(
+        "a release credits again",
+        "release",
+        "EC-10",
+        beginning("free_encoder_input", "self.num_freeable_slots += 1"),
+    ),
+    Mutant(
+        "an item as large as the budget is refused",
+        "release_resized",
+        "EC-12",
+        at_the_limit("encoder_compute_budget"),
+    ),
+    Mutant(
+        "who asks for room holds every entry",
+        "admit",
+        "EC-11",
+        beginning(
+            "can_allocate", "for one in self.cached.values():\n    one.add(request.request_id)"
+        ),
+    ),
+    Mutant(
+        "an item as large as the budget is refused",
+        "admit",
+        "EC-12",
+        at_the_limit("encoder_compute_budget"),
+    ),
+    Mutant(
+        "an eviction credits nothing", "admit", "EC-13", without_update("num_free_slots", ast.Add)
+    ),
+    Mutant("a freed request keeps what it holds", "free", "EC-14", beginning("free", "return")),
+    Mutant(
+        "a question costs a slot",
+        "read",
+        "EC-1",
+        beginning("get_cached_input_ids", "self.num_free_slots -= 1"),
+    ),
+)
+
+OF_ENCODER_DECODER_CACHE = (
+    Mutant(
+        "a release credits again",
+        "release",
+        "ED-1",
+        beginning("free_encoder_input", "self.num_free_slots += 1"),
+    ),
+    Mutant(
+        "a release credits again",
+        "release",
+        "ED-2",
+        beginning("free_encoder_input", "self.num_free_slots += 1"),
+    ),
+    Mutant("notices are lost", "draw", "ED-3", NO_NOTICES),
+    Mutant(
+        "a release is an error",
+        "release",
+        "ED-4",
+        beginning("free_encoder_input", "raise KeyError(input_id)"),
+    ),
+    Mutant(
+        "a release credits again",
+        "free",
+        "ED-5",
+        beginning("free_encoder_input", "self.num_free_slots += 1"),
+    ),
+    Mutant(
+        "an allocation debits nothing",
+        "allocate",
+        "ED-5",
+        without_update("num_free_slots", ast.Sub),
+    ),
+    Mutant(
+        "an item as large as the budget is refused",
+        "admit",
+        "ED-6",
+        at_the_limit("encoder_compute_budget"),
+    ),
+    Mutant("a reset costs a slot", "reset", "ED-5", ending("reset", "self.num_free_slots -= 1")),
+)
