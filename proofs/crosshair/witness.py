@@ -35,7 +35,7 @@ class Budget:
         seconds_max: without an answer on one condition.
     """
 
-    paths_max: int = 5_000
+    paths_max: int = 2_000
     rlimit: int = 100_000
     seconds_max: float = 120.0
 

@@ -1,5 +1,7 @@
 """What CrossHair says becomes evidence: what CPython reproduces, beside a refuted mutant."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from cacheproof.proofs.crosshair.witness import Budget, CrossHair
 from cacheproof.proofs.evidence import Outcome
 
 REFERENCE = text.of_reference(text.ENCODER_CACHE)
-ALLOCATE = Job(REFERENCE, "allocate", ("EC-1", "EC-3", "EC-13"), None, 5_000)
+ALLOCATE = Job(REFERENCE, "allocate", ("EC-1", "EC-3", "EC-13"), None, 2_000)
 
 
 @pytest.fixture
@@ -52,6 +54,41 @@ def test_a_condition_that_holds_is_confirmed_and_its_mutant_refuted(crosshair: C
     assert answer.word is Word.REFUTED
     assert broken is not None
     assert broken.rule.id == "EC-1"
+
+
+FRONT_END = """
+import sys
+import msgspec
+from crosshair.core_and_libs import AnalysisKind, analyze_function, run_checkables
+from crosshair.options import AnalysisOptionSet
+from cacheproof.proofs.crosshair.job import Job
+
+options = AnalysisOptionSet(
+    analysis_kind=[AnalysisKind.asserts],
+    report_all=True,
+    per_condition_timeout=float("inf"),
+    per_path_timeout=float("inf"),
+    max_uninteresting_iterations=0,
+)
+for line in sys.stdin.buffer:
+    condition = msgspec.json.decode(line, type=Job).prepare()
+    for message in run_checkables(analyze_function(condition.function, options)):
+        print(message.message)
+"""
+
+
+def test_crosshairs_own_front_end_says_the_same() -> None:
+    number = mutant("an allocation debits nothing", "allocate")
+    jobs = [ALLOCATE, changed(ALLOCATE, mutant=number)]
+    said = subprocess.run(
+        [sys.executable, "-c", FRONT_END],
+        input=b"".join(msgspec.json.encode(job) + b"\n" for job in jobs),
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout.splitlines()
+    assert said[0] == b"Confirmed over all paths."
+    assert said[1].startswith(b"Broken: EC-1 when calling allocate(")
+    assert len(said) == 2
 
 
 def test_the_same_question_takes_the_same_paths(crosshair: CrossHair) -> None:
