@@ -7,7 +7,7 @@ laid over each other element by element.
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -44,37 +44,48 @@ WITNESS = 4
 """Tokens of a block in which items are confused."""
 TERMS = {"adapter": 2, "items": 2, "salt": 1, "embeds": 2}
 """Terms of each part's content."""
+ALL_GIVEN = z3.Const("all given", CONTENT)
 _ROWS = b"rows"
 """What the rows of embeddings are joined to, in place of their bytes."""
 
 
-def layouts(
-    semantics: Semantics, text: str | None = None, *, first: bool, parts_max: int = len(PARTS)
-) -> list[Layout]:
+@dataclass(frozen=True)
+class Hashing:
+    """By which text keys are made, under which semantics, and whether a prompt may mix tokens and
+    embeddings: where it may not, all of its rows are given."""
+
+    semantics: Semantics
+    text: str = field(default_factory=partial(text_of, block_hash))
+    mixes: bool = True
+
+
+def layouts(hashing: Hashing, *, first: bool, parts_max: int = len(PARTS)) -> list[Layout]:
     """The extra keys of a request's first block, or of a later one, for each choice of up to so
     many `PARTS`. `kind` says what of them the extra keys tell: the salt in a first block only."""
-    text = text_of(block_hash) if text is None else text
     found = []
     for chosen in sorted(itertools.product((False, True), repeat=len(PARTS)), key=sum):
         if sum(chosen) > parts_max:
             continue
         has = dict(zip(PARTS, chosen, strict=True))
-        for path in paths.paths(partial(_extra, semantics, text, has, first)):
+        for path in paths.paths(partial(_extra, hashing, has, first)):
             kind, content, pieces = path.result
             found.append(Layout(kind, kind, content, pieces, path.conditions))
     return found
 
 
 def _extra(
-    semantics: Semantics, text: str, has: dict[str, bool], first: bool
+    hashing: Hashing, has: dict[str, bool], first: bool
 ) -> tuple[str, tuple[Term, ...], tuple[Any, ...]]:
+    semantics = hashing.semantics
     start, end = Number(START), Number(END)
     paths.assume(START == 0 if first else START > 0, START < END)
     rows, mask = content_of("rows"), data("mask")
+    if not hashing.mixes:
+        paths.assume(mask.content[0] == ALL_GIVEN)
     digest = z3.Function("digest of rows", CONTENT, CONTENT)(rows)
     paths.assume(z3.Function("rows of digest", CONTENT, CONTENT)(digest) == rows)
     names = run_text(
-        text,
+        hashing.text,
         block_hash,
         hashlib=SimpleNamespace(sha256=lambda _: SimpleNamespace(digest=lambda: _data(digest))),
     )

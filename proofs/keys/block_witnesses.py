@@ -8,6 +8,7 @@ from cacheproof.proofs.keys.block_extra import (
     WITNESS,
     Agreement,
     Content,
+    Hashing,
     agreements,
     items_confused,
     layouts,
@@ -55,9 +56,9 @@ class Pair:
         return f"{self.first} as {self.second}"
 
 
-def pairs(semantics: Semantics, seed: int = 0) -> Iterator[Pair]:
+def pairs(hashing: Hashing, seed: int = 0) -> Iterator[Pair]:
     """First blocks with one thing or nothing beside their tokens that have one key."""
-    found = layouts(semantics, first=True, parts_max=1)
+    found = layouts(hashing, first=True, parts_max=1)
     confused = items_confused(found, seed)
     for agreement in (*([confused] if confused else []), *agreements(found, seed)):
         yield _pair(agreement)

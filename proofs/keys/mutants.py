@@ -62,13 +62,27 @@ def without_an_element(node: ast.AST) -> list[tuple[str, ast.AST]]:
     ]
 
 
+def without_a_part(node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """A text that is put together lacks one part."""
+    if not isinstance(node, ast.JoinedStr):
+        return []
+    return [
+        (
+            f"no {ast.unparse(ast.JoinedStr([one]))}, part {number} of {ast.unparse(node)}",
+            ast.JoinedStr([other for other in node.values if other is not one]),
+        )
+        for number, one in enumerate(node.values, start=1)
+    ]
+
+
 def without_an_operand(node: ast.AST) -> list[tuple[str, ast.AST]]:
     """Of two parts that are put together one is left."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
         return []
+    whole = ast.unparse(node)
     return [
-        (f"no {ast.unparse(node.left)}", node.right),
-        (f"no {ast.unparse(node.right)}", node.left),
+        (f"no {ast.unparse(node.left)} of {whole}", node.right),
+        (f"no {ast.unparse(node.right)} of {whole}", node.left),
     ]
 
 

@@ -12,14 +12,17 @@ from cacheproof.proofs.keys import (
     block_extra,
     block_items,
     block_witnesses,
+    identifiers,
     vllm_media,
 )
+from cacheproof.proofs.keys.block_extra import Hashing
 from cacheproof.proofs.keys.media import Encoding, Texts, merged_tags
 from cacheproof.proofs.keys.mutants import (
     Edit,
     Mutant,
     mutants,
     shifted_comparison,
+    without_a_part,
     without_a_yield,
     without_an_element,
     without_an_operand,
@@ -27,15 +30,20 @@ from cacheproof.proofs.keys.mutants import (
 from cacheproof.proofs.keys.paths import Undecided
 from cacheproof.proofs.keys.readings import Reader, ambiguous_lists
 from cacheproof.proofs.keys.source import text_of
-from cacheproof.reference import block_hash, media_hash_of_vllm
+from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.versions import release_key
 
 UNBOUNDED = "unbounded, under an ideal hash"
 MEDIA_RELEASES = ("0.11.0", "0.30.0", "0.31.0", "0.33.0")
+IDENTIFIER_RELEASES = ("0.14.0", "0.33.0")
 BLOCK_RELEASES = ("0.12.0", "0.18.1", "0.30.0", "0.33.0")
+MIXES_EMBEDS_SINCE = "0.19.0"
+"""Requests of 0.22.1 may mix tokens and embeddings, those of 0.18.1 may not."""
 ENCODES = ("content", "call", "_text", "_shape", "_mapping", "_array", "_tensor", "_image")
 STREAMS = ("chunks", "_size")
+NAMES = ("identifier", "processor_key")
 FRAMES = ("_framed", "_chunk")
 BESIDE = ("of", "_adapter_keys", "_item_key", "_salt_keys", "_embeds_keys")
 HARMLESS = {
@@ -43,8 +51,8 @@ HARMLESS = {
     "tag S for X in _array": "elements are always the third node of their array",
     "tag S for X in _tensor": "elements are always the third node of their tensor",
     "tag S for X in _image": "pixels are always the third node of their image",
-    "no first in hasher": "nothing is hashed twice: the loop does not start either",
-    "no size in hasher": "nothing is hashed early: the loop does not start either",
+    "no first of first + size in hasher": "nothing is hashed twice: the loop does not start either",
+    "no size of first + size in hasher": "nothing is hashed early: the loop does not start either",
     "items[item].mm_position.end < start for items[item].mm_position.end <= start in _of_items": (
         "an item that is not passed is not named either"
     ),
@@ -54,6 +62,13 @@ HARMLESS = {
     "no offset of (feature.identifier, offset) in _item_key": "not the ideal's way",
     "no digest of ('prompt_embeds', digest) in _embeds_keys": "not the ideal's way",
     "no 'prompt_embeds' of ('prompt_embeds', digest) in _embeds_keys": "not the ideal's way",
+    **{
+        f"no {part} of f'{{adapter}}:{{key}}' in identifier": "not the ideal's way"
+        for part in ("f'{adapter}', part 1", "f':', part 2", "f'{key}', part 3")
+    },
+    "no f':', part 4 of f\"{len(adapter or '')}:{adapter or ''}:{key}\" in identifier": (
+        "the length in front says where the adapter's name ends"
+    ),
     "no 'mm' of ('mm', feature.identifier, offset) in _item_key": "no other pair ends in a number",
     "no 'cache_salt' of ('cache_salt', salt) in _salt_keys": "no other extra key is a text",
     "no 'prompt_embeds' of ('prompt_embeds', digest, bytes(embeds.given[start:end])) in "
@@ -106,9 +121,12 @@ def claims(seed: int = 0) -> Iterator[Claim]:
     """What is claimed, of the reference first."""
     yield _lists(seed)
     yield from _media(seed)
+    yield _identifiers(seed)
     yield from _blocks(seed)
     for release in MEDIA_RELEASES:
         yield from _media_of_release(release, seed)
+    for release in IDENTIFIER_RELEASES:
+        yield _identifiers_of_release(release, seed)
     for release in BLOCK_RELEASES:
         yield from _blocks_of_release(release, seed)
 
@@ -163,11 +181,63 @@ def media_confusion(reader: Reader, texts: Texts) -> str | None:
     return None if ambiguity is None else str(ambiguity)
 
 
+def _identifiers(seed: int) -> Claim:
+    text = text_of(media_identifier)
+    changed = mutants(text, NAMES, without_a_part)
+    return Claim(
+        "MH-5",
+        "reference",
+        "media_identifier.identifier",
+        "unbounded",
+        text,
+        partial(identifier_confusion, seed),
+        [(one.name, one.text) for one in harmful(changed)],
+        digest_of([text]),
+    )
+
+
+def identifier_confusion(seed: int, text: str) -> str | None:
+    """Kinds of items with one identifier."""
+    ambiguity = Reader(seed, whole=True).ambiguity(identifiers.layouts(Semantics.ideal(), text))
+    return None if ambiguity is None else str(ambiguity)
+
+
+def _identifiers_of_release(release: str, seed: int) -> Claim:
+    text = text_of(media_identifier)
+    *_, uncoloned = mutants(text, ("identifier",), without_a_part)
+    return Claim(
+        "MH-5",
+        f"vllm@{release}",
+        "identifier",
+        "unbounded",
+        text,
+        partial(shared_identifiers, Semantics.of_vllm(release), seed),
+        [(uncoloned.name, uncoloned.text)],
+        digest_of([text]),
+    )
+
+
+def shared_identifiers(semantics: Semantics, seed: int, text: str) -> str | None:
+    """Pairs of items with one identifier, checked by running the reference on them.
+
+    Raises:
+        AssertionError: their identifiers are not equal.
+    """
+    found = list(identifiers.pairs(semantics, text, seed))
+    if text == text_of(media_identifier):
+        for pair in found:
+            one, other = (
+                media_identifier.identifier(*item, semantics) for item in (pair.first, pair.second)
+            )
+            assert one == other, pair
+    return "; ".join(map(str, found)) or None
+
+
 def _blocks(seed: int) -> Iterator[Claim]:
     text = text_of(block_hash)
     ideal = Semantics.ideal()
     parts: list[tuple[str, str, Callable[[str], str | None], Sequence[str], Sequence[Edit]]] = [
-        ("BK-1", "extra keys", partial(beside_confusion, ideal, seed), BESIDE,
+        ("BK-1", "extra keys", partial(beside_confusion, seed, Hashing(ideal)), BESIDE,
          (without_an_element, without_a_yield, without_an_operand)),
         ("BK-2", "get_request_block_hasher", partial(chain_failure, seed), ("hasher",),
          (without_an_element, without_an_operand)),
@@ -181,10 +251,10 @@ def _blocks(seed: int) -> Iterator[Claim]:
         )
 
 
-def beside_confusion(semantics: Semantics, seed: int, text: str) -> str | None:
+def beside_confusion(seed: int, hashing: Hashing, text: str) -> str | None:
     """Two blocks with equal extra keys that have not the same beside their tokens."""
     for first in (True, False):
-        found = block_extra.layouts(semantics, text, first=first)
+        found = block_extra.layouts(replace(hashing, text=text), first=first)
         if block_extra.items_confused(found, seed) is not None:
             return "two items with one key"
         for agreement in block_extra.agreements(found, seed):
@@ -267,8 +337,8 @@ def frames_confusion(semantics: Semantics, reader: Reader, text: str) -> str | N
 
 def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
     semantics, text = Semantics.of_vllm(release), text_of(block_hash)
-    (unnamed,) = (
-        one for one in mutants(text, ("of",), without_an_operand) if "_adapter" in one.name
+    unnamed = next(
+        one for one in mutants(text, ("of",), without_an_operand) if "self._adapter" in one.name
     )
     yield Claim(
         "BK-1",
@@ -276,7 +346,7 @@ def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
         "extra keys",
         UNBOUNDED,
         text,
-        partial(shared_keys, semantics, seed),
+        partial(shared_keys, seed, hashing_of(release)),
         [(unnamed.name, unnamed.text)],
         digest_of([text]),
     )
@@ -293,16 +363,24 @@ def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
     )
 
 
-def shared_keys(semantics: Semantics, seed: int, text: str) -> str | None:
+def hashing_of(release: str) -> Hashing:
+    """How a release makes the keys of blocks."""
+    mixes = release_key(release) >= release_key(MIXES_EMBEDS_SINCE)
+    return Hashing(Semantics.of_vllm(release), mixes=mixes)
+
+
+def shared_keys(seed: int, hashing: Hashing, text: str) -> str | None:
     """Pairs of blocks with one key, checked by running the reference on them.
 
     Raises:
         AssertionError: their keys are not equal.
     """
     if text != text_of(block_hash):
-        return beside_confusion(semantics, seed, text)
-    found = list(block_witnesses.pairs(semantics, seed))
+        return beside_confusion(seed, hashing, text)
+    found = list(block_witnesses.pairs(hashing, seed))
     for pair in found:
-        one, other = (block_witnesses.keys(block, semantics) for block in (pair.first, pair.second))
+        one, other = (
+            block_witnesses.keys(block, hashing.semantics) for block in (pair.first, pair.second)
+        )
         assert one == other, pair
     return "; ".join(map(str, found)) or None

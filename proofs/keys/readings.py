@@ -17,6 +17,7 @@ import z3
 from cacheproof.proofs.keys.paths import satisfiable
 from cacheproof.proofs.keys.symbolic import (
     CONTENT,
+    Decimal,
     Field,
     Loop,
     Nested,
@@ -87,11 +88,18 @@ class Reading:
             case Field(width=width):
                 self._field(piece)
                 self.end += width
-            case Run(of=of, how=how, length=length, lossy=lossy):
-                if not lossy:
+            case Run(of=of, how=how, length=length):
+                if piece.alphabet:
+                    first = [BYTE(self.end) == byte for byte in piece.alphabet]
+                    self._constraints.append(z3.Or(first))
+                if not piece.lossy:
                     written = z3.Function(f"what is written as {how}", CONTENT, of.sort())
                     self._constraints.append(of == written(BETWEEN(self.end, length)))
                 self.end += length
+            case Decimal(number=number):
+                read, digits = (z3.Function(name, INT, INT) for name in ("decimal", "digits"))
+                self._constraints.append(number == read(self.end))
+                self.end += digits(number)
             case Nested(value=value):
                 self._constraints.append(value == VALUE(self.end))
                 self.end = VALUE_END(self.end)
@@ -132,10 +140,11 @@ class Ambiguity:
 
 class Reader:
     """Looks for ambiguities. What was found of two layouts is kept, since changed texts have most
-    of their layouts in common."""
+    of their layouts in common. What is read is the start of a stream, or the `whole` of it."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, whole: bool = False) -> None:
         self._seed = seed
+        self._whole = whole
         self._numbers: dict[Layout, int] = {}
         self._known: dict[tuple[int, int], Ambiguity | None] = {}
         self._readings: dict[tuple[int, str, bool], tuple[Layout, Reading]] = {}
@@ -177,6 +186,8 @@ class Reader:
         left, first = self._reading(one, "first", by_digits)
         right, second = self._reading(other, "second", by_digits)
         known = [first.holds, second.holds]
+        if self._whole:
+            known.append(first.end == second.end)
         if left.constructor == right.constructor:
             known.append(differing((*left.content, first.end), (*right.content, second.end)))
         model = satisfiable(known, self._seed)
@@ -281,6 +292,8 @@ class _Renaming:
                 return replace(piece, number=self._term(piece.number))
             case Run():
                 return replace(piece, of=self._term(piece.of), length=self._term(piece.length))
+            case Decimal():
+                return Decimal(self._term(piece.number))
             case Nested():
                 return Nested(self._term(piece.value))
             case Repeated(loop=loop):

@@ -35,12 +35,20 @@ class Field:
 @dataclass(frozen=True)
 class Run:
     """`length` bytes that `of` is written in; `how` names the way. No two have one writing, given
-    its length, unless the way is `lossy`."""
+    its length, unless the way is `lossy`. They are all in the `alphabet`, where one is given."""
 
     of: Term
     how: str
     length: z3.ArithRef
     lossy: bool = False
+    alphabet: bytes = b""
+
+
+@dataclass(frozen=True)
+class Decimal:
+    """A number in decimal digits, with something after them that is none."""
+
+    number: z3.ArithRef
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Repeated:
     pieces: tuple[Any, ...]
 
 
-Piece: TypeAlias = "bytes | Field | Run | Nested | Repeated"
+Piece: TypeAlias = "bytes | Field | Run | Decimal | Nested | Repeated"
 
 
 def collect(parts: Iterable[Any]) -> tuple[Any, ...]:

@@ -16,7 +16,9 @@ from cacheproof.proofs.keys.symbolic import Field, Piece, Run
 
 LENGTHS = (40, 200, 2000)
 """The streams that are looked for, shorter ones first, in bytes."""
-FILLER = ord("k")
+TEXTS = ("utf-8", "characters")
+"""Ways in which texts are written; those of a witness are ASCII."""
+FILLER = ord("a")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class _Bytewise:
                 self.constraints.append(number == value)
                 self.end += width
             case Run(length=length):
+                if piece.alphabet:
+                    self._fix(1)
                 self.runs.append((piece, self.end))
                 self.end += length
             case _:
@@ -77,9 +81,12 @@ def witness(one_layout: Layout, other_layout: Layout, seed: int = 0) -> Witness 
     if first.kind == second.kind:
         known.append(differing(_measures(first), _measures(second)))
     for run, start in (*one.runs, *other.runs):
-        if run.how.startswith("utf-8"):
+        if run.how.startswith(TEXTS):
+            alphabet = run.alphabet or bytes(range(128))
             known += [
-                z3.Implies(z3.And(start <= place, place < start + run.length), BYTE(place) < 128)
+                z3.Implies(
+                    z3.And(start <= place, place < start + run.length), _is_of(alphabet, place)
+                )
                 for place in fixed
             ]
     for length in LENGTHS:
@@ -87,6 +94,19 @@ def witness(one_layout: Layout, other_layout: Layout, seed: int = 0) -> Witness 
         if model is not None:
             return _written(model, (first, one), (second, other))
     return None
+
+
+def _is_of(alphabet: bytes, place: Any) -> z3.BoolRef:
+    """Whether the byte at a place is of the alphabet, which is taken apart into runs."""
+    known = set(alphabet)
+    ends = [byte for byte in alphabet if byte + 1 not in known]
+    starts = [byte for byte in alphabet if byte - 1 not in known]
+    return z3.Or(
+        [
+            z3.And(first <= BYTE(place), BYTE(place) <= last)
+            for first, last in zip(starts, ends, strict=True)
+        ]
+    )
 
 
 def _measures(layout: Layout) -> list[Any]:

@@ -26,9 +26,9 @@ from cacheproof.differential.trace import (
     Trace,
 )
 from cacheproof.proofs.keys import block_witnesses, vllm_media
-from cacheproof.proofs.keys.block_extra import WITNESS
+from cacheproof.proofs.keys.block_extra import WITNESS, Hashing
 from cacheproof.proofs.keys.block_witnesses import Block
-from cacheproof.proofs.keys.prove import BLOCK_RELEASES, MEDIA_RELEASES
+from cacheproof.proofs.keys.prove import BLOCK_RELEASES, MEDIA_RELEASES, hashing_of
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.semantics import Semantics
 
@@ -123,12 +123,12 @@ def prompt(name: str, block: Block) -> Prompt:
 
 
 def test_the_ideal_has_no_two_blocks_with_one_key() -> None:
-    assert list(block_witnesses.pairs(Semantics.ideal())) == []
+    assert list(block_witnesses.pairs(Hashing(Semantics.ideal()))) == []
 
 
 @pytest.mark.parametrize("release", releases(BLOCK_RELEASES))
 def test_a_release_gives_both_blocks_of_each_pair_one_key(release: str) -> None:
-    pairs = list(block_witnesses.pairs(Semantics.of_vllm(release)))
+    pairs = list(block_witnesses.pairs(hashing_of(release)))
     assert pairs
     for pair in pairs:
         prompts = prompt("first", pair.first), prompt("second", pair.second)
