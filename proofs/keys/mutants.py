@@ -68,11 +68,15 @@ def without_a_part(node: ast.AST) -> list[tuple[str, ast.AST]]:
         return []
     return [
         (
-            f"no {ast.unparse(ast.JoinedStr([one]))}, part {number} of {ast.unparse(node)}",
+            f"no part {number} of {' '.join(map(_shown, node.values))}",
             ast.JoinedStr([other for other in node.values if other is not one]),
         )
         for number, one in enumerate(node.values, start=1)
     ]
+
+
+def _shown(part: ast.expr) -> str:
+    return ast.unparse(part.value if isinstance(part, ast.FormattedValue) else part)
 
 
 def without_an_operand(node: ast.AST) -> list[tuple[str, ast.AST]]:
