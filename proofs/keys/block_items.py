@@ -122,14 +122,27 @@ def passed(item: Any, start: Any) -> Any:
 
 
 def failures(semantics: Semantics, text: str | None = None, seed: int = 0) -> list[str]:
-    """What fails of: a block's key names the items in it.
+    """What fails of: a block's key names the items in it; and an item of which it does.
 
     The first block that is hashed, of a request with keys or without, and any block after it.
     """
     claims = Claims(seed)
     for later in (False, True):
         paths.paths(partial(_names_items, semantics, text, claims, later))
-    return claims.failed
+    shown = [] if claims.counterexample is None else [_shown(claims.counterexample)]
+    return [*dict.fromkeys(claims.failed), *shown]
+
+
+def _shown(model: z3.ModelRef) -> str:
+    """The item on which a claim fails, the block and how many keys were there before."""
+    terms = (ANY, COUNT, OFFSET(ANY), END(ANY), *map(z3.Int, ("start", "end", "hashes")))
+    item, count, offset, after, start, end, keys = (
+        model.eval(term, model_completion=True) for term in terms
+    )
+    return (
+        f"such as item {item} of {count} at [{offset}, {after}) "
+        f"and tokens [{start}, {end}), keys before it: {keys}"
+    )
 
 
 def _names_items(semantics: Semantics, text: str | None, claims: Claims, later: bool) -> None:
@@ -142,8 +155,11 @@ def _names_items(semantics: Semantics, text: str | None, claims: Claims, later: 
     )
     paths.assume(start.term >= 0, start.term < end.term, ANY >= 0, ANY < COUNT)
     paths.assume(OFFSET(ANY) >= 0, OFFSET(ANY) < END(ANY))
+    hashes = z3.Int("hashes")
+    if not later:
+        paths.assume(z3.If(hashes <= 0, start.term == 0, start.term >= hashes))
     request = SimpleNamespace(
-        mm_features=Items(claims), lora_request=None, block_hashes=_Hashes(z3.Int("hashes"))
+        mm_features=Items(claims), lora_request=None, block_hashes=_Hashes(hashes)
     )
     keys = names["_ExtraKeys"](request, semantics)
     if later:

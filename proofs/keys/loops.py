@@ -26,12 +26,14 @@ there is another element, and which."""
 
 
 class Claims:
-    """What must hold on the paths on which it is claimed; `failed` names what did not."""
+    """What must hold on the paths on which it is claimed; `failed` names what did not, and
+    `counterexample` is a model of the first of these."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self.failed: list[str] = []
-        self._known: dict[tuple[int, ...], tuple[list[Any], bool]] = {}
+        self.counterexample: z3.ModelRef | None = None
+        self._known: dict[tuple[int, ...], tuple[list[Any], z3.ModelRef | None]] = {}
 
     def claim(self, name: str, condition: Any) -> None:
         """What is claimed is taken for true afterwards. Paths begin alike, so that most of what
@@ -39,9 +41,11 @@ class Claims:
         terms = [*paths.assumed(), z3.Not(condition)]
         asked = tuple(term.get_id() for term in terms)
         if asked not in self._known:
-            self._known[asked] = terms, paths.satisfiable(terms, self._seed) is None
-        if not self._known[asked][1]:
+            self._known[asked] = terms, paths.satisfiable(terms, self._seed)
+        model = self._known[asked][1]
+        if model is not None:
             self.failed.append(name)
+            self.counterexample = self.counterexample or model
         paths.assume(condition)
 
 

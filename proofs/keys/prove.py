@@ -278,7 +278,7 @@ def growth_failure(semantics: Semantics, seed: int, text: str) -> str | None:
 
 def items_failure(semantics: Semantics, seed: int, text: str) -> str | None:
     """What fails of: a key names the items of its block, wherever hashing began."""
-    return ", ".join(dict.fromkeys(block_items.failures(semantics, text, seed))) or None
+    return ", ".join(block_items.failures(semantics, text, seed)) or None
 
 
 def harmful(changed: Iterator[Mutant]) -> Iterator[Mutant]:

@@ -1,5 +1,6 @@
 """The keys of the reference are proved and their red twins refuted; releases collide as known."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -66,6 +67,11 @@ def test_releases_are_refuted_as_far_as_they_collide(rows: list[Evidence]) -> No
     frames = "MultiModalHasher: None, texts, lists, and mappings from texts"
     assert held["MH-3", "vllm@0.33.0", frames] is Outcome.HOLDS
     assert held["BK-3", "vllm@0.33.0", "items of a block"] is Outcome.HOLDS
+
+
+def test_an_item_that_a_key_forgets_is_shown(rows: list[Evidence]) -> None:
+    (note,) = (row.note for row in rows if (row.contract, row.target) == ("BK-3", "vllm@0.30.0"))
+    assert re.search(r"such as item 0 of 2 at \[\d+, \d+\) and tokens .*, keys before it: 1$", note)
 
 
 def verdicts(rows: list[Evidence]) -> list[tuple[object, ...]]:
