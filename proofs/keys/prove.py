@@ -12,6 +12,7 @@ from cacheproof.proofs.keys import (
     block_extra,
     block_items,
     block_witnesses,
+    decoding,
     identifiers,
     vllm_media,
 )
@@ -30,7 +31,7 @@ from cacheproof.proofs.keys.mutants import (
 from cacheproof.proofs.keys.paths import Undecided
 from cacheproof.proofs.keys.readings import Reader, ambiguous_lists
 from cacheproof.proofs.keys.source import text_of
-from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
+from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier, media_stream
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.versions import release_key
@@ -42,6 +43,7 @@ BLOCK_RELEASES = ("0.12.0", "0.18.1", "0.30.0", "0.33.0")
 MIXES_EMBEDS_SINCE = "0.19.0"
 """Requests of 0.22.1 may mix tokens and embeddings, those of 0.18.1 may not."""
 ENCODES = ("content", "call", "_text", "_shape", "_mapping", "_array", "_tensor", "_image")
+DECODES = ("chunks", "_decode")
 STREAMS = ("chunks", "_size")
 NAMES = ("identifier", "processor_key")
 FRAMES = ("_framed", "_chunk")
@@ -119,6 +121,7 @@ def prove_keys(seed: int = 0) -> list[Evidence]:
 def claims(seed: int = 0) -> Iterator[Claim]:
     """What is claimed, of the reference first."""
     yield _lists(seed)
+    yield _decoder(seed)
     yield from _media(seed)
     yield _identifiers(seed)
     yield from _blocks(seed)
@@ -149,6 +152,27 @@ def _lists(seed: int) -> Claim:
         [("elements that their places do not determine", False)],
         digest_of([ambiguous_lists]),
     )
+
+
+def _decoder(seed: int) -> Claim:
+    text = text_of(media_stream)
+    edits = shifted_comparison, without_an_operand, without_a_yield
+    changed = harmful(mutants(text, DECODES, *edits))
+    return Claim(
+        "MH-1",
+        "reference",
+        "media_stream.chunks and decode",
+        "unbounded",
+        text,
+        partial(decoding_failure, seed),
+        [(one.name, one.text) for one in changed],
+        digest_of([text]),
+    )
+
+
+def decoding_failure(seed: int, text: str) -> str | None:
+    """What fails of: a node that is decoded where its encoding lies is that node."""
+    return ", ".join(decoding.failures(text, seed)) or None
 
 
 def _media(seed: int) -> Iterator[Claim]:

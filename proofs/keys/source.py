@@ -13,10 +13,12 @@ from typing import Any
 
 from cacheproof.proofs.keys.symbolic import (
     Data,
+    Field,
     Number,
     Repeated,
     Symbol,
     collect,
+    number,
 )
 
 Namespace = dict[str, Any]
@@ -67,7 +69,13 @@ def symbolic_type(real: type) -> type:
 
 
 def _make_bytes(value: Any = b"") -> Any:
-    return Data(*value.pieces) if isinstance(value, Data) else bytes(value)
+    match value:
+        case Data():
+            return Data(*value.pieces)
+        case tuple() if any(isinstance(one, Number) for one in value):
+            return Data(*(Field(number(one), 1, "big") for one in value))
+        case _:
+            return bytes(value)
 
 
 def _make_int(value: Any) -> Any:

@@ -1,0 +1,192 @@
+"""The decoder inverts the encoder: a node that is read where its encoding lies is that node.
+
+By induction over nodes: what is nested is decoded to what it is, up to where its encoding ends. The
+stream holds whatever else before and after.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys.loops import HELPER, Claims, Loops, cut
+from cacheproof.proofs.keys.media import Open, pieces
+from cacheproof.proofs.keys.readings import BYTE, INT, VALUE, VALUE_END, Layout, Reading
+from cacheproof.proofs.keys.source import run_text
+from cacheproof.proofs.keys.symbolic import (
+    Many,
+    Nested,
+    Number,
+    Repeated,
+    Symbol,
+    Truth,
+    collect,
+    data,
+    fresh,
+    number,
+    spread,
+)
+from cacheproof.reference import media_stream
+
+START, LENGTH, ROUND, TAG = z3.Ints("start length round tag")
+PLACE = z3.Function("place", INT, INT)
+"""Where each child of a list begins; where the last ends, at the count of children."""
+
+
+class Stream(Symbol):
+    """Bytes of which only what an encoding fixes is known."""
+
+    types = frozenset({"bytes"})
+    count = LENGTH
+
+    def __getitem__(self, part: Any) -> Any:
+        if isinstance(part, slice):
+            return Part(number(part.start), number(part.stop))
+        return Number(BYTE(number(part)))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bytes of the stream from one place to another."""
+
+    start: Any
+    end: Any
+
+
+def _from_bytes(part: Part, order: str) -> Number:
+    """The number that they come to; of any number of bytes nothing is known."""
+    width = z3.simplify(z3.IntVal(0) + part.end - part.start)
+    if not z3.is_int_value(width):
+        return Number(z3.Int(fresh("number")))
+    return Number(z3.Function(f"number of {width} bytes, {order}", INT, INT)(part.start))
+
+
+class _Tags(frozenset[int]):
+    def __contains__(self, tag: Any) -> bool:
+        return bool(Truth(z3.Or([tag.term == one for one in self])))
+
+
+class _Children:
+    """The children decoded so far."""
+
+    def __init__(self, claims: Claims, count: Any) -> None:
+        self._claims, self.count = claims, count
+
+    def append(self, child: Open) -> None:
+        there = child.value == VALUE(PLACE(self.count))
+        self._claims.claim("children are decoded one after the other", there)
+        self.count = self.count + 1
+
+    def __iter__(self) -> Any:
+        yield self
+
+
+class _Rounds:
+    """As many children are decoded as there were rounds, up to where the next begins."""
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+
+    def entered(self, children: Any, end: Number) -> tuple[_Children, Number]:
+        begun = _Children(self._claims, z3.IntVal(0)) if isinstance(children, list) else children
+        paths.assume(PLACE(0) == START + 1 + media_stream.LENGTH_BYTES)
+        self._claim(begun, z3.IntVal(0), end)
+        paths.assume(ROUND >= 0)
+        return _Children(self._claims, ROUND), Number(PLACE(ROUND))
+
+    def element(self, rounds: Number) -> tuple[Truth, None]:
+        paths.assume(rounds.term >= ROUND)
+        return Truth(rounds.term > ROUND), None
+
+    def repeated(self, children: _Children, end: Number) -> None:
+        paths.assume(PLACE(ROUND + 1) == VALUE_END(PLACE(ROUND)))
+        self._claim(children, ROUND + 1, end)
+
+    def _claim(self, children: _Children, rounds: Any, end: Number) -> None:
+        self._claims.claim("each round decodes a child", children.count == rounds)
+        self._claims.claim("a round ends where its child does", number(end) == PLACE(rounds))
+
+
+def failures(text: str, seed: int = 0) -> list[str]:
+    """What fails of decoding leaves and lists."""
+    claims = Claims(seed)
+    for is_list in (False, True):
+        paths.paths(partial(_decodes, text, claims, is_list))
+    return list(dict.fromkeys(claims.failed))
+
+
+def _decodes(text: str, claims: Claims, is_list: bool) -> None:
+    names = run_text(
+        cut(text, ("_decode",)),
+        media_stream,
+        int=SimpleNamespace(from_bytes=_from_bytes),
+        range=lambda count: count,
+        **{HELPER: Loops({"_decode 1": _Rounds(claims)})},
+    )
+    tags = names["LISTS"] if is_list else names["LEAVES"]
+    paths.assume(z3.Or([tag == TAG for tag in tags]))
+    names.update(LEAVES=_Tags(names["LEAVES"]), LISTS=_Tags(names["LISTS"]))
+    body, size = _body(is_list)
+    end = _lies_in_stream(names, body, size)
+    decode, names["_decode"] = names["_decode"], _nested
+    try:
+        node, decoded_end = decode(Stream(), Number(START))
+    except names["NotAStream"]:
+        claims.claim("an encoding is not refused", z3.BoolVal(False))
+        return
+    claims.claim("the tag is decoded", number(node.tag) == TAG)
+    claims.claim("decoding ends where the encoding does", number(decoded_end) == end)
+    match node.body:
+        case Part(start=first, end=last) if not is_list:
+            claims.claim("the body is decoded", z3.And(first == end - size, last == end))
+        case (_Children() as children,) if is_list:
+            claims.claim("all children are decoded", children.count == size)
+        case _:
+            claims.claim("leaves and lists are told apart", z3.BoolVal(False))
+
+
+def _body(is_list: bool) -> tuple[Any, Any]:
+    """A body, and how many bytes or nodes it has."""
+    if not is_list:
+        leaf = data("body")
+        return leaf, leaf.nbytes.term
+    element = Open("child")
+    many = Many(element, element.content, ())
+    return collect(many), many.count
+
+
+def _lies_in_stream(names: dict[str, Any], body: Any, size: Any) -> Any:
+    """Lays the encoding of a node of this body from the start on; returns where it ends."""
+    chunks = names["chunks"]
+    names["chunks"] = partial(_chunks, chunks)
+    written = pieces(collect(chunks(names["Node"](Number(TAG), body))))
+    reading, head = (
+        Reading(Layout("", "", (), tuple(read), ()), START, by_digits=True)
+        for read in (written, (piece for piece in written if not isinstance(piece, Repeated)))
+    )
+    paths.assume(reading.holds, reading.end <= LENGTH, head.end <= LENGTH)
+    for piece in written:
+        if isinstance(piece, Repeated) and piece.pieces == (Nested(*piece.loop.each),):
+            paths.assume(reading.end == PLACE(size))
+    return reading.end
+
+
+def _chunks(chunks: Any, node: Any) -> Any:
+    match node:
+        case Open():
+            yield Nested(node.value)
+        case Repeated():
+            for one in spread((node,)):
+                yield from _chunks(chunks, one)
+        case _:
+            yield from chunks(node)
+
+
+def _nested(_: Stream, start: Number) -> tuple[Open, Number]:
+    """By hypothesis."""
+    child = Open("decoded")
+    paths.assume(child.value == VALUE(start.term))
+    return child, Number(VALUE_END(start.term))
