@@ -5,7 +5,17 @@ fails is a counterexample.
 """
 
 from cacheproof.proofs.crosshair.episode import METHODS, Condition, Episode, subject
-from cacheproof.proofs.crosshair.states import CALLER, NEW, OTHER, Shape, Situation, state_of
+from cacheproof.proofs.crosshair.states import (
+    CALLER,
+    NEW,
+    OTHER,
+    Request,
+    Shape,
+    Situation,
+    recall,
+    state_of,
+)
+from cacheproof.spec.ghost import Ghost
 
 SCOPE = "at most 2 entries, sizes unbounded"
 PRECONDITION = (
@@ -17,25 +27,40 @@ PRECONDITION = (
 def begin(shape: Shape, need: int = 1) -> tuple[Situation, Episode]:
     """The state of a shape, of the subject's class; the caller's new item takes `need`."""
     situation = Situation(subject().manager(0), shape, need)
-    return situation, Episode(situation.manager, situation.ghost, state_of, subject().rules)
+    return situation, Episode(
+        situation.manager,
+        situation.ghost,
+        state_of,
+        recall,
+        subject().rules,
+        situation.claims,
+    )
+
+
+def start(capacity: int) -> None:
+    """A manager is made, and asked what a request without claims may release."""
+    assert capacity >= 0
+    episode = Episode(subject().manager(capacity), Ghost(), state_of, recall, subject().rules)
+    episode.call("inputs", Request(CALLER, ["a"], [1]))
 
 
 def check(shape: Shape) -> None:
-    """The caller looks up its first item, resident or not."""
+    """The caller looks up its first item, resident or not; after a miss it is admitted."""
     assert shape.has_sizes()
     assert not shape.claims_first
     situation, episode = begin(shape)
-    episode.call("check", situation.caller, 0)
+    if not episode.call("check", situation.caller, 0):
+        situation.admit(0, shape.a.size, 0, episode)
 
 
 def admit(shape: Shape, need: int, budget: int, pending: int) -> None:
-    """The caller asks for room for an item that is not resident."""
+    """The caller asks for room for an item that is not resident, and takes it."""
     assert shape.has_sizes()
     assert not shape.repeats
     assert need >= 1
     assert pending >= 0
     situation, episode = begin(shape, need)
-    episode.call("can", situation.caller, NEW, budget, pending)
+    situation.admit(NEW, budget, pending, episode)
 
 
 def allocate(shape: Shape, need: int) -> None:
@@ -130,8 +155,9 @@ CONDITIONS = (
     *[
         Condition(function, operations, SCOPE, PRECONDITION)
         for function, operations in (
-            (check, ("check",)),
-            (admit, ("can",)),
+            (start, ("inputs",)),
+            (check, ("check", "can", "allocate")),
+            (admit, ("can", "allocate")),
             (allocate, ("allocate",)),
             (release, ("release",)),
             (free, ("free",)),

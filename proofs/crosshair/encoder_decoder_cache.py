@@ -7,7 +7,7 @@ not yet released only the ghost need know.
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproof.proofs.crosshair.episode import Condition, Episode, subject
+from cacheproof.proofs.crosshair.episode import Condition, Episode, Tables, subject
 from cacheproof.proofs.crosshair.states import CALLER, OTHER, Request, refuse_unmodelled
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import DecoderCacheState
@@ -47,6 +47,12 @@ def state_of(manager: Any, ghost: Ghost) -> DecoderCacheState:
     return DecoderCacheState(manager.cache_size, manager.num_free_slots, ())
 
 
+def recall(episode: Episode) -> Tables:
+    """The debits that this manager remembers, and those that its calls come to."""
+    debits = getattr(episode.manager, "_debits", None)
+    return Tables({}, {}) if debits is None else Tables(debits, episode.ghost.debits)
+
+
 def begin(debits: Debits) -> tuple[Request, Request, Episode]:
     """The caller, the other and their manager, of the subject's class, with these debits."""
     manager, ghost = subject().manager(0), Ghost()
@@ -65,15 +71,24 @@ def begin(debits: Debits) -> tuple[Request, Request, Episode]:
             manager.cache_size += item.size
             if hasattr(manager, "_debits"):
                 manager._debits[name, input_id] = item.size
-    return caller, other, Episode(manager, ghost, state_of, subject().rules)
+    return caller, other, Episode(manager, ghost, state_of, recall, subject().rules)
+
+
+def start(capacity: int) -> None:
+    """A manager is made, and asked what a request without debits may release."""
+    assert capacity >= 0
+    episode = Episode(subject().manager(capacity), Ghost(), state_of, recall, subject().rules)
+    episode.call("inputs", Request(CALLER, ["a"], [1]))
 
 
 def admit(debits: Debits, budget: int, pending: int) -> None:
-    """The caller asks for room for its first item."""
+    """The caller asks for room for its first item, and takes it."""
     assert debits.has_sizes()
+    assert not debits.first.debited
     assert pending >= 0
     caller, _, episode = begin(debits)
-    episode.call("can", caller, 0, budget, pending)
+    if episode.call("can", caller, 0, budget, pending):
+        episode.call("allocate", caller, 0)
 
 
 def allocate(debits: Debits) -> None:
@@ -124,7 +139,8 @@ def reset(debits: Debits) -> None:
 CONDITIONS = tuple(
     Condition(function, operations, SCOPE, PRECONDITION)
     for function, operations in (
-        (admit, ("can",)),
+        (start, ("inputs",)),
+        (admit, ("can", "allocate")),
         (allocate, ("allocate",)),
         (release, ("release",)),
         (free, ("free",)),

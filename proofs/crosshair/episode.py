@@ -5,12 +5,14 @@ CrossHair runs an episode with symbolic sizes and choices, CPython runs its coun
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproof.proofs.crosshair.copies import frozen
+from cacheproof.spec import subset
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, Step
-from cacheproof.spec.registry import WHOLE_EVENT, Contract, contracts
+from cacheproof.spec.registry import WHOLE_EVENT, Contract, by_id, contracts
+from cacheproof.spec.versions import Versions
 
 METHODS: Mapping[str, str] = {
     "check": "check_and_update_cache",
@@ -27,6 +29,42 @@ METHODS: Mapping[str, str] = {
 
 OF_THE_SCHEDULER = frozenset({"EC-8b"})
 """Contracts of steps that no manager alone can keep or break."""
+
+
+class Tables(NamedTuple):
+    """What a manager remembers of claims beside its ledger, and what its calls come to."""
+
+    kept: Mapping[Any, Any]
+    claimed: Mapping[Any, Any]
+
+
+def remembered(k: Tables) -> bool:
+    return k.kept == k.claimed
+
+
+REMEMBERED = Contract(
+    id="remembered",
+    title="What a manager remembers of claims is what was claimed (auxiliary: states start so)",
+    kind="state",
+    harm="safety",
+    component="",
+    source="",
+    versions=Versions("all"),
+    applies_to=(),
+    calls=frozenset(),
+    also_unchanged=False,
+    synchronous_only=False,
+    predicate=remembered,
+    parameters=("k",),
+    expression=subset.parse(remembered),
+)
+"""No contract of spec, but part of the states that every condition starts in: so what ends a call
+must keep it, for calls in a row to be covered by one call after another."""
+
+
+def rule_of(id: str) -> Contract:
+    """The contract of that id, or the auxiliary rule."""
+    return REMEMBERED if id == REMEMBERED.id else by_id(id)
 
 
 class Broken(AssertionError):
@@ -94,13 +132,16 @@ class Condition:
 class Episode:
     """The calls of one manager. One that raises ends the episode: later calls are not made.
 
-    `read` makes the record that contracts look at, of the manager and the ghost.
+    `read` makes the record that contracts look at, of the manager and the ghost; `recall` says what
+    the manager remembers, where `claims` (by request and input) are what its calls come to.
     """
 
     manager: Any
     ghost: Ghost
     read: Callable[[Any, Ghost], Any]
+    recall: Callable[["Episode"], Tables]
     rules: Collection[Contract]
+    claims: dict[str, dict[int, str]] = field(default_factory=dict)
     encoded: dict[str, int] = field(default_factory=dict)
     ended: bool = False
 
@@ -139,10 +180,24 @@ class Episode:
         self._judge("transition", operation, {"pre": pre, "post": post, "g": self.ghost, "c": call})
         if operation == "release":
             self.ghost.release(name, input_id)
+            self._unclaim(name, [input_id])
+        if operation == "free":
+            self._unclaim(name, list(self.claims.get(name, ())))
         if operation == "allocate" or (operation == "check" and answer is True):
             self.ghost.claim(name, identifier, request.ends[input_id])
-        self._judge("state", operation, {"s": post, "g": self.ghost})
+            self.claims.setdefault(name, {})[input_id] = identifier
+        if operation == "reset":
+            self.claims.clear()
+        self._judge("state", operation, {"s": post, "g": self.ghost, "k": self.recall(self)})
         return answer
+
+    def _unclaim(self, request: str, inputs: list[Any]) -> None:
+        """The request gave these inputs back; who has claimed nothing is not remembered."""
+        claims = self.claims.get(request, {})
+        for input_id in inputs:
+            claims.pop(input_id, None)
+        if not claims:
+            self.claims.pop(request, None)
 
     def _tell(self, operation: str, request: Any, input_id: int | None) -> int:
         """What the ghost learns before a call. Returns the size of the item."""

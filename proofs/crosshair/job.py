@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 
 from cacheproof.proofs.crosshair import encoder_cache, encoder_decoder_cache, mutants
-from cacheproof.proofs.crosshair.episode import Broken, Condition, Subject, about
+from cacheproof.proofs.crosshair.episode import Broken, Condition, Subject, about, rule_of
 from cacheproof.proofs.crosshair.mutants import Mutant
 from cacheproof.proofs.crosshair.text import ENCODER_CACHE, ENCODER_DECODER_CACHE, Text
 from cacheproof.spec import encoder_cache as rules_of_encoder_cache
 from cacheproof.spec import encoder_decoder_cache as rules_of_encoder_decoder_cache
-from cacheproof.spec.registry import by_id
 
 
 class Word(StrEnum):
@@ -79,7 +78,7 @@ class Job(msgspec.Struct, frozen=True):
         """Load the text, let conditions be about it, and return the condition."""
         component = COMPONENTS[self.text.subject]
         change = None if self.mutant is None else component.mutants[self.mutant].change
-        about(Subject(self.text.load(change), [by_id(rule) for rule in self.rules]))
+        about(Subject(self.text.load(change), [rule_of(rule) for rule in self.rules]))
         return next(one for one in component.conditions if one.name == self.condition)
 
     def run_again(self, arguments: dict[str, Any]) -> Broken | None:

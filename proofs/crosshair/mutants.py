@@ -8,6 +8,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cacheproof.proofs.crosshair.states import CLAIM_TABLES
 from cacheproof.proofs.crosshair.text import Change
 
 
@@ -183,9 +184,15 @@ def queued_with_another_size(owner: ast.ClassDef) -> None:
 
 
 NO_NOTICES = answering("get_freed_mm_hashes", "[]")
+STARTS_SHORT = ending("__init__", "self.num_free_slots -= 1")
+FORGETS = f"for one in {CLAIM_TABLES}:\n    getattr(self, one, {{}}).clear()"
 ITEM = "request.mm_features[input_id].identifier"
 
 OF_ENCODER_CACHE = (
+    Mutant("a new manager has a slot too few", "start", "EC-1", STARTS_SHORT),
+    Mutant(
+        "an allocation forgets all claims", "allocate", "remembered", ending("allocate", FORGETS)
+    ),
     Mutant(
         "an allocation debits nothing",
         "allocate",
@@ -270,6 +277,10 @@ OF_ENCODER_CACHE = (
 )
 
 OF_ENCODER_DECODER_CACHE = (
+    Mutant("a new manager has a slot too few", "start", "ED-5", STARTS_SHORT),
+    Mutant(
+        "an allocation forgets all debits", "allocate", "remembered", ending("allocate", FORGETS)
+    ),
     Mutant(
         "a release credits again",
         "release",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproof.proofs.crosshair.copies import frozen
-from cacheproof.proofs.crosshair.episode import Episode
+from cacheproof.proofs.crosshair.episode import Episode, Tables
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState
 
@@ -19,6 +19,9 @@ CALLER, OTHER, GONE = "r", "s", "gone"
 
 NEW = 2
 """The caller's input whose entry is not resident."""
+
+CLAIM_TABLES = ("_claims", "_debits", "request_cached_ids")
+"""Where managers remember what was claimed; older releases have none of them."""
 
 ATTRIBUTES = frozenset(
     {
@@ -137,6 +140,11 @@ class Situation:
         self.manager.freed.append(identifier)
         self.ghost.step((), {identifier: 1})
 
+    def admit(self, input_id: int, budget: int, pending: int, episode: Episode) -> None:
+        """The caller asks for room for an item, and takes it if there is some."""
+        if episode.call("can", self.caller, input_id, budget, pending):
+            episode.call("allocate", self.caller, input_id)
+
     def get_past(self, request_id: str, progress: int, episode: Episode) -> None:
         """A request's progress is confirmed: it releases what ends there, as a scheduler does."""
         request = self.caller if request_id == CALLER else self.other
@@ -197,6 +205,11 @@ def _holders(claims: dict[str, dict[int, str]], identifier: str) -> list[str]:
     return [request for request, of_request in claims.items() if identifier in of_request.values()]
 
 
+def _counts(claims: dict[int, str]) -> dict[str, int]:
+    named = list(claims.values())
+    return {h: named.count(h) for h in named}
+
+
 def _remember(manager: Any, request: str, claims: dict[int, str]) -> None:
     """Note a request's claims in the tables that this manager keeps of them."""
     if hasattr(manager, "_claims"):
@@ -204,8 +217,27 @@ def _remember(manager: Any, request: str, claims: dict[int, str]) -> None:
     if hasattr(manager, "request_cached_ids"):
         manager.request_cached_ids[request] = set(claims)
     if hasattr(manager, "request_hash_refs"):
-        named = list(claims.values())
-        manager.request_hash_refs[request] = {h: named.count(h) for h in named}
+        manager.request_hash_refs[request] = _counts(claims)
+
+
+def recall(episode: Episode) -> Tables:
+    """The tables that this manager keeps, and what they should hold."""
+    manager, claims = episode.manager, episode.claims
+    kept: dict[str, Any] = {}
+    claimed: dict[str, Any] = {}
+    if hasattr(manager, "num_embeds_by_hash"):
+        kept["sizes of"] = frozen(manager.num_embeds_by_hash)
+        claimed["sizes of"] = frozen(manager.cached)
+    if hasattr(manager, "_claims"):
+        kept["items"] = manager._claims
+        claimed["items"] = claims
+    if hasattr(manager, "request_cached_ids"):
+        kept["inputs"] = {r: frozen(one) for r, one in manager.request_cached_ids.items()}
+        claimed["inputs"] = {r: frozen(one) for r, one in claims.items()}
+    if hasattr(manager, "request_hash_refs"):
+        kept["counts"] = manager.request_hash_refs
+        claimed["counts"] = {r: _counts(one) for r, one in claims.items()}
+    return Tables(kept, claimed)
 
 
 def state_of(manager: Any, ghost: Ghost) -> EncoderCacheState:

@@ -15,12 +15,12 @@ from typing import IO
 
 import msgspec
 
-from cacheproof.proofs.crosshair.episode import Broken, Condition, rules_of
+from cacheproof.proofs.crosshair.episode import REMEMBERED, Broken, Condition, rule_of, rules_of
 from cacheproof.proofs.crosshair.job import COMPONENTS, Answer, Job, Word
 from cacheproof.proofs.crosshair.mutants import Mutant
+from cacheproof.proofs.crosshair.states import CLAIM_TABLES
 from cacheproof.proofs.crosshair.text import Text
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
-from cacheproof.spec.registry import by_id
 
 METHOD = "crosshair"
 
@@ -57,7 +57,7 @@ class CrossHair:
             return answer, None
         broken = job.run_again(answer.arguments or {})
         if broken is None:
-            why = f"CPython does not show {answer.why}"
+            why = f"CPython breaks no contract there: {answer.why}"
             return Answer(Word.UNKNOWN, answer.paths, why), None
         return answer, broken
 
@@ -163,6 +163,8 @@ class _Witness:
         self._rows: dict[tuple[str, str], _Row] = {}
         manager = text.load()
         self._conditions = [one for one in self._component.conditions if one.is_about(manager)]
+        remembers = any(hasattr(manager(0), table) for table in CLAIM_TABLES)
+        self._auxiliary = [REMEMBERED] if remembers else []
 
     def close(self) -> None:
         self._crosshair.close()
@@ -170,11 +172,12 @@ class _Witness:
     def evidence(self) -> list[Evidence]:
         for condition in self._conditions:
             self._decide(condition)
-        names = [one.name for one in self._conditions]
+        conditions = [one.name for one in self._conditions]
+        contracts = [row.contract for row in self._rows.values()]
         twins = [
             self._twin(number, mutant)
             for number, mutant in enumerate(self._component.mutants)
-            if mutant.condition in names
+            if mutant.condition in conditions and mutant.contract in contracts
         ]
         return [self._evidence(row, twins) for row in self._rows.values()]
 
@@ -185,7 +188,10 @@ class _Witness:
             self._rows.setdefault(
                 (rule.id, condition.scope), _Row(rule.id, condition.scope, condition.precondition)
             )
-            for rule in rules_of(self._component.name, condition.operations, self._text.release)
+            for rule in (
+                *rules_of(self._component.name, condition.operations, self._text.release),
+                *self._auxiliary,
+            )
         ]
         open_rows = [row for row in judged if row.outcome is not Outcome.REFUTED]
         while open_rows:
@@ -239,7 +245,7 @@ class _Witness:
             for one in self._rows.values()
             if one.outcome is Outcome.REFUTED
             and one.scope == row.scope
-            and by_id(one.contract).kind == "state"
+            and rule_of(one.contract).kind == "state"
         ]
         if not broken:
             return row.precondition

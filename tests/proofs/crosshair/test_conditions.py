@@ -9,6 +9,7 @@ from cacheproof.proofs.crosshair import encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.crosshair.encoder_decoder_cache import Debits, Item
 from cacheproof.proofs.crosshair.episode import (
     OF_THE_SCHEDULER,
+    REMEMBERED,
     Broken,
     Subject,
     about,
@@ -45,6 +46,7 @@ def test_each_contract_and_each_condition_has_a_mutant_that_it_can_refute(
 ) -> None:
     of_condition = {
         condition.name: {rule.id for rule in rules_of(component.name, condition.operations, None)}
+        | {REMEMBERED.id}
         for condition in component.conditions
     }
     assert {one.condition for one in component.mutants} == of_condition.keys()
