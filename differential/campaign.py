@@ -1,8 +1,8 @@
 """A seeded search over one target: generate, run, judge, compare, and keep what breaks.
 
 Work is cut into lanes (a depth, a kind of manager, a kind of workload); seeds are dealt to the
-lanes in turn. While the host runs one batch, this process judges the one before, so that host and
-reference work side by side.
+lanes in turn. While the host runs a few batches, this process judges the ones before, so that host
+and reference work side by side, and neither waits where one lane costs the other more.
 """
 
 import itertools
@@ -29,7 +29,8 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import AnyEvent, Schedule, Trace
 from cacheproof.spec.versions import release_key
 
-BATCH_TRACES = 50
+BATCH_TRACES = 5
+BATCHES_AHEAD = 2
 HARNESS_ERRORS_MAX = 5
 _COMMON = frozenset({"repeated item", "shared", "rescue", "eviction", "full"})
 _ENCODER_CACHE = _COMMON | {
@@ -500,7 +501,7 @@ def _further_batches(
 def _executed(
     target: Target, batches: Iterator[Batch], errors: list[str]
 ) -> Iterator[tuple[Batch, list[TraceResult]]]:
-    """Each batch with its results; a host already has the next batch while one is handed out."""
+    """Each batch with its results; a host already has the next ones while one is handed out."""
     at_host: deque[Batch] = deque()
     for batch in itertools.chain(batches, [None]):
         if batch is not None:
@@ -509,7 +510,7 @@ def _executed(
                 _submit(target, batch)
             except HarnessError as error:
                 _restart(target, at_host, error, errors)
-        while at_host and (batch is None or len(at_host) > 1):
+        while at_host and (batch is None or len(at_host) > BATCHES_AHEAD):
             try:
                 results = _results(target, at_host[0][1])
             except HarnessError as error:

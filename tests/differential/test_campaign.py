@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.campaign import LANES, search
+from cacheproof.differential.campaign import BATCH_TRACES, LANES, search
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -78,14 +78,14 @@ def test_records_that_are_missing_are_a_harness_error_and_no_finding() -> None:
 
 def test_a_search_for_some_seconds_ends() -> None:
     campaign = search(ReferenceTarget(), [LANE], against=None, seconds=0.01)
-    assert campaign.lanes[0].traces >= 50
+    assert campaign.lanes[0].traces >= BATCH_TRACES
 
 
 def test_a_search_with_seeds_and_seconds_ends_with_whichever_is_used_up_first() -> None:
     endless = range(5_000, 10**9)
     by_time = search(ReferenceTarget(), [LANE], against=None, seeds=endless, seconds=0.01)
     by_seeds = search(ReferenceTarget(), [LANE], against=None, seeds=range(3), seconds=1e6)
-    assert 50 <= by_time.lanes[0].traces < 10_000
+    assert BATCH_TRACES <= by_time.lanes[0].traces < 10_000
     assert by_seeds.lanes[0].traces == 3
 
 

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,20 @@ def main() -> None:
     importlib.import_module("host.session").calm_collector()
     encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
     for line in sys.stdin:
-        request = json.loads(line)
-        reply = {"id": request["id"], **_answer(release, request)}
-        results.write(encode(reply) + "\n")
+        results.writelines(_answer(release, json.loads(line), encode))
         results.flush()
 
 
-def _answer(release: Any, request: dict[str, Any]) -> dict[str, Any]:
+def _answer(release: Any, request: dict[str, Any], encode: Callable[[Any], str]) -> Iterator[str]:
+    """A line of JSON in parts. Each result is encoded as soon as it is there: the records of a
+    whole batch would have the cycle collector walk them again and again."""
     if request["do"] == "hello":
-        return release.hello(request.get("manager"))
-    return {"results": release.run(request)}
+        yield encode({"id": request["id"], **release.hello(request.get("manager"))}) + "\n"
+        return
+    yield f'{{"id":{request["id"]},"results":['
+    for number, result in enumerate(release.run(request)):
+        yield ("," if number else "") + encode(result)
+    yield "]}\n"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,12 @@ class Release:
             "refusal": refusal,
         }
 
-    def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        """One result per trace of the batch."""
+    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """One result per trace of the batch, one after the other."""
         plug_in = request.get("manager")
         fault = request.get("fault")
-        return [self._run_trace(trace, plug_in, fault) for trace in request["traces"]]
+        for trace in request["traces"]:
+            yield self._run_trace(trace, plug_in, fault)
 
     def _run_trace(
         self, trace: dict[str, Any], plug_in: str | None, fault: str | None
