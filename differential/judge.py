@@ -3,7 +3,8 @@ deltas into states, and evaluates every contract at every call.
 
 A pure predicate of an unchanged state needs no second evaluation: state contracts are judged when
 the state or the ghost moved, transition contracts that hold of any unchanged state only when it
-changed (`also_unchanged` marks the others).
+changed (`also_unchanged` marks the others), and those of steps only when a step did something with
+entries, or the ledger is not the one that the last step left.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -23,9 +24,10 @@ from cacheproof.differential.trace import ManagerConfig, SchedulerConfig, Trace
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
+from cacheproof.spec.scheduler import Span
 
 _READS = frozenset({"check", "inputs", "embeds", "notices"})
-_CREDITS = frozenset({"release", "free"})
+CREDITS = frozenset({"release", "free"})
 SCHEDULER = cacheproof.spec.scheduler.COMPONENT
 
 
@@ -133,7 +135,17 @@ def manager_component(manager: str) -> str:
 class _Request:
     """A request of the trace: its items and how far it has been scheduled."""
 
-    __slots__ = ("computed", "ends", "identifiers", "masks", "offsets", "repeats", "sizes")
+    __slots__ = (
+        "computed",
+        "end_of_items",
+        "ends",
+        "identifiers",
+        "masks",
+        "offsets",
+        "repeats",
+        "sizes",
+        "spans",
+    )
 
     def __init__(self, event: events.Add, protocol: Protocol) -> None:
         self.identifiers: list[str] = []
@@ -141,6 +153,8 @@ class _Request:
         self.ends: list[int] = []
         self.masks: list[tuple[bool, ...] | None] = []
         self.sizes: list[int] = []
+        self.spans: tuple[Span, ...] = ()
+        self.end_of_items = 0
         self.repeats = False
         self.computed = 0
         self.extend(event, 0, protocol)
@@ -157,10 +171,14 @@ class _Request:
             self.masks.append(item.is_embed)
             counts_all = item.is_embed is None or not protocol.counts_embeds
             self.sizes.append(item.length if counts_all else sum(item.is_embed or ()))
+        self.spans = tuple(map(Span, self.offsets, self.ends))
+        self.end_of_items = max(self.ends, default=0)
         self.repeats = len(set(self.identifiers)) < len(self.identifiers)
 
     def read_in(self, start: int, end: int) -> Iterable[int]:
         """Items of which tokens [start, end) receive an embedding."""
+        if start >= self.end_of_items:
+            return
         for number, offset in enumerate(self.offsets):
             if offset < end and self.ends[number] > start:
                 mask = self.masks[number]
@@ -168,10 +186,7 @@ class _Request:
                     yield number
 
     def inside_an_item(self) -> bool:
-        return any(
-            offset < self.computed < end
-            for offset, end in zip(self.offsets, self.ends, strict=True)
-        )
+        return any(span.start < self.computed < span.end for span in self.spans)
 
 
 class Judge:
@@ -196,6 +211,7 @@ class Judge:
         assert isinstance(trace.header.config, ManagerConfig | SchedulerConfig)
         self._capacity = trace.header.config.capacity
         self._state = self._initial_state()
+        self._state_of_last_step: Any = None
         self._requests: dict[str, _Request] = {}
         self._chunks: dict[str, list[events.Chunk]] = {}
         self._is_scheduler = trace.depth == "scheduler"
@@ -225,7 +241,7 @@ class Judge:
             events.Schedule: self._schedule,
             events.Abort: self._finish,
             events.ResetPrefix: self._only_calls,
-            events.Pause: self._only_calls,
+            events.Pause: self._pause,
             events.Transfer: self._transfer,
             events.Elsewhere: self._only_calls,
             events.Received: self._only_calls,
@@ -424,6 +440,9 @@ class Judge:
             self._reach.meet("reset with entries")
         self._only_calls(event, outcome, calls)
 
+    def _pause(self, event: events.Pause, outcome: Any, calls: Any) -> None:
+        self._only_calls(event, outcome, calls)
+
     def _transfer(self, event: events.Transfer, outcome: Any, calls: Any) -> None:
         if outcome:
             self._reach.meet("transfer failed")
@@ -445,7 +464,7 @@ class Judge:
             if self._requests[request_id].inside_an_item():
                 self._reach.meet("preemption inside an item")
             self._requests[request_id].computed = 0
-        for request_id in self._requests.keys() - running - set(outcome.get("rejected", ())):
+        for request_id in self.ghost.owed() - running - set(outcome.get("rejected", ())):
             self.ghost.withdraw(request_id)
         self._running = running
         step: dict[str, int] = {}
@@ -500,6 +519,7 @@ class Judge:
         elif operation == "reset":
             ghost.reset()
             self._encoded.clear()
+            self._state_of_last_step = None
         pre = post = self._state
         if delta is not None:
             post = self._state = self._replay(pre, delta)
@@ -536,7 +556,7 @@ class Judge:
             for rule in rules.of_state:
                 if not rule.predicate(post):
                     self._broken(rule, {"s": post}, operation, request_id, identifier)
-        if claimed or delta is not None or (self._is_decoder and operation in _CREDITS):
+        if claimed or delta is not None or (self._is_decoder and operation in CREDITS):
             for rule in rules.of_state_and_ghost:
                 if not rule.predicate(post, ghost):
                     self._broken(rule, {"s": post, "g": ghost}, operation, request_id, identifier)
@@ -662,6 +682,15 @@ class Judge:
         self._evicting, self._allocating = set(), set()
 
     def _finish_step(self, notices: tuple[str, ...]) -> None:
+        acts = notices or self._encoded or self._gathered or self._evicting
+        if acts or self._is_decoder or self._state is not self._state_of_last_step:
+            self._judge_step(notices)
+        else:
+            self.ghost.step((), {})
+        self._state_of_last_step = self._state
+        self._new_step()
+
+    def _judge_step(self, notices: tuple[str, ...]) -> None:
         before: Mapping[str, int] = dict(self.ghost.stored)
         self.ghost.step(notices, self._encoded)
         if self._is_decoder:
@@ -686,7 +715,6 @@ class Judge:
         for rule in self._rules.of_step:
             if not rule.predicate(step):
                 self._broken(rule, {"w": step}, "step", "", "")
-        self._new_step()
 
     def _broken(
         self,

@@ -1,10 +1,10 @@
 """Judges a scheduler: the contracts of its manager at every call, and its own after every event."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import Any
 
 from cacheproof.differential import trace as events
-from cacheproof.differential.judge import Judge, Rules
+from cacheproof.differential.judge import CREDITS, Judge, Rules
 from cacheproof.differential.kv_transfers import KVTransferMirror
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Raised, StepRecord
@@ -42,7 +42,6 @@ _LETTERS: Mapping[type, str] = {
     Writing: "w",
     Reading: "w",
 }
-_IN_ITS_COURSE = (events.Schedule, events.Update)
 _DRAFTER_NEEDS_ALL = Versions("<0.27.1")
 """Releases whose drafter fails on an item that begins behind the window and is not encoded."""
 
@@ -65,6 +64,8 @@ class SchedulerJudge(Judge):
         self._order = Order(config, facts)
         self._stopping = Stopping(config, facts)
         self._draft_reads = int(config.drafter and config.num_speculative_tokens > 0)
+        # Items of prompts must not be split; an encoder-decoder's are in no prompt.
+        self._has_whole_items = config.disable_chunked_mm_input and not self._is_decoder
         self._drafter_needs_all = release is not None and release in _DRAFTER_NEEDS_ALL
         self._prompts: dict[str, int] = {}
         self._claims: dict[str, set[int]] = {}
@@ -85,64 +86,60 @@ class SchedulerJudge(Judge):
         )
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
-        outcome, calls, *_ = record
-        kept = self._kept(calls) if isinstance(event, events.Schedule) else frozenset()
-        operation = type(event).__struct_config__.tag
-        if self._kv is not None:
+        outcome = record[0]
+        if self._kv is not None and outcome is not None:
             self._event = number
-            self._judge_transfers(self._kv, event, operation, outcome)
+            self._judge_transfers(self._kv, event, outcome)
         super().judge(number, event, record)
-        if isinstance(event, events.Pause):
-            self._paused = event.mode != "none"
-        if isinstance(event, events.Add) and event.resumable:
-            self._resumable.add(event.request)
-        if isinstance(event, events.Transfer):
-            self._pending -= {event.identifier}
-            self._pending |= {event.identifier} if event.state == "pending" else set()
-            self._in_vain.update(outcome or ())
-        if not isinstance(event, _IN_ITS_COURSE) or (outcome and outcome.get("sampled")):
+        if not isinstance(event, events.Schedule) and not (
+            isinstance(event, events.Update) and (outcome is None or not outcome["sampled"])
+        ):
             self._stood = None
             self._steps_without_token = 0
-        if not isinstance(outcome, dict):
-            return
-        if isinstance(event, events.Schedule):
-            plan = self._plan(outcome)
-            self._check(operation, plan)
-            self._rare.schedule(outcome)
-            rest = self._rest(plan, calls)
-            if not self._is_decoder:  # whose items are in no prompt
-                self._judge_items(operation, plan, outcome, calls, kept, rest)
-            if self._kv is None:
-                self._judge_order(operation, outcome, rest)
-            self._note_claims(outcome, calls)
-            if self._has_whole_items:
-                self._note_whole_items(plan, outcome)
-            self._judge_progress(operation, outcome)
-        if isinstance(event, events.Add | events.Chunk):
-            self._check(operation, self._arrival(event))
-        if isinstance(event, events.Update):
-            self._rare.update(outcome, () if self._kv is None else self._kv.thrown_back)
-            if isinstance(self._state, EncoderCacheState):
-                held = References(set(outcome["running"]), self._state.holders)
-                self._check(operation, held, self._holding(held, outcome["waiting"]))
 
-    def _judge_transfers(
-        self, kv: KVTransferMirror, event: Any, operation: str, outcome: Any
-    ) -> None:
-        """Judge what an event does with KV that comes from elsewhere, before all else: what a step
-        misread is no progress."""
+    def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
+        telling = [call for call in calls if _tells(call)]
+        kept = self._kept(telling)
+        super()._schedule(event, outcome, calls)
         if outcome is None:
             return
+        plan = self._plan(outcome)
+        self._check("schedule", plan)
+        self._rare.schedule(outcome)
+        rest = self._rest(plan, telling)
+        if not self._is_decoder:  # whose items are in no prompt
+            self._judge_items(plan, outcome, telling, kept, rest)
+        if self._kv is None:
+            self._check(
+                "schedule", self._order.judge(outcome, self._in_flight[:-1], self._items, rest)
+            )
+        self._note_claims(outcome, telling)
+        if self._has_whole_items:
+            self._note_whole_items(plan, outcome)
+        self._judge_progress(outcome)
+
+    def _update(self, event: events.Update, outcome: Any, calls: Any) -> None:
+        super()._update(event, outcome, calls)
+        if outcome is None:
+            return
+        self._rare.update(outcome, () if self._kv is None else self._kv.thrown_back)
+        if isinstance(self._state, EncoderCacheState):
+            held = References(set(outcome["running"]), self._state.holders)
+            self._check("update", held, lambda: self._holding(held, outcome["waiting"]))
+
+    def _judge_transfers(self, kv: KVTransferMirror, event: Any, outcome: Any) -> None:
+        """Judge what an event does with KV that comes from elsewhere, before all else: what a step
+        misread is no progress."""
         if isinstance(event, events.Elsewhere):
             kv.elsewhere(event.request, event.tokens)
         elif isinstance(event, events.Abort):
             kv.ended(event.request)
         elif isinstance(event, events.Schedule):
             for subject in kv.schedule(outcome):
-                self._check(operation, subject)
+                self._check("schedule", subject)
         elif isinstance(event, events.Update):
             for output in kv.update(outcome, event.steps):
-                self._check(operation, output)
+                self._check("update", output)
             for name in kv.thrown_back:
                 self._requests[name].computed = 0
 
@@ -150,12 +147,6 @@ class SchedulerJudge(Judge):
     def _ended_last(self) -> Set[str]:
         return super()._ended_last if self._kv is None else self._kv.ended_last
 
-    @property
-    def _has_whole_items(self) -> bool:
-        """Whether items of prompts must not be split; an encoder-decoder's are in no prompt."""
-        return self._config.disable_chunked_mm_input and not self._is_decoder
-
-    @property
     def _suspects(self) -> str:
         """What is configured that may keep a chunk from its item: kinds in which steps stop."""
         named = {"drafter": self._draft_reads, "whole items": self._has_whole_items}
@@ -164,9 +155,7 @@ class SchedulerJudge(Judge):
     def _note_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
         """Note who claims a hit in vain, and who was preempted and has claimed nothing since."""
         preempted = set(outcome["preempted"])
-        claimed = {
-            name for operation, name, *_, answer, _ in calls if operation == "check" and answer
-        }
+        claimed = {call[1] for call in calls if call[0] == "check" and call[5]}
         if claimed - preempted - set(outcome["running"]):
             self._reach.meet("stalled after a claim")
         self._preempted = (self._preempted - claimed) | preempted
@@ -195,14 +184,15 @@ class SchedulerJudge(Judge):
             super()._raised(event, calls, raised)
             return
         operation = type(event).__struct_config__.tag
-        self._check(operation, Answer(raised[0]), kind=f"{raised[0]} in {operation}")
+        self._check(operation, Answer(raised[0]), lambda: f"{raised[0]} in {operation}")
 
-    def _check(self, operation: str, subject: Any, kind: str = "") -> None:
+    def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:
+        """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
         self.calls_judged += 1
         for rule in self._rules.of_scheduler.get(type(subject), ()):
             if not rule.predicate(subject):
                 values = {_LETTERS.get(type(subject), "c"): subject}
-                self._broken(rule, values, operation, "", "", kind)
+                self._broken(rule, values, operation, "", "", kind())
 
     def _plan(self, outcome: Mapping[str, Any]) -> Plan:
         tokens, computed = outcome["scheduled"], outcome["computed"]
@@ -218,17 +208,13 @@ class SchedulerJudge(Judge):
             },
             int(self._has_whole_items),
             windows,
-            {
-                name: tuple(map(Span, requests[name].offsets, requests[name].ends))
-                for name in windows
-            },
+            {name: requests[name].spans for name in windows},
             self._config.max_num_seqs,
             len(outcome["running"]),
         )
 
     def _judge_items(
         self,
-        operation: str,
         plan: Plan,
         outcome: Mapping[str, Any],
         calls: Iterable[CallRecord],
@@ -237,21 +223,22 @@ class SchedulerJudge(Judge):
     ) -> None:
         """Judge what the step fills and reads, and where items stop it."""
         fills = self._fills(outcome, kept)
-        self._check(operation, fills)
+        self._check("schedule", fills)
         self._follow(outcome, calls)
-        self._check(operation, self._reads(plan, fills))
-        items = {name: self._items(name) for name in plan.windows}
-        stops = self._stops(plan, outcome, calls, items, rest)
-        self._check(operation, stops)
-        self._rare.stops(stops, items, rest)
+        self._check("schedule", self._reads(plan, fills))
+        stops = self._stops(plan, outcome, calls, rest)
+        self._check("schedule", stops)
+        self._rare.stops(stops, self._items, rest)
 
     def _kept(self, calls: Iterable[CallRecord]) -> Set[str]:
         """Entries that cache and store have, and that these calls do not make the cache lose."""
         if not isinstance(self._state, EncoderCacheState):
             return frozenset()
-        deltas = [delta for *_, delta in calls if delta is not None]
-        lost = {name for _, _, entries, *_ in deltas for name, now in entries.items() if not now}
-        return (self._state.size.keys() & self.ghost.stored.keys()) - lost
+        kept = self._state.size.keys() & self.ghost.stored.keys()
+        for *_, delta in calls:
+            if delta is not None:
+                kept.difference_update(name for name, now in delta[2].items() if not now)
+        return kept
 
     def _fills(self, outcome: Mapping[str, Any], kept: Set[str]) -> Fills:
         """What the step's encodes and loads fill."""
@@ -281,7 +268,11 @@ class SchedulerJudge(Judge):
         state, protocol = self._state, self.protocol
         resident = state.size if isinstance(state, EncoderCacheState) else ()
         pending = () if protocol.keyed_by_identifier else state.notices
-        reads = {name: self._read(name, window) for name, window in plan.windows.items()}
+        reads = {
+            name: numbers
+            for name, window in plan.windows.items()
+            if (numbers := self._read(name, window))
+        }
         claims = {name: self._claims.get(name, set()) for name in reads}
         return Reads(
             {name: self._identifiers(name, numbers) for name, numbers in reads.items()},
@@ -307,7 +298,6 @@ class SchedulerJudge(Judge):
         plan: Plan,
         outcome: Mapping[str, Any],
         calls: Iterable[CallRecord],
-        items: Mapping[str, Sequence[Item]],
         rest: Rest,
     ) -> Stops:
         """Where items ended the step's windows, or may have."""
@@ -319,14 +309,24 @@ class SchedulerJudge(Judge):
             if name is not None and number is not None and name in plan.windows
         }
         preempted = bool(outcome["preempted"])
-        return self._stopping.judge(plan, refused, self._prompts, items, rest, preempted=preempted)
+        return self._stopping.judge(
+            plan, refused, self._prompts, self._items, rest, preempted=preempted
+        )
 
     def _items(self, name: str) -> list[Item]:
+        """The items of a request, as admission sees them behind the step."""
         request, state = self._requests[name], self._state
         resident = state.size if isinstance(state, EncoderCacheState) else ()
-        sizes = {**dict(zip(request.identifiers, request.sizes, strict=True)), **self.ghost.size}
+        own = dict(zip(request.identifiers, request.sizes, strict=True))
+        known = self.ghost.size
         return [
-            Item(offset, end - offset, size, identifier in resident, sizes[identifier] != size)
+            Item(
+                offset,
+                end - offset,
+                size,
+                identifier in resident,
+                known.get(identifier, own[identifier]) != size,
+            )
             for identifier, offset, end, size in zip(
                 request.identifiers, request.offsets, request.ends, request.sizes, strict=True
             )
@@ -344,21 +344,33 @@ class SchedulerJudge(Judge):
         hides what each admission could have had."""
         if not isinstance(self._state, EncoderCacheState):
             return self._capacity - sum(self.ghost.debits.values())
-        gave_back = any(
-            operation in ("free", "release") and delta is not None for operation, *_, delta in calls
-        )
+        gave_back = any(call[0] in CREDITS and call[6] is not None for call in calls)
         return None if gave_back else self._state.freeable_slots
-
-    def _judge_order(self, operation: str, outcome: Mapping[str, Any], rest: Rest) -> None:
-        items = {name: self._items(name) for name in outcome["waiting"]}
-        in_flight = self._in_flight[:-1]
-        self._check(operation, self._order.judge(outcome, in_flight, items, rest))
 
     def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)
         if outcome is not None:
             self._order.add(event)
             self._prompts[event.request] = event.prompt
+            if event.resumable:
+                self._resumable.add(event.request)
+            self._check("add", self._arrival(event))
+
+    def _chunk(self, event: events.Chunk, outcome: Any, calls: Any) -> None:
+        super()._chunk(event, outcome, calls)
+        if outcome is not None:
+            self._check("chunk", self._arrival(event))
+
+    def _pause(self, event: events.Pause, outcome: Any, calls: Any) -> None:
+        super()._pause(event, outcome, calls)
+        self._paused = event.mode != "none"
+
+    def _transfer(self, event: events.Transfer, outcome: Any, calls: Any) -> None:
+        super()._transfer(event, outcome, calls)
+        self._pending.discard(event.identifier)
+        if event.state == "pending":
+            self._pending.add(event.identifier)
+        self._in_vain.update(outcome)
 
     def _go_on(self, outcome: Any) -> None:
         for request_id, first in (outcome or {}).get("continued", ()):
@@ -401,11 +413,11 @@ class SchedulerJudge(Judge):
         """Tokens that the prompt and what is decoded from it may come to."""
         return min(event.prompt + event.max_tokens, self._config.max_model_len)
 
-    def _judge_progress(self, operation: str, outcome: Mapping[str, Any]) -> None:
+    def _judge_progress(self, outcome: Mapping[str, Any]) -> None:
         """Judge whether steps get on, where nothing is in their way."""
         stood, self._stood = self._stood, None
         names = [*outcome["running"], *outcome["waiting"]]
-        waits = not (self._resumable | self._in_vain).isdisjoint(names)
+        waits = not (self._resumable.isdisjoint(names) and self._in_vain.isdisjoint(names))
         awaits = self._pending or (self._kv is not None and self._kv.is_waiting)
         if self._paused or awaits or waits:
             self._steps_without_token = 0
@@ -413,13 +425,11 @@ class SchedulerJudge(Judge):
         if outcome["scheduled"]:
             self._steps_without_token += 1
             steps_max = sum(self._tokens_max(self._order.added(name)) for name in names)
-            self._check(operation, Stretch(self._steps_without_token, steps_max))
+            self._check("schedule", Stretch(self._steps_without_token, steps_max))
         if not any(self._in_flight[:-1]) and not outcome.get("rejected"):
-            self._judge_turn(operation, outcome, stood)  # the rejected end with the next update
+            self._judge_turn(outcome, stood)  # the rejected end with the next update
 
-    def _judge_turn(
-        self, operation: str, outcome: Mapping[str, Any], stood: Standing | None
-    ) -> None:
+    def _judge_turn(self, outcome: Mapping[str, Any], stood: Standing | None) -> None:
         """Judge the second of two steps in a row that are decided with nothing outstanding."""
         state = self._state
         stands = Standing(
@@ -432,9 +442,14 @@ class SchedulerJudge(Judge):
         tokens = sum(outcome["scheduled"].values())
         if stood is not None:
             requests = len(stands.running) + len(stands.waiting)
-            self._check(operation, Turn(tokens, requests, stood, stands), self._suspects)
+            self._check("schedule", Turn(tokens, requests, stood, stands), self._suspects)
         if tokens == 0:
             self._stood = stands
+
+
+def _tells(call: CallRecord) -> bool:
+    """Whether the call is about an item, or has changed something."""
+    return call[2] is not None or call[6] is not None
 
 
 def _largest_item(trace: Trace, protocol: Protocol) -> int:

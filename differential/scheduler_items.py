@@ -1,6 +1,6 @@
 """Where a step may stop computing a prompt on account of an item."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from cacheproof.differential.trace import SchedulerConfig
@@ -51,21 +51,21 @@ class Stopping:
         plan: Plan,
         refused: Mapping[str, int],
         prompts: Mapping[str, int],
-        items: Mapping[str, Sequence[Item]],
+        items: Callable[[str], Iterable[Item]],
         rest: Rest,
         *,
         preempted: bool,
     ) -> Stops:
         """Where the step stops. `refused` says where the items start that the cache refused,
-        `prompts` how long prompts are; a step that preempts gives tokens back, which hides what
-        each request could have had."""
+        `prompts` how long prompts are, `items` what a request's are; a step that preempts gives
+        tokens back, which hides what each request could have had."""
         allowed: dict[str, Set[int]] = {}
         left = plan.token_budget
         for name, count in plan.tokens.items():
             most = min(left, self._config.long_prefill_token_threshold or left)
             window = plan.windows.get(name)
             if window and not preempted and count < most and window.end < prompts[name]:
-                ends = self._ends(items[name], window.start + most, rest)
+                ends = self._ends(items(name), window.start + most, rest)
                 allowed[name] = frozenset(ends)
             left -= count
         return Stops(
@@ -74,7 +74,7 @@ class Stopping:
             allowed,
         )
 
-    def _ends(self, items: Sequence[Item], furthest: int, rest: Rest) -> Iterator[int]:
+    def _ends(self, items: Iterable[Item], furthest: int, rest: Rest) -> Iterator[int]:
         """Where an item may end a chunk that could reach so far."""
         for item in items:
             if item.is_refused(rest):

@@ -5,7 +5,7 @@ queues: these say only who waits. A reason is looked for where the step ends; wh
 budgets is no more than it had when it came to the request.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cacheproof.differential import trace as events
@@ -13,6 +13,8 @@ from cacheproof.differential.scheduler_items import Item, Rest
 from cacheproof.differential.trace import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.scheduler import Overtaking
+
+_NOBODY_OVERTAKEN = Overtaking(*[frozenset()] * len(Overtaking._fields))
 
 
 class Order:
@@ -38,40 +40,43 @@ class Order:
         self,
         outcome: Mapping[str, Any],
         in_flight: Iterable[Mapping[str, int]],
-        items: Mapping[str, Iterable[Item]],
+        items: Callable[[str], Iterable[Item]],
         rest: Rest,
     ) -> Overtaking:
         """What a step makes of the order.
 
         `in_flight` are the steps whose output was outstanding when it was decided, `items` those of
-        the waiting requests.
+        a request.
         """
-        waiting = [name for name in outcome["waiting"] if not self._added[name].resumable]
+        admitted = list(self._admitted(outcome))
         overtaken = {
             name
-            for name in waiting
-            if any(self._is_due_before(name, other) for other in self._admitted(outcome))
+            for name in (outcome["waiting"] if admitted else ())
+            if not self._added[name].resumable
+            and any(self._is_due_before(name, other) for other in admitted)
         }
         self._has_run.update(outcome["computed"])
+        if not overtaken:
+            return _NOBODY_OVERTAKEN
         adapters = {self._adapter(name) for name in outcome["computed"]} - {0}
         all_adapters = {self._adapter(name) for name in outcome["running"]} - {0}
         is_full = 0 < self._config.max_loras <= len(all_adapters)
         return Overtaking(
             overtaken,
-            stale={name for name in waiting if any(name in step for step in in_flight)},
+            stale={name for name in overtaken if any(name in step for step in in_flight)},
             adapter={
-                name for name in waiting if is_full and self._adapter(name) not in adapters | {0}
+                name for name in overtaken if is_full and self._adapter(name) not in adapters | {0}
             },
             transfer=set(outcome.get("awaiting", ())),
             item={
                 name
                 for name in overtaken
                 if self._facts.passes_over_unschedulable
-                and any(self._is_refused(item, rest) for item in items[name])
+                and any(self._is_refused(item, rest) for item in items(name))
             },
             prompt={
                 name
-                for name in waiting
+                for name in overtaken
                 if not self._facts.waits_for_long_prompts
                 and not self._config.chunked_prefill
                 and self._added[name].prompt + self._added[name].max_tokens > rest.tokens

@@ -1,6 +1,6 @@
 """Which rare states of a scheduler a trace meets, as far as its steps and updates tell."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cacheproof.differential.scheduler_items import Item, Rest
@@ -54,16 +54,16 @@ class RareStates:
         if any(self._added(name).resumable for name in stopped - continued):
             self._meet("session waits for more prompt")
 
-    def stops(self, stops: Stops, items: Mapping[str, Sequence[Item]], rest: Rest) -> None:
+    def stops(self, stops: Stops, items: Callable[[str], Iterable[Item]], rest: Rest) -> None:
         """Windows have ended, among these items of their requests."""
         drafter = self._config.drafter and self._config.num_speculative_tokens > 0
         for name, end in stops.ends.items():
-            if drafter and any(item.offset == end for item in items[name]):
+            if drafter and any(item.offset == end for item in items(name)):
                 self._meet("drafter at an item's edge")
             if end == stops.refused.get(name):
                 self._meet("stopped before an item")
             elif end in stops.allowed.get(name, ()):
-                there = [item for item in items[name] if item.offset in (end, end + drafter)]
+                there = [item for item in items(name) if item.offset in (end, end + drafter)]
                 fits = not any(item.is_refused(rest) for item in there)
                 self._meet(f"{'rolled back' if fits else 'stopped'} before an item")
 

@@ -5,6 +5,7 @@ faults included, so that the reference and the release agree on every decision.
 """
 
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 from cacheproof.spec.versions import release_key
@@ -488,6 +489,7 @@ class Semantics:
         return flag.metadata["sentence"], flag.metadata["thread"]
 
     @classmethod
+    @lru_cache
     def of_vllm(cls, release: str) -> "Semantics":
         """The decisions of one release.
 

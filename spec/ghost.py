@@ -73,6 +73,10 @@ class Ghost:
             for identifier in ends:
                 self._unneed(request, identifier)
 
+    def owed(self) -> set[str]:
+        """The requests that need an entry, or have been debited one."""
+        return set(self._claimed_end).union(request for request, _ in self.debits)
+
     def reset(self) -> None:
         """The encoder cache was reset on both sides; running requests claim afresh."""
         self._claimed_end.clear()

@@ -188,10 +188,10 @@ class SchedulerState:
             return self.holding
         if self.pause_state is PauseState.PAUSED_NEW:
             return None
-        queues = [queue for queue in (self.passed_over, self.waiting) if queue]
-        if len(queues) == 2 and self.config.policy == "priority":
+        if self.config.policy == "priority" and self.passed_over and self.waiting:
+            queues = (self.passed_over, self.waiting)
             return min(queues, key=lambda queue: queue.peek_request().urgency)
-        return queues[0] if queues else None
+        return self.passed_over or self.waiting or None
 
     def pass_over(self, requests: Sequence[ScheduledRequest]) -> None:
         """These requests were popped and not admitted."""

@@ -65,7 +65,7 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
         if outcome is _Outcome.PASSED_OVER:
             passed_over.append(request)
     state.pass_over(passed_over)
-    if not step.holds_prefills:
+    if state.config.prefill_schedule_interval > 1 and not step.holds_prefills:
         state.prefill_is_bound = state.num_waiting > len(state.deferred)
 
 

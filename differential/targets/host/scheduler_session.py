@@ -90,6 +90,7 @@ class SchedulerSession:
         self._arrivals = 0
         self._steps = 0
         self._preempted: set[str] = set()
+        self._waiting_queues = [name for name in _WAITING_QUEUES if hasattr(kit.scheduler, name)]
         self._kv_connector = getattr(kit.scheduler, "connector", None)
         self._kv_worker = KVWorker(config["block_size"])
         self._release_error: Exception | None = None
@@ -135,8 +136,8 @@ class SchedulerSession:
             "running": [request.request_id for request in scheduler.running],
             "waiting": [
                 request.request_id
-                for name in _WAITING_QUEUES
-                for request in getattr(scheduler, name, ())
+                for name in self._waiting_queues
+                for request in getattr(scheduler, name)
             ],
             "free_blocks": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
@@ -201,14 +202,16 @@ class SchedulerSession:
         preempted = self._kit.preempted
         was_running = list(self._scheduler.running)
         was_preempted = {
-            request_id for request_id, request in requests.items() if request.status == preempted
+            request_id for request_id, request in requests.items() if request.status is preempted
         }
-        self._preempted |= was_preempted
-        was_preempted |= {
-            name for name in self._preempted & requests.keys() if _loads(requests[name])
-        }
+        if self._kv_connector is not None:
+            self._preempted |= was_preempted
+            was_preempted |= {
+                name for name in self._preempted & requests.keys() if _loads(requests[name])
+            }
         unsampled = {
-            request_id: request.num_output_placeholders for request_id, request in requests.items()
+            request_id: request.num_output_placeholders
+            for request_id, request in (requests.items() if self._asynchronous else ())
         }
         output = self._ask(self._scheduler.schedule)
         started = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
@@ -223,7 +226,7 @@ class SchedulerSession:
         reached: dict[str, int | None] = dict.fromkeys(scheduled)
         for request_id in computed:
             end = computed[request_id] + scheduled[request_id]
-            if end >= requests[request_id].num_tokens + unsampled[request_id]:
+            if end >= requests[request_id].num_tokens + unsampled.get(request_id, 0):
                 reached[request_id] = drafts.get(request_id, 0)
         padded = started.keys() | getattr(cached, "resumed_req_ids", set())
         for request_id in padded & drafts.keys():
@@ -247,7 +250,7 @@ class SchedulerSession:
             "new": [request_id for request_id in started if request_id not in was_preempted],
             "resumed": [request_id for request_id in computed if request_id in was_preempted],
             "preempted": sorted(
-                request.request_id for request in was_running if request.status == preempted
+                request.request_id for request in was_running if request.status is preempted
             ),
             "finished": sorted(output.finished_req_ids),
             # They hold what they have claimed until the next update ends them.
