@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from cacheproof import __version__, contract_table, main_job, searching
+from cacheproof import __version__, contract_table, exploring, main_job, searching
 from cacheproof.console import Output
 from cacheproof.differential import known as known_faults
 from cacheproof.differential.campaign import LANES
@@ -155,6 +155,24 @@ def diff(
 ) -> None:
     """Where two targets part: of each change between them the smallest trace that shows it."""
     raise typer.Exit(searching.diff(Output(json), left, right, depth, seconds))
+
+
+@app.command()
+def explore(
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="T", help=f"{TARGET_HELP}; several may be given."),
+    ] = None,
+    scope: Annotated[str, typer.Option(help="How much to explore: small or full.")] = "small",
+    known: KnownOption = None,
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Explore managers: every state of small scopes, every transition judged, red twins beside."""
+    output = Output(json)
+    faults = known_faults.load(known)
+    targets = target or exploring.TARGETS
+    raise typer.Exit(exploring.explore(output, targets, scope, faults, _folder(findings)))
 
 
 @app.command()

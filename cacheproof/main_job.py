@@ -15,7 +15,14 @@ from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets.reference import missing_media_libraries
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict, listed_but_missing
-from cacheproof.searching import Plan, judge_target, print_canaries, print_lanes, verdict_json
+from cacheproof.searching import (
+    Plan,
+    judge_target,
+    print_canaries,
+    print_lanes,
+    print_listed,
+    verdict_json,
+)
 
 RELEASES = ("0.33.0", "0.28.0")
 SEEDS = {"short": range(300), "full": range(1500)}
@@ -86,10 +93,7 @@ def _print_target(output: Output, verdict: Verdict, folder: Path) -> None:
             report.print_finding(one, output.report, str(finding_file.path_of(one, folder)))
     for one in verdict.findings:
         if one not in verdict.unlisted:
-            thread = one.known or "no public thread"
-            about = f"{len(one.events)} events, replays {one.replays}, {thread}"
-            file = finding_file.path_of(one, folder)
-            output.line(f"known: {one.sentence} ({about})\n       {file}")
+            print_listed(output, one, folder)
     output.report.print()
 
 

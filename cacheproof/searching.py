@@ -294,6 +294,14 @@ def print_verdict(output: Output, verdict: Verdict) -> None:
         output.line(f"void: {reason}")
 
 
+def print_listed(output: Output, finding: Finding, folder: Path) -> None:
+    """A finding that the known list covers, in a line, and where it can be replayed from."""
+    thread = finding.known or "no public thread"
+    about = f"{len(finding.events)} events, replays {finding.replays}, {thread}"
+    file = finding_file.path_of(finding, folder)
+    output.line(f"known: {finding.sentence} ({about})\n       {file}")
+
+
 def print_canaries(output: Output, verdict: Verdict) -> None:
     """How many planted faults were found, and which were not."""
     found = sum(verdict.canaries.values())

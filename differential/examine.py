@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from cacheproof.differential.kv_cache import KVCacheJudge
 from cacheproof.differential.lockstep import Difference, compare
 from cacheproof.differential.media_hash import MediaHashJudge
 from cacheproof.differential.reachability import Reachability
-from cacheproof.differential.record import FullState, TraceResult
+from cacheproof.differential.record import FullState, StepRecord, TraceResult
 from cacheproof.differential.scheduler import SchedulerJudge
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
@@ -80,15 +81,7 @@ def examine(
         trace, target.release, target.protocol, result.capacity, reach or Reachability()
     )
     for number, (event, record) in enumerate(zip(trace.events, result.records, strict=False)):
-        try:
-            judge.judge(number, event, record)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise HarnessError(
-                f"host of {target.name}: the record of event {number + 1} does not fit the trace "
-                f"({type(error).__name__}: {error})"
-            ) from error
-        if record[3] is not None and isinstance(judge, Judge):
-            _check_replay(judge, record[3], target, number)
+        judge_record(judge, number, event, record, target)
     difference = None
     if reference is not None and reference.runs(trace):
         difference = compare(reference.run([trace])[0], result)
@@ -101,6 +94,25 @@ def examine(
     return Examination(
         violations, by_kind, difference, None, judge.calls_judged, judge.resident_sum
     )
+
+
+def judge_record(
+    judge: AnyJudge, number: int, event: Any, record: StepRecord, target: Target
+) -> None:
+    """Judge the record of event number `number`.
+
+    Raises:
+        HarnessError: it contradicts the trace or the records before it.
+    """
+    try:
+        judge.judge(number, event, record)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise HarnessError(
+            f"host of {target.name}: the record of event {number + 1} does not fit the trace "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if record[3] is not None and isinstance(judge, Judge):
+        _check_replay(judge, record[3], target, number)
 
 
 def judge_of(

@@ -741,15 +741,19 @@ def runnable() -> list[Variant]:
 def killers(variant: Variant, seeds: Sequence[int] = SEEDS) -> frozenset[str]:
     """Ids of the contracts that a variant breaks over the traces of the seeds."""
     broken: set[str] = set()
-    if variant.factory is None:
-        target = ReferenceTarget(variant.semantics)
-    else:
-        protocol = Protocol(refuses_resized=not variant.resized)
-        target = ReferenceTarget(protocol=protocol, managers={variant.manager: variant.factory})
+    target = target_of(variant)
     for trace in _traces(variant, seeds):
         result = target.run([trace], variant.fault)[0]
         broken.update(examine(trace, result, target).violations)
     return frozenset(broken)
+
+
+def target_of(variant: Variant) -> ReferenceTarget:
+    """The reference with the variant's fault, but for one that is planted when it runs."""
+    if variant.factory is None:
+        return ReferenceTarget(variant.semantics)
+    protocol = Protocol(refuses_resized=not variant.resized)
+    return ReferenceTarget(protocol=protocol, managers={variant.manager: variant.factory})
 
 
 def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:

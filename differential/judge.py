@@ -278,6 +278,39 @@ class Judge:
         self._capacity = capacity
         self._state = self._initial_state()
 
+    def position(self) -> tuple[Any, ...]:
+        """All that later verdicts depend on: the ghost, the ledger and the engine's progress.
+
+        What says which rare states were met depends on the past as well, and is left out.
+        """
+        return (
+            self.ghost,
+            self._state,
+            self._requests,
+            self._in_flight,
+            self._encoded,
+            self._gathered,
+            self._evicting,
+            self._allocating,
+        )
+
+    def go_to(self, position: tuple[Any, ...]) -> None:
+        """Go on from a position of a judge of the same configuration, which is used up."""
+        (
+            self.ghost,
+            self._state,
+            self._requests,
+            self._in_flight,
+            self._encoded,
+            self._gathered,
+            self._evicting,
+            self._allocating,
+        ) = position
+        if isinstance(self._state, EncoderCacheState):
+            self._residents = len(self._state.size)
+        self.violations = {}
+        self._evicted, self._evicted_before, self._decoded = set(), set(), set()
+
     def _initial_state(self) -> Any:
         if self._is_decoder:
             return DecoderCacheState(self._capacity, self._capacity, ())

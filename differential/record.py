@@ -26,6 +26,8 @@ class FullState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 StepRecord = tuple[Any, list[CallRecord], Raised | None, FullState | None]
+ExplorerStep = tuple[StepRecord, int, Any]
+"""A record, the number of the state that it leads to, and that state's tree where it is new."""
 
 
 class TraceResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -35,6 +35,11 @@ class Evidence:
         }
 
 
+def is_unlisted(finding: Finding) -> bool:
+    """Whether the known list does not cover a finding, and it is worth an exit code."""
+    return finding.known_note is None and finding.harm != "efficiency"
+
+
 @dataclass
 class Verdict:
     """A campaign with its minimised findings and its canaries.
@@ -51,11 +56,7 @@ class Verdict:
     @property
     def unlisted(self) -> list[Finding]:
         """Findings that the known list does not cover and that are worth an exit code."""
-        return [
-            finding
-            for finding in self.findings
-            if finding.known_note is None and finding.harm != "efficiency"
-        ]
+        return [finding for finding in self.findings if is_unlisted(finding)]
 
     @property
     def exit_code(self) -> int:

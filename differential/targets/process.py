@@ -10,15 +10,16 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
 from cacheproof.differential.errors import HarnessError, InputError
-from cacheproof.differential.record import TraceResult
-from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
+from cacheproof.differential.record import ExplorerStep, TraceResult
+from cacheproof.differential.targets.host.protocol import Illegal, Protocol
+from cacheproof.differential.trace import EVENTS_OF_DEPTH, ManagerEvent, ManagerHeader, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
 START_SECONDS = 300.0
@@ -43,6 +44,20 @@ class _Reply(msgspec.Struct, frozen=True):
     results: list[TraceResult]
 
 
+class _Begun(msgspec.Struct, frozen=True):
+    id: int
+    tree: Any = None
+    source: str = ""
+    illegal: str | None = None
+
+
+class _Steps(msgspec.Struct, frozen=True):
+    id: int
+    steps: list[list[ExplorerStep | None]]
+
+
+_BEGUN = msgspec.json.Decoder(_Begun)
+_STEPS = msgspec.json.Decoder(_Steps)
 _HELLO = msgspec.json.Decoder(Hello)
 _REPLY = msgspec.json.Decoder(_Reply)
 _END = b""
@@ -139,6 +154,33 @@ class HostTarget:
             raise self._broken(f"sent {len(reply.results)} results for {expected} traces")
         return reply.results
 
+    def explorer(
+        self, header: ManagerHeader, alphabet: Sequence[ManagerEvent], fault: str | None
+    ) -> "HostExplorer":
+        """What tries every event of the alphabet in the states of one manager, the last asked for.
+
+        Raises:
+            Illegal: the release has no such manager.
+            HarnessError: the host broke.
+        """
+        assert self.hello
+        about = {"header": header, "alphabet": alphabet, "fault": fault}
+        self._send({"do": "explore", "manager": self._plug_in, **about})
+        begun = self._decode(_BEGUN, self._receive(self._batch_seconds))
+        if begun.illegal is not None:
+            raise Illegal(begun.illegal)
+        return HostExplorer(self, begun.tree, begun.source)
+
+    def submit_states(self, states: Sequence[int]) -> None:
+        """Ask what becomes of states, without waiting. Raises HarnessError as `submit`."""
+        self._send({"do": "expand", "states": states})
+
+    def collect_steps(self) -> list[list[ExplorerStep | None]]:
+        """The steps that were asked for first. Raises HarnessError when the host broke."""
+        steps: list[list[ExplorerStep | None]]
+        steps = self._decode(_STEPS, self._receive(self._batch_seconds)).steps
+        return steps
+
     def another(self) -> "HostTarget":
         twin = copy.copy(self)
         twin._process = twin._hello = None
@@ -218,6 +260,24 @@ class HostTarget:
             status += f": {last[0]}" if last else ""
         self.close()
         return HarnessError(f"host of {self.name} {what}{status}")
+
+
+@dataclass(frozen=True)
+class HostExplorer:
+    """An explorer in a host: `tree` is the state that it begins with, `source` the SHA-256 of the
+    text of the manager's class."""
+
+    target: HostTarget
+    tree: Any
+    source: str
+
+    def submit(self, states: Sequence[int]) -> None:
+        """Ask for the steps from these states."""
+        self.target.submit_states(states)
+
+    def collect(self) -> list[list[ExplorerStep | None]]:
+        """The steps that were asked for first."""
+        return self.target.collect_steps()
 
 
 def _forward(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:

@@ -1,15 +1,17 @@
 """The reference managers as a target, in this process."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
-from cacheproof.differential.record import FullState, StepRecord, TraceResult
+from cacheproof.differential.record import ExplorerStep, FullState, StepRecord, TraceResult
 from cacheproof.differential.targets import reference_kv_cache as kv_cache
 from cacheproof.differential.targets import reference_scheduler as scheduler
 from cacheproof.differential.targets.host.block_hash import BlockHashSession
+from cacheproof.differential.targets.host.explorer import Explorer
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
 from cacheproof.differential.targets.host.media_hash_alone import of_reference
@@ -18,6 +20,7 @@ from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.trace import (
     BlockHashConfig,
+    ManagerEvent,
     ManagerHeader,
     MediaHashConfig,
     SchedulerConfig,
@@ -142,14 +145,25 @@ class ReferenceTarget:
                 msgspec.to_builtins(trace.header.config), events, self.semantics, fault
             )
         assert isinstance(trace.header, ManagerHeader)
-        header = msgspec.to_builtins(trace.header)
-        manager = self._managers[trace.header.manager](trace.header.config.capacity, self.semantics)
+        return _with_states(run_events(self._manager_session(trace.header, fault), events))
+
+    def _manager_session(self, header: ManagerHeader, fault: str | None) -> ManagerSession:
+        manager = self._managers[header.manager](header.config.capacity, self.semantics)
         if fault is not None:
             FAULTS[fault](manager)
-        session = ManagerSession(
-            header, manager, self._protocol, shows_sizes=self.semantics.remembers_sizes
+        return ManagerSession(
+            msgspec.to_builtins(header),
+            manager,
+            self._protocol,
+            shows_sizes=self.semantics.remembers_sizes,
         )
-        return _with_states(run_events(session, events))
+
+    def explorer(
+        self, header: ManagerHeader, alphabet: Sequence[ManagerEvent], fault: str | None
+    ) -> "ReferenceExplorer":
+        """What tries every event of the alphabet in the states of one manager."""
+        events = [msgspec.to_builtins(event) for event in alphabet]
+        return ReferenceExplorer(Explorer(self._manager_session(header, fault), events))
 
     def another(self) -> "ReferenceTarget":
         return self
@@ -158,6 +172,25 @@ class ReferenceTarget:
         """End the host that hashes media, where there is one."""
         if self._media_hash is not None:
             self._media_hash.close()
+
+
+class ReferenceExplorer:
+    """An explorer in this process, asked as one in a host is."""
+
+    def __init__(self, explorer: Explorer) -> None:
+        self.tree = explorer.tree()
+        self.source = explorer.source
+        self._explorer = explorer
+        self._asked: deque[Sequence[int]] = deque()
+
+    def submit(self, states: Sequence[int]) -> None:
+        """Ask for the steps from these states."""
+        self._asked.append(states)
+
+    def collect(self) -> list[list[ExplorerStep | None]]:
+        """The steps that were asked for first."""
+        expanded = self._explorer.expand(self._asked.popleft())
+        return msgspec.convert(expanded, list[list[ExplorerStep | None]])
 
 
 def _with_states(records: list[tuple[Any, ...]]) -> list[StepRecord]:

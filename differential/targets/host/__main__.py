@@ -53,13 +53,24 @@ def main() -> None:
 def _answer(release: Any, request: dict[str, Any], encode: Callable[[Any], str]) -> Iterator[str]:
     """A line of JSON in parts. Each result is encoded as soon as it is there: the records of a
     whole batch would have the cycle collector walk them again and again."""
-    if request["do"] == "hello":
-        yield encode({"id": request["id"], **release.hello(request.get("manager"))}) + "\n"
+    if request["do"] != "run":
+        yield encode({"id": request["id"], **_whole_answer(release, request)}) + "\n"
         return
     yield f'{{"id":{request["id"]},"results":['
     for number, result in enumerate(release.run(request)):
         yield ("," if number else "") + encode(result)
     yield "]}\n"
+
+
+def _whole_answer(release: Any, request: dict[str, Any]) -> dict[str, Any]:
+    match request["do"]:
+        case "hello":
+            answer = release.hello(request.get("manager"))
+        case "explore":
+            answer = release.explore(request)
+        case _:
+            answer = {"steps": release.expand(request["states"])}
+    return dict(answer)
 
 
 if __name__ == "__main__":

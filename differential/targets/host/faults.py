@@ -1,7 +1,8 @@
 """Faults to plant on the target's side of the pipe, by name: canaries that a search must find.
 
 A fault patches one manager instance of any release by replacing bound methods, before the recorder
-wraps them. It says nothing to the harness: if the search is blind, the fault goes unnoticed.
+wraps them; what it counts it keeps on the instance, with all else that the manager holds. It says
+nothing to the harness: if the search is blind, the fault goes unnoticed.
 """
 
 from collections.abc import Callable
@@ -146,15 +147,15 @@ def credits_again(manager: Any) -> None:
 
 def credits_decoder_again(manager: Any) -> None:
     """Releasing an encoder-decoder item that is not debited credits a slot."""
-    debited: set[tuple[str, int]] = set()
+    manager.debited = set()
 
     def debit(answer: Any, request: Any, input_id: int) -> None:
-        debited.add((request.request_id, input_id))
+        manager.debited.add((request.request_id, input_id))
 
     def credit(answer: Any, request: Any, input_id: int) -> None:
-        if (request.request_id, input_id) not in debited:
+        if (request.request_id, input_id) not in manager.debited:
             manager.num_free_slots += 1
-        debited.discard((request.request_id, input_id))
+        manager.debited.discard((request.request_id, input_id))
 
     _after(manager, "allocate", debit)
     _after(manager, "free_encoder_input", credit)
@@ -178,12 +179,11 @@ def refusal_leaves_a_reference(manager: Any) -> None:
 def refuses_now_and_then(manager: Any) -> None:
     """Every third admission is refused whether it fits or not."""
     admit = manager.can_allocate
-    asked = 0
+    manager.asked = 0
 
     def patched(*arguments: Any) -> bool:
-        nonlocal asked
-        asked += 1
-        return bool(admit(*arguments)) and asked % 3 != 0
+        manager.asked += 1
+        return bool(admit(*arguments)) and manager.asked % 3 != 0
 
     manager.can_allocate = patched
 
@@ -201,12 +201,11 @@ def refuses_after_evicting(manager: Any) -> None:
 
 def raises_now_and_then(manager: Any) -> None:
     """Every seventh release raises."""
-    released = 0
+    manager.released = 0
 
     def count(answer: Any, request: Any, input_id: int) -> None:
-        nonlocal released
-        released += 1
-        if released % 7 == 0:
+        manager.released += 1
+        if manager.released % 7 == 0:
             raise KeyError(input_id)
 
     _after(manager, "free_encoder_input", count)
@@ -229,14 +228,13 @@ def hits_what_is_absent(manager: Any) -> None:
     """Every third look-up that misses is answered as a hit."""
     name = "has_cache" if hasattr(manager, "has_cache") else "check_and_update_cache"
     check = getattr(manager, name)
-    missed = 0
+    manager.missed = 0
 
     def patched(request: Any, input_id: int) -> bool:
-        nonlocal missed
         if check(request, input_id):
             return True
-        missed += 1
-        return missed % 3 == 0
+        manager.missed += 1
+        return bool(manager.missed % 3 == 0)
 
     setattr(manager, name, patched)
 
@@ -244,18 +242,18 @@ def hits_what_is_absent(manager: Any) -> None:
 def reports_what_it_just_encoded(manager: Any) -> None:
     """The worker is told to drop what it encodes in the same step."""
     allocate, drain = manager.allocate, _drain(manager)
-    encoded: list[Any] = []
+    manager.encoded = []
 
     def patched_allocate(request: Any, input_id: int) -> None:
         allocate(request, input_id)
         if hasattr(manager, "has_cache"):
-            encoded.append((request.request_id, input_id))
+            manager.encoded.append((request.request_id, input_id))
         else:
-            encoded.append(_identifier(request, input_id))
+            manager.encoded.append(_identifier(request, input_id))
 
     def patched_drain() -> list[Any]:
-        freed = [*drain(), *encoded]
-        encoded.clear()
+        freed = [*drain(), *manager.encoded]
+        manager.encoded.clear()
         return freed
 
     manager.allocate = patched_allocate

@@ -13,6 +13,11 @@ from typing import Any
 from .protocol import Event, Protocol
 from .recorder import Recorder
 
+Shape = tuple[str, int, tuple[tuple[Any, ...], ...]]
+"""A request's id, the tokens of its prompt, and its items."""
+Position = tuple[int, frozenset[tuple[Shape, int]], tuple[str, ...], frozenset[str]]
+"""Compute budget that is left, requests and how far each is, who is in flight, who was met."""
+
 
 class Feature:
     """One item of a request, as far as a manager looks at it."""
@@ -43,7 +48,7 @@ class Request:
 class _Running:
     """A request and how far it is: tokens scheduled (`computed`) of its prompt."""
 
-    __slots__ = ("computed", "embeds", "ends", "offsets", "prompt", "request", "sizes")
+    __slots__ = ("computed", "embeds", "ends", "offsets", "prompt", "request", "shape", "sizes")
 
     def __init__(self, event: Event, protocol: Protocol) -> None:
         items = event["items"]
@@ -53,6 +58,7 @@ class _Running:
         self.embeds = [item["is_embed"] for item in items]
         self.sizes = [item_size(item, protocol.counts_embeds) for item in items]
         self.computed = 0
+        self.shape: Shape = (event["request"], self.prompt, tuple(map(_shape, items)))
         self.request = Request(event["request"], [item["identifier"] for item in items], self.sizes)
 
     def has_embeds(self, input_id: int, start: int, end: int) -> bool:
@@ -61,6 +67,11 @@ class _Running:
             return True
         offset = self.offsets[input_id]
         return any(mask[max(0, start - offset) : end - offset])
+
+
+def _shape(item: dict[str, Any]) -> tuple[Any, ...]:
+    mask = item["is_embed"]
+    return item["identifier"], item["offset"], item["length"], mask and tuple(mask)
 
 
 def item_size(item: dict[str, Any], counts_embeds: bool) -> int:
@@ -82,6 +93,7 @@ class ManagerSession:
         self._budget = self._budget_full
         self._is_decoder = header["manager"] == "encoder_decoder"
         self._requests: dict[str, _Running] = {}
+        self._made: dict[Shape, _Running] = {}
         self._in_flight: dict[str, None] = {}
         self._met_in_step: set[str] = set()
         self._drain = getattr(manager, "get_freed_mm_hashes", None) or manager.get_freed_ids
@@ -100,6 +112,22 @@ class ManagerSession:
 
     def apply(self, event: Event) -> Any:
         return self._handlers[event["event"]](event)
+
+    def position(self) -> Position:
+        """How far the engine is: all that the session holds beside its manager."""
+        for running in self._requests.values():
+            self._made.setdefault(running.shape, running)
+        requests = frozenset((one.shape, one.computed) for one in self._requests.values())
+        return self._budget, requests, tuple(self._in_flight), frozenset(self._met_in_step)
+
+    def go_to(self, position: Position) -> None:
+        """Go on from where this session has been; the manager is put back by who calls this."""
+        self._budget, requests, in_flight, met = position
+        self._in_flight, self._met_in_step = dict.fromkeys(in_flight), set(met)
+        self._requests = {}
+        for shape, computed in requests:
+            running = self._requests[shape[0]] = self._made[shape]
+            running.computed = computed
 
     def _add(self, event: Event) -> bool | None:
         if event["request"] in self._requests:

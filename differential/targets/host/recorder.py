@@ -34,12 +34,16 @@ class Recorder:
         self.calls: list[tuple[Any, ...]] = []
         self._inside = False
         self._ledger = _ledger_of(manager, shows_sizes)
-        free, freeable, cached, sizes, queue, notices = self._ledger.read()
-        known = {h: set(refs) for h, refs in cached.items()}
-        self._last = (free, freeable, known, dict(sizes), queue, notices)
+        self.begin()
         for name, operation in _OPERATIONS.items():
             if hasattr(manager, name):
                 setattr(manager, name, self._wrap(operation, getattr(manager, name)))
+
+    def begin(self) -> None:
+        """What changes from now on, changes the state that the manager is in now."""
+        free, freeable, cached, sizes, queue, notices = self._ledger.read()
+        known = {h: set(refs) for h, refs in cached.items()}
+        self._last = (free, freeable, known, dict(sizes), queue, notices)
 
     def take(self) -> list[tuple[Any, ...]]:
         """The calls logged since the last take."""

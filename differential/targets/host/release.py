@@ -19,6 +19,7 @@ from vllm.v1.request import Request
 
 from . import media_hash
 from .block_hash_release import block_hash_session
+from .explorer import Explorer, Step
 from .faults import FAULTS
 from .kv_cache import KVCacheSession
 from .kv_cache_faults import KV_CACHE_FAULTS
@@ -69,16 +70,30 @@ class Release:
         for trace in request["traces"]:
             yield self._run_trace(trace, plug_in, fault)
 
+    def explore(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Begin to explore a manager: what it begins with, and the digest of its class's text."""
+        header = request["header"]
+        capacity = header["config"]["capacity"]
+        try:
+            manager = _make_manager(
+                header["manager"], request["manager"], request["fault"], capacity
+            )
+        except Illegal as reason:
+            return {"illegal": str(reason)}
+        session = ManagerSession(header, manager, self.protocol)
+        self._explorer = Explorer(session, request["alphabet"])
+        return {"tree": self._explorer.tree(), "source": self._explorer.source}
+
+    def expand(self, states: list[int]) -> list[list[Step | None]]:
+        """What the explorer makes of these states."""
+        return self._explorer.expand(states)
+
     def _run_trace(
         self, trace: dict[str, Any], plug_in: str | None, fault: str | None
     ) -> dict[str, Any]:
         header = trace["header"]
 
-        def make_manager(capacity: int) -> Any:
-            manager = _manager_class(header["manager"], plug_in)(cache_size=capacity)
-            _plant(fault, manager)
-            return manager
-
+        make_manager = functools.partial(_make_manager, header["manager"], plug_in, fault)
         try:
             session: Any
             if header["depth"] == "block_hash":
@@ -117,6 +132,13 @@ def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
     if fault is not None:
         KV_CACHE_FAULTS[fault](kit.manager)
     return KVCacheSession(config, kit)
+
+
+def _make_manager(kind: str, plug_in: str | None, fault: str | None, capacity: int) -> Any:
+    """A manager with a fault planted in it or none. Raises Illegal where there is no such kind."""
+    manager = _manager_class(kind, plug_in)(cache_size=capacity)
+    _plant(fault, manager)
+    return manager
 
 
 def _manager_class(kind: str, plug_in: str | None) -> Any:

@@ -38,14 +38,7 @@ def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
     recorder = session.recorder
     calls_until_state = FULL_STATE_EVERY
     for event in events:
-        raised = None
-        try:
-            outcome = session.apply(event)
-        except (Illegal, HostError):
-            raise
-        except Exception as error:
-            outcome, raised = None, (type(error).__name__, (str(error).splitlines() or [""])[0])
-        calls = recorder.take()
+        outcome, calls, raised = run_event(session, event)
         calls_until_state -= len(calls)
         state = None
         if calls_until_state <= 0:
@@ -57,3 +50,18 @@ def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
     if records and records[-1][3] is None:
         records[-1] = (*records[-1][:3], recorder.full_state())
     return records
+
+
+def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], Any]:
+    """One event's outcome, its calls, and what the release raised.
+
+    Raises as `run_events`.
+    """
+    raised = None
+    try:
+        outcome = session.apply(event)
+    except (Illegal, HostError):
+        raise
+    except Exception as error:
+        outcome, raised = None, (type(error).__name__, (str(error).splitlines() or [""])[0])
+    return outcome, session.recorder.take(), raised

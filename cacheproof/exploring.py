@@ -1,0 +1,206 @@
+"""The command that explores: targets beside one another, what was covered, and what was found."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from cacheproof.console import Output
+from cacheproof.differential import finding_file, report
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.known import KnownFault
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, is_unlisted
+from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.proofs.explore.job import SUBJECTS, Report, Task, run
+from cacheproof.proofs.explore.scopes import SCOPES
+from cacheproof.searching import print_listed
+
+TARGETS = ("vllm@0.33.0", "vllm@0.28.0", "reference")
+
+
+def explore(
+    output: Output,
+    targets: Sequence[str],
+    size: str,
+    known: Sequence[KnownFault],
+    folder: Path,
+) -> int:
+    """Explore targets and print what came of it. Returns the exit code."""
+    if size not in SCOPES:
+        raise InputError(f"--scope {size}: expected one of {', '.join(SCOPES)}")
+    tasks = [task for target in targets for task in _tasks(output, target, size)]
+    reports: list[Report] = []
+    with output.bar("exploring", len(tasks)) as advance:
+        for one in _reports(tasks):
+            reports.append(one)
+            advance()
+    reports.sort(key=lambda one: tasks.index(one.task))
+    _annotate(reports, known)
+    for one in reports:
+        _print_report(output, one, folder)
+    _print_evidence(output, reports)
+    code = _exit_code(reports)
+    output.line(_closing_line(reports, code))
+    output.write_json("explore", {**_json(reports), "exit_code": code})
+    return code
+
+
+def _tasks(output: Output, text: str, size: str) -> Iterator[Task]:
+    """What there is to explore of a target. Raises InputError for what has no manager to explore."""
+    with closing(resolve(text, report=output.say)) as target:
+        if not target.runs_depth("manager"):
+            raise InputError(f"target {text}: has no manager to explore; expected another target")
+        plug_in = target.plug_in_kind if isinstance(target, HostTarget) else None
+    for manager in SUBJECTS if plug_in is None else [plug_in]:
+        scopes = tuple(one for one in SCOPES[size] if one.manager == manager)
+        if not scopes:
+            raise InputError(
+                f"target {text}: is a {manager}; expected one of {', '.join(SUBJECTS)}"
+            )
+        yield Task(text, manager, scopes)
+
+
+def _reports(tasks: Sequence[Task]) -> Iterator[Report]:
+    """What comes of the tasks, as it comes: on every core, in processes that end with this one."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(min(os.cpu_count() or 1, len(tasks)), _end_with_parent) as pool:
+        yield from pool.imap_unordered(run, tasks)
+
+
+def _end_with_parent() -> None:
+    """Leave an interruption to the parent, and end when it has ended, however that was."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _annotate(reports: Sequence[Report], known: Sequence[KnownFault]) -> None:
+    """Say of each finding which listed fault it is."""
+    for one in reports:
+        for number, finding in enumerate(one.findings):
+            if (fault := one.known(finding.contract, known)) is not None:
+                one.findings[number] = finding.annotated(fault.thread, fault.note)
+
+
+def _print_report(output: Output, one: Report, folder: Path) -> None:
+    """The scopes, the findings that are not listed in full and the others in a line each, and which
+    contracts have not been seen to fail."""
+    subject = f"{one.task.target} {SUBJECTS[one.task.manager]}"
+    if one.missing is not None:
+        output.line(f"{subject}: not explored: {one.missing}")
+        return
+    output.line(f"{subject}, text {one.digest}")
+    table = Table("scope", "size", "states", "transitions", "reach", "/s", box=None, pad_edge=False)
+    for each in one.explorations:
+        table.add_row(
+            each.scope.name,
+            each.scope.sentence,
+            f"{each.states:,}",
+            f"{each.transitions:,}",
+            "closed" if each.closed else f"{each.events} events",
+            f"{each.transitions / each.seconds:,.0f}",
+        )
+    output.report.print(table)
+    for finding in one.findings:
+        finding_file.save(finding, folder)
+        if is_unlisted(finding):
+            file = str(finding_file.path_of(finding, folder))
+            report.print_finding(finding, output.report, file)
+        else:
+            print_listed(output, finding, folder)
+    for name in one.unrefuted:
+        output.line(f"red twin that nothing refutes within these scopes: {name}")
+    for contract in one.unshown:
+        reason = one.excuse(contract) or "no red twin breaks it within these scopes"
+        output.line(f"not seen to fail, so its green says nothing: {contract} ({reason})")
+    output.report.print()
+
+
+def _print_evidence(output: Output, reports: Sequence[Report]) -> None:
+    targets = list(dict.fromkeys(one.task.target for one in reports))
+    table = Table("contract", "of", *targets, box=None, pad_edge=False)
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for one in reports:
+        for row in one.evidence():
+            cells.setdefault((row.contract, row.subject), {})[row.target] = _cell(one, row)
+    for (contract, subject), by_target in cells.items():
+        told = [by_target.get(target, "not promised") for target in targets]
+        table.add_row(contract, subject, *told)
+    output.report.print(table)
+
+
+def _cell(one: Report, row: Evidence) -> str:
+    if row.outcome is Outcome.REFUTED:
+        finding = next(each for each in one.findings if each.contract == row.contract)
+        listed = (finding.known or "no public thread") if finding.known_note else "NOT LISTED"
+        return f"refuted ({listed})"
+    if not row.counts:
+        return "not seen to fail"
+    return f"holds, {len(row.twins)} red twin{'s' if len(row.twins) > 1 else ''}"
+
+
+def _exit_code(reports: Sequence[Report]) -> int:
+    """1 with an unlisted finding, 3 where a contract's green says nothing without a reason."""
+    if any(is_unlisted(finding) for one in reports for finding in one.findings):
+        return UNLISTED
+    blind = any(not one.excuse(contract) for one in reports for contract in one.unshown)
+    return VOID if blind or not any(one.explorations for one in reports) else HOLDS
+
+
+def _closing_line(reports: Sequence[Report], code: int) -> str:
+    explorations = [each for one in reports for each in one.explorations]
+    closed = sum(each.closed for each in explorations)
+    states = sum(each.states for each in explorations)
+    transitions = sum(each.transitions for each in explorations)
+    seconds = sum(each.seconds for each in explorations)
+    findings = [finding for one in reports for finding in one.findings]
+    return (
+        f"{closed} of {len(explorations)} scopes closed: {states:,} states, {transitions:,} "
+        f"transitions judged at {transitions / max(seconds, 1e-9):,.0f}/s; red twins: "
+        f"{sum(one.twin_transitions for one in reports):,} more\n"
+        f"{len(findings)} findings, {sum(map(is_unlisted, findings))} of them unlisted\n"
+        f"exit code {code}"
+    )
+
+
+def _json(reports: Sequence[Report]) -> dict[str, Any]:
+    return {
+        "evidence": [
+            {**asdict(row), "counts": row.counts} for one in reports for row in one.evidence()
+        ],
+        "scopes": [
+            {
+                "target": one.task.target,
+                "subject": SUBJECTS[one.task.manager],
+                "scope": each.scope.name,
+                "states": each.states,
+                "transitions": each.transitions,
+                "events": each.events,
+                "closed": each.closed,
+                "seconds": round(each.seconds, 1),
+            }
+            for one in reports
+            for each in one.explorations
+        ],
+        "not_seen_to_fail": [
+            {"target": one.task.target, "subject": SUBJECTS[one.task.manager], "contract": contract}
+            for one in reports
+            for contract in one.unshown
+        ],
+        "findings": [finding for one in reports for finding in one.findings],
+    }

@@ -1,0 +1,79 @@
+"""What a judge knows at a moment, to be put back there, and as a tree without what is history."""
+
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cacheproof.differential.judge import Judge
+from cacheproof.differential.targets.host.explorer import SET, tree_of
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.records import EncoderCacheState
+
+LONG_AGO = 2
+"""ED-3 asks whether one step has passed since an encode, or more: so many are as good as more."""
+
+
+def saved(judge: Judge) -> bytes:
+    """All that its later verdicts depend on. Equal only for judges that know the same."""
+    _forget_history(judge.ghost, isinstance(judge.state, EncoderCacheState))
+    return pickle.dumps(judge.position(), pickle.HIGHEST_PROTOCOL)
+
+
+def put_back(judge: Judge, position: bytes) -> None:
+    judge.go_to(pickle.loads(position))
+
+
+def tree(judge: Judge) -> list[Any]:
+    """What it knows; requests are in order where they are in flight."""
+    ghost, state, requests, in_flight, encoded, gathered, evicting, allocating = judge.position()
+    return [
+        _ghost(ghost),
+        _ledger(state),
+        _map(requests, lambda request: request.computed),
+        tree_of(in_flight),
+        _map(encoded, int),
+        tree_of(gathered),
+        tree_of(evicting),
+        tree_of(allocating),
+    ]
+
+
+def _forget_history(ghost: Ghost, is_shared: bool) -> None:
+    """Of moments keep the order; of steps since an encode what ED-3 asks, and nothing where entries
+    are shared, whose contracts do not ask."""
+    moments = {moment: rank for rank, moment in enumerate(sorted(set(ghost.idle_since.values())))}
+    for identifier, moment in ghost.idle_since.items():
+        ghost.idle_since[identifier] = moments[moment]
+    ghost._clock = len(moments)
+    for identifier, steps in ghost.steps_since_encode.items():
+        ghost.steps_since_encode[identifier] = 0 if is_shared else min(steps, LONG_AGO)
+
+
+def _ghost(ghost: Ghost) -> list[Any]:
+    return [
+        _map(ghost.needed, tree_of),
+        _map(ghost.idle_since, int),
+        _map(ghost.size, int),
+        _map(ghost.stored, int),
+        [SET, *([*debit, size] for debit, size in ghost.debits.items())],
+        _map(ghost.steps_since_encode, int),
+        _map(ghost._claimed_end, lambda ends: _map(ends, int)),
+    ]
+
+
+def _ledger(state: Any) -> list[Any]:
+    if not isinstance(state, EncoderCacheState):
+        return tree_of(state)
+    return [
+        state.free_slots,
+        state.freeable_slots,
+        _map(state.size, int),
+        _map(state.holders, tree_of),
+        tree_of(state.queue),
+        tree_of(state.notices),
+    ]
+
+
+def _map(pairs: Mapping[str, Any], of: Callable[[Any], Any]) -> list[Any]:
+    """A mapping whose order says nothing."""
+    return [SET, *([key, of(value)] for key, value in pairs.items())]

@@ -1,0 +1,90 @@
+"""One key for all states that differ in nothing but names.
+
+A state consists of parts, and a part is a tree of lists (see
+`differential/targets/host/explorer.py`). The key of a state is of the least text that a renaming
+gives it, among those renamings that put its names in order of their colours: of where they stand.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cacheproof.differential.targets.host.explorer import SET
+
+DIGEST_BYTES = 16
+Renaming = Mapping[str, str]
+
+
+class Part:
+    """A part of a state, with its texts under the renamings that were asked for.
+
+    `colours` has for each name the places where it stands, whatever it and others are called.
+    """
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+        self._texts: dict[int, str] = {}
+        places: dict[str, list[int]] = {}
+        _note_places(tree, 0, places)
+        self.colours = {name: sorted(found) for name, found in places.items()}
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the name of a request or an identifier stands in it, or that of its input."""
+        return any(_split(found)[0] == name for found in self.colours)
+
+    def text(self, number: int, renaming: Renaming) -> str:
+        """The part under a renaming, which has that number."""
+        text = self._texts.get(number)
+        if text is None:
+            text = self._texts[number] = _text(self._tree, renaming)
+        return text
+
+
+class Symmetry:
+    """The renamings under which states are one. They are a group."""
+
+    def __init__(self, renamings: Sequence[Renaming]) -> None:
+        self._renamings = renamings
+        self._old_names = [sorted(renaming, key=renaming.__getitem__) for renaming in renamings]
+
+    def key(self, *parts: Part) -> bytes:
+        """Equal for two states if a renaming turns one into the other; and, unless digests
+        collide, only then."""
+        orders = [
+            [[part.colours.get(name, []) for part in parts] for name in names]
+            for names in self._old_names
+        ]
+        first = min(orders)
+        text = min(
+            "".join([part.text(number, self._renamings[number]) for part in parts])
+            for number, order in enumerate(orders)
+            if order == first
+        )
+        return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def _note_places(tree: Any, place: int, places: dict[str, list[int]]) -> None:
+    if type(tree) is list:
+        in_order = not tree or tree[0] != SET
+        for number, part in enumerate(tree):
+            if type(part) is list or type(part) is str:
+                _note_places(part, hash((place, len(tree), number if in_order else -1)), places)
+    else:
+        places.setdefault(tree, []).append(place)
+
+
+def _text(tree: Any, renaming: Renaming) -> str:
+    if type(tree) is list:
+        if tree and tree[0] == SET:
+            return "{" + ",".join(sorted([_text(part, renaming) for part in tree[1:]])) + "}"
+        return "[" + ",".join([_text(part, renaming) for part in tree]) + "]"
+    if type(tree) is str:
+        name, rest = _split(tree)
+        return f'"{renaming.get(name, name)}{rest}"'
+    return str(tree)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """A name and, where each input of a request has an entry of its own, which it is."""
+    owner, mark, number = name.partition("#")
+    return owner, mark + number
