@@ -164,12 +164,18 @@ def explore(
         typer.Option("--target", metavar="T", help=f"{TARGET_HELP}; several may be given."),
     ] = None,
     scope: Annotated[str, typer.Option(help="How much to explore: small or full.")] = "small",
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Explore nothing: the scopes, as in docs/explore.md.")
+    ] = False,
     known: KnownOption = None,
     findings: FindingsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Explore managers: every state of small scopes, every transition judged, red twins beside."""
     output = Output(json)
+    if markdown:
+        output.line(exploring.scopes_markdown())
+        raise typer.Exit
     faults = known_faults.load(known)
     targets = target or exploring.TARGETS
     raise typer.Exit(exploring.explore(output, targets, scope, faults, _folder(findings)))

@@ -4,18 +4,21 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
 from rich.table import Table
 
 from cacheproof.console import Output
 from cacheproof.differential import finding_file, report
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault
+from cacheproof.differential.targets.host.manager_depth import item_size
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, is_unlisted
@@ -54,11 +57,32 @@ def explore(
     return code
 
 
+def scopes_markdown() -> str:
+    """The table of docs/explore.md."""
+    lines = [
+        "| scope | manager | capacity | budget | requests | prompts: identifier, size | tokens a "
+        "step | size |",
+        "|---|---|--:|--:|---|---|---|---|",
+    ]
+    for scope in SCOPES["full"]:
+        size = "small" if scope in SCOPES["small"] else "full"
+        prompts = "; ".join(
+            ", ".join(f"{item.identifier} {item_size(to_builtins(item), True)}" for item in prompt)
+            for prompt in scope.prompts
+        )
+        cells = (
+            *(scope.name, scope.manager, scope.capacity, scope.compute_budget),
+            *(", ".join(scope.requests), prompts, ", ".join(map(str, scope.strides)), size),
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
 def _tasks(output: Output, text: str, size: str) -> Iterator[Task]:
-    """What there is to explore of a target. Raises InputError for what has no manager to explore."""
+    """What there is to explore of a target. Raises InputError where it has no such manager."""
     with closing(resolve(text, report=output.say)) as target:
         if not target.runs_depth("manager"):
-            raise InputError(f"target {text}: has no manager to explore; expected another target")
+            raise InputError(f"target {text}: no manager to explore; expected a later release")
         plug_in = target.plug_in_kind if isinstance(target, HostTarget) else None
     for manager in SUBJECTS if plug_in is None else [plug_in]:
         scopes = tuple(one for one in SCOPES[size] if one.manager == manager)
@@ -105,11 +129,10 @@ def _print_report(output: Output, one: Report, folder: Path) -> None:
         output.line(f"{subject}: not explored: {one.missing}")
         return
     output.line(f"{subject}, text {one.digest}")
-    table = Table("scope", "size", "states", "transitions", "reach", "/s", box=None, pad_edge=False)
+    table = Table("scope", "states", "transitions", "reach", "/s", box=None, pad_edge=False)
     for each in one.explorations:
         table.add_row(
             each.scope.name,
-            each.scope.sentence,
             f"{each.states:,}",
             f"{each.transitions:,}",
             "closed" if each.closed else f"{each.events} events",
@@ -133,25 +156,26 @@ def _print_report(output: Output, one: Report, folder: Path) -> None:
 
 def _print_evidence(output: Output, reports: Sequence[Report]) -> None:
     targets = list(dict.fromkeys(one.task.target for one in reports))
-    table = Table("contract", "of", *targets, box=None, pad_edge=False)
+    table = Table("contract", *targets, box=None, pad_edge=False)
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for one in reports:
         for row in one.evidence():
-            cells.setdefault((row.contract, row.subject), {})[row.target] = _cell(one, row)
-    for (contract, subject), by_target in cells.items():
+            cells.setdefault((row.contract, one.task.manager), {})[row.target] = _cell(one, row)
+    several = Counter(contract for contract, _ in cells)
+    for (contract, manager), by_target in cells.items():
         told = [by_target.get(target, "not promised") for target in targets]
-        table.add_row(contract, subject, *told)
+        table.add_row(f"{contract} {manager}" if several[contract] > 1 else contract, *told)
     output.report.print(table)
+    output.line("in brackets: how many red twins the contract refuted")
 
 
 def _cell(one: Report, row: Evidence) -> str:
     if row.outcome is Outcome.REFUTED:
         finding = next(each for each in one.findings if each.contract == row.contract)
-        listed = (finding.known or "no public thread") if finding.known_note else "NOT LISTED"
-        return f"refuted ({listed})"
+        return "refuted, NOT LISTED" if is_unlisted(finding) else "refuted, listed"
     if not row.counts:
         return "not seen to fail"
-    return f"holds, {len(row.twins)} red twin{'s' if len(row.twins) > 1 else ''}"
+    return f"holds ({len(row.twins)})"
 
 
 def _exit_code(reports: Sequence[Report]) -> int:

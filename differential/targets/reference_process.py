@@ -12,7 +12,7 @@ import msgspec
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.trace import ManagerEvent, ManagerHeader, Trace
 
 
 class ReferenceProcess(HostTarget):
@@ -36,6 +36,18 @@ class Release:
             "protocol": Protocol()._asdict(),
             "sources": {},
         }
+
+    def explore(self, request: dict[str, Any]) -> dict[str, Any]:
+        """As a release begins to explore a manager."""
+        header = msgspec.convert(request["header"], ManagerHeader)
+        alphabet = msgspec.convert(request["alphabet"], list[ManagerEvent])
+        self._explorer = self._reference.explorer(header, alphabet, request["fault"])
+        return {"tree": self._explorer.tree, "source": self._explorer.source}
+
+    def expand(self, states: list[int]) -> Any:
+        """What the explorer makes of these states."""
+        self._explorer.submit(states)
+        return msgspec.to_builtins(self._explorer.collect())
 
     def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         """One result per trace of the batch."""

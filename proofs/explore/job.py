@@ -14,16 +14,14 @@ from cacheproof.differential.finding import Finding, found_in
 from cacheproof.differential.gallery import VARIANTS, Variant, target_of
 from cacheproof.differential.known import KnownFault, covering
 from cacheproof.differential.targets.host.protocol import Illegal
-from cacheproof.differential.targets.reference import MANAGERS, ReferenceTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
 from cacheproof.proofs.explore.scope import Scope
 from cacheproof.proofs.explore.search import Explorable, Exploration, explore
 
-VARIANT_TRANSITIONS = 2_000
-"""A variant that nothing refutes by then is tried in the next scope."""
-FAULT_TRANSITIONS = 10_000
-"""The same of a planted fault; some wait for a seventh call."""
+TWIN_TRANSITIONS = (600, 10_000)
+"""A red twin that nothing refutes by the first is tried in the next scope; then in all, further."""
 SUBJECTS = {
     "encoder_cache": "EncoderCacheManager",
     "encoder_decoder": "EncoderDecoderCacheManager",
@@ -41,8 +39,8 @@ class Task:
 
 @dataclass
 class Report:
-    """What came of a task. `twins` has for each contract those that it refuted, `unrefuted` are red
-    twins that no contract refuted. `missing` says why there is no such manager."""
+    """What came of a task. `twins` are the red twins of each contract, `unrefuted` those that went
+    unnoticed. `missing` says why there is no such manager."""
 
     task: Task
     release: str | None
@@ -66,7 +64,11 @@ class Report:
     @property
     def unshown(self) -> list[str]:
         """Contracts that hold, and that no red twin was refuted by: their green says nothing."""
-        return [one for one in self.contracts if one not in self.broken and one not in self.twins]
+        return [
+            one
+            for one in self.contracts
+            if one not in self.broken and not any(twin.refuted for twin in self.twins.get(one, ()))
+        ]
 
     @property
     def digest(self) -> str:
@@ -143,35 +145,48 @@ class _Twins:
     def _explore_faults(self) -> None:
         report = self._report
         for canary in canaries(report.task.manager, report.release, report.broken):
-            for scope in self._scopes(resized=False):
-                until = {canary.contract}.issubset
-                broken = self._broken(self._target, scope, until, FAULT_TRANSITIONS, canary.fault)
-                if canary.contract in broken:
-                    report.twins[canary.contract] = [RedTwin(canary.fault, refuted=True)]
-                    break
-            else:
-                report.twins[canary.contract] = [RedTwin(canary.fault, refuted=False)]
-                report.unrefuted.append(f"{canary.fault} (planted against {canary.contract})")
+            contract = {canary.contract}
+            broken = self._refuting(self._target, contract.issubset, canary.fault)
+            report.twins[canary.contract] = [RedTwin(canary.fault, contract <= broken)]
+            if not contract <= broken:
+                report.unrefuted.append(f"{canary.fault}, planted against {canary.contract}")
 
     def _explore_variants(self) -> None:
-        """Each until something refutes it; then on for contracts that have refuted none."""
-        broken_in: dict[Variant, Scope] = {}
-        for variant in variants(self._report.task.manager):
-            for scope in self._scopes(resized=variant.resized):
-                broken = self._broken(target_of(variant), scope, bool, VARIANT_TRANSITIONS)
-                self._note(variant, broken)
-                if broken:
-                    broken_in[variant] = scope
-                    break
-            else:
+        """Each until something refutes it; then again for contracts that have refuted none."""
+        several = variants(self._report.task.manager)
+        for variant in several:
+            broken = self._refuting(target_of(variant), bool, resized=variant.resized)
+            self._note(variant, broken)
+            if not broken:
                 self._report.unrefuted.append(variant.name)
-        for variant, scope in broken_in.items():
-            without = {one for one in self._report.unshown if not self._report.excuse(one)}
-            if not without:
-                return
-            until = without.issubset
-            broken = self._broken(target_of(variant), scope, until, VARIANT_TRANSITIONS)
-            self._note(variant, broken & without)
+        for limit in TWIN_TRANSITIONS:
+            for scope in self._report.task.scopes:
+                for variant in several:
+                    if scope in self._scopes(resized=variant.resized):
+                        self._look_for_more(variant, scope, limit)
+
+    def _look_for_more(self, variant: Variant, scope: Scope, limit: int) -> None:
+        """Explore a variant for the contracts that have refuted none, where there are any left."""
+        left = {one for one in self._report.unshown if not self._report.excuse(one)}
+        if left:
+            broken = self._broken(target_of(variant), scope, left.intersection, limit)
+            self._note(variant, broken & left)
+
+    def _refuting(
+        self,
+        target: Explorable,
+        until: Callable[[Set[str]], object],
+        fault: str | None = None,
+        *,
+        resized: bool = False,
+    ) -> Set[str]:
+        """What a twin breaks in the first scope in which `until` comes true of that; or nothing."""
+        for limit in TWIN_TRANSITIONS:
+            for scope in self._scopes(resized=resized):
+                broken = self._broken(target, scope, until, limit, fault)
+                if until(broken):
+                    return broken
+        return frozenset()
 
     def _note(self, variant: Variant, broken: Set[str]) -> None:
         for contract in broken:
@@ -187,7 +202,7 @@ class _Twins:
         self,
         target: Explorable,
         scope: Scope,
-        until: Callable[[Set[str]], bool],
+        until: Callable[[Set[str]], object],
         transitions_max: int,
         fault: str | None = None,
     ) -> Set[str]:
@@ -200,7 +215,7 @@ class _Twins:
 
 def variants(manager: str) -> list[Variant]:
     """The gallery's faulty managers of a kind."""
-    return [one for one in VARIANTS if one.manager == manager and one.manager in MANAGERS]
+    return [one for one in VARIANTS if one.manager == manager]
 
 
 def _findings(target: Explorable, report: Report) -> list[Finding]:

@@ -30,6 +30,13 @@ SMALL = (
         strides=(3,),
     ),
     _encoder(
+        "several items in a window",
+        capacity=3,
+        compute_budget=2,
+        prompts=(prompt(X, W), prompt(Y)),
+        strides=(2,),
+    ),
+    _encoder(
         "order of eviction",
         capacity=2,
         compute_budget=2,
@@ -42,13 +49,6 @@ SMALL = (
         compute_budget=1,
         prompts=(prompt(X, W), prompt(W)),
         strides=(1, 2),
-    ),
-    _encoder(
-        "several items in a window",
-        capacity=2,
-        compute_budget=2,
-        prompts=(prompt(X, W), prompt(V)),
-        strides=(2,),
     ),
     _encoder(
         "repeated item",

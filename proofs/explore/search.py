@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import judge_record, rules_for
 from cacheproof.differential.judge import Judge, Violation
 from cacheproof.differential.reachability import Reachability
@@ -77,7 +78,7 @@ def explore(
     *,
     fault: str | None = None,
     transitions_max: int | None = None,
-    until: Callable[[Set[str]], bool] = lambda broken: False,
+    until: Callable[[Set[str]], object] = lambda broken: False,
 ) -> Exploration:
     """Explore a scope on a target, with a fault of `targets/host` planted in it or none.
 
@@ -102,6 +103,7 @@ class _Search:
         self._judge = Judge(empty, rules, Reachability(), target.protocol)
         self._explorer = target.explorer(scope.header, self._alphabet, fault)
         self._parts = [Part(self._explorer.tree)]
+        self._ledgers = {0: judged.ledger(self._judge)}
         self._parts_of_judge: dict[bytes, Part] = {}
         root = _State(0, judged.saved(self._judge))
         self._met = {(root.number, root.judge)}
@@ -110,7 +112,7 @@ class _Search:
         self._transitions = 0
         self._broken: dict[str, tuple[Violation, Trace]] = {}
 
-    def run(self, transitions_max: int | None, until: Callable[[Set[str]], bool]) -> Exploration:
+    def run(self, transitions_max: int | None, until: Callable[[Set[str]], object]) -> Exploration:
         events = 0
         while self._level and (transitions_max is None or self._transitions < transitions_max):
             level, self._level = self._level, []
@@ -166,6 +168,12 @@ class _Search:
             judge_record(self._judge, 0, event, record, self._target)
             if self._judge.violations:
                 self._note(state, event)
+            ledger = judged.ledger(self._judge)
+            if ledger != self._ledgers.setdefault(number, ledger):
+                raise HarnessError(
+                    f"host of {self._target.name}: the deltas of {event} do not add up to the "
+                    f"state that it leads to"
+                )
             if record[2] is None:
                 self._meet(_State(number, judged.saved(self._judge), state, event))
 

@@ -6,27 +6,30 @@ gives it, among those renamings that put its names in order of their colours: of
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from cacheproof.differential.targets.host.explorer import SET
 
 DIGEST_BYTES = 16
+FEW = 2
 Renaming = Mapping[str, str]
 
 
 class Part:
-    """A part of a state, with its texts under the renamings that were asked for.
-
-    `colours` has for each name the places where it stands, whatever it and others are called.
-    """
+    """A part of a state, with its texts under the renamings that were asked for."""
 
     def __init__(self, tree: Any) -> None:
         self._tree = tree
         self._texts: dict[int, str] = {}
+
+    @cached_property
+    def colours(self) -> dict[str, list[int]]:
+        """For each name the places where it stands, whatever it and others are called."""
         places: dict[str, list[int]] = {}
-        _note_places(tree, 0, places)
-        self.colours = {name: sorted(found) for name, found in places.items()}
+        _note_places(self._tree, 0, places)
+        return {name: sorted(found) for name, found in places.items()}
 
     def __contains__(self, name: str) -> bool:
         """Whether the name of a request or an identifier stands in it, or that of its input."""
@@ -50,17 +53,23 @@ class Symmetry:
     def key(self, *parts: Part) -> bytes:
         """Equal for two states if a renaming turns one into the other; and, unless digests
         collide, only then."""
+        text = min(
+            "".join([part.text(number, self._renamings[number]) for part in parts])
+            for number in self._candidates(parts)
+        )
+        return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+
+    def _candidates(self, parts: Sequence[Part]) -> Iterable[int]:
+        """Numbers of the renamings after which colours are in order; all where they are few, as
+        colours cost as much as a text or two."""
+        if len(self._renamings) <= FEW:
+            return range(len(self._renamings))
         orders = [
             [[part.colours.get(name, []) for part in parts] for name in names]
             for names in self._old_names
         ]
         first = min(orders)
-        text = min(
-            "".join([part.text(number, self._renamings[number]) for part in parts])
-            for number, order in enumerate(orders)
-            if order == first
-        )
-        return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+        return [number for number, order in enumerate(orders) if order == first]
 
 
 def _note_places(tree: Any, place: int, places: dict[str, list[int]]) -> None:

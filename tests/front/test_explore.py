@@ -1,0 +1,153 @@
+"""`cacheproof explore`: what it prints, what it exits with, and how it ends when it is stopped."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cacheproof import exploring
+from cacheproof.proofs.explore.scopes import SMALL
+
+Run = Callable[..., Any]
+DECODERS = tuple(scope for scope in SMALL if scope.manager == "encoder_decoder")
+ORDER = next(scope for scope in SMALL if scope.name == "order of eviction")
+
+
+@pytest.fixture
+def decoders_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(exploring.SCOPES, "small", DECODERS)
+    monkeypatch.setattr(exploring, "SUBJECTS", {"encoder_decoder": "EncoderDecoderCacheManager"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--scope", "huge"), "--scope huge: expected one of small, full"),
+        (("--target", "nope"), "expected reference[@VERSION]"),
+        (("--target", "vllm@0.8.5"), "target vllm@0.8.5: no manager to explore"),
+        (("--known", "/no/such/file"), "expected a list of known faults"),
+        (("--findings", "/dev/null/findings"), "expected a folder"),
+        (("--json", "/no/such/folder/file"), "expected a file in a folder that exists"),
+    ],
+)
+def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    assert words in run("explore", *arguments).refusal
+
+
+@pytest.mark.usefixtures("decoders_only")
+def test_the_reference_holds_and_what_cannot_fail_is_named(run: Run, tmp_path: Path) -> None:
+    ran = run("explore", "--target", "reference", "--json", tmp_path / "out.json")
+    assert ran.code == 0
+    assert "ED-5      holds (7)" in ran.out
+    assert "WM-2      not seen to fail" in ran.out
+    assert "not seen to fail, so its green says nothing: WM-2 (what a step reads" in ran.out
+    assert "2 of 2 scopes closed: 1,644 states, 7,657 transitions judged at" in ran.out
+    told = json.loads((tmp_path / "out.json").read_text())
+    assert told["command"] == "explore"
+    assert {row["method"] for row in told["evidence"]} == {"exploration"}
+    assert [row["contract"] for row in told["evidence"] if not row["counts"]] == ["WM-2"]
+    assert told["scopes"][0]["closed"] is True
+
+
+@pytest.mark.usefixtures("decoders_only")
+def test_a_fault_of_a_release_is_listed_or_it_is_not(
+    run: Run, two_releases: tuple[str, str], nothing_known: Path, tmp_path: Path
+) -> None:
+    target = two_releases[1]
+    found = "explore", "--target", target, "--findings", tmp_path
+    listed = run(*found)
+    assert listed.code == 0
+    assert "known: ED-1 at event 2 (free) on a" in listed.out
+    assert "ED-1      refuted, listed" in listed.out
+    unlisted = run(*found, "--known", nothing_known)
+    assert unlisted.code == 1
+    assert "ED-1      refuted, NOT LISTED" in unlisted.out
+    assert "3 findings, 3 of them unlisted" in unlisted.out
+    (file,) = tmp_path.glob("ed_2_*.json")
+    again = run("replay", file)
+    assert again.code == 1
+    assert "ED-2 broke in 10 of 10" in again.out
+
+
+def test_an_exploration_that_could_not_have_failed_is_void(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = replace(ORDER, capacity=1, compute_budget=1, prompts=ORDER.prompts[:1])
+    monkeypatch.setitem(exploring.SCOPES, "small", (tiny,))
+    monkeypatch.setattr(exploring, "SUBJECTS", {"encoder_cache": "EncoderCacheManager"})
+    ran = run("explore", "--target", "reference")
+    assert ran.code == 3
+    assert "not seen to fail, so its green says nothing: EC-7 (no red twin breaks it" in ran.out
+    assert "red twin that nothing refutes within these scopes: newest-evicted-first" in ran.out
+
+
+@pytest.fixture
+def exploration(
+    two_releases: tuple[str, str], tmp_path: Path
+) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    """A long exploration of a real release, and a descriptor of one of its processes."""
+    arguments = ("explore", "--target", two_releases[1], "--findings", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-m", "cacheproof", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        worker = worker_of(command)
+        yield command, worker
+        os.close(worker)
+        command.kill()
+
+
+def worker_of(command: "subprocess.Popen[str]") -> int:
+    """Waits until a worker has a host: it is the one that has a child itself."""
+    while command.poll() is None:
+        for child in children(command.pid):
+            if children(child):
+                return os.pidfd_open(child)
+    raise AssertionError("it ended before it started a host")
+
+
+def children(process: int) -> list[int]:
+    try:
+        lists = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
+    except FileNotFoundError:  # it has just ended
+        return []
+    return [int(child) for one in lists for child in one.split()]
+
+
+def test_an_interrupted_exploration_says_so_and_ends_with_130(
+    exploration: tuple["subprocess.Popen[str]", int],
+) -> None:
+    command, worker = exploration
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate()
+    assert command.returncode == 130
+    assert err.splitlines()[-1] == "cacheproof: interrupted"
+    assert "Traceback" not in err
+    assert out == ""
+    select.select([worker], [], [])
+
+
+def test_a_killed_exploration_leaves_no_worker(
+    exploration: tuple["subprocess.Popen[str]", int],
+) -> None:
+    command, worker = exploration
+    command.send_signal(signal.SIGKILL)
+    select.select([worker], [], [])
+    command.communicate()
+
+
+def test_the_page_has_the_scopes_that_are_explored(run: Run) -> None:
+    page = Path(__file__).parents[2] / "docs" / "explore.md"
+    table = run("explore", "--markdown").out.strip()
+    assert table.startswith("| scope | manager |")
+    assert f"\n\n{table}\n\n" in page.read_text()
