@@ -40,12 +40,12 @@ def explore(
     """Explore targets and print what came of it. Returns the exit code."""
     if size not in SCOPES:
         raise InputError(f"--scope {size}: expected one of {', '.join(SCOPES)}")
-    tasks = [task for target in targets for task in _tasks(output, target, size)]
+    tasks = [task for target in dict.fromkeys(targets) for task in _tasks(output, target, size)]
     reports: list[Report] = []
     with output.bar("exploring", len(tasks)) as advance:
-        for one in _reports(tasks):
-            reports.append(one)
-            advance()
+        for several in _reports(tasks):
+            reports += several
+            advance(len(several))
     reports.sort(key=lambda one: tasks.index(one.task))
     _annotate(reports, known)
     for one in reports:
@@ -93,11 +93,16 @@ def _tasks(output: Output, text: str, size: str) -> Iterator[Task]:
         yield Task(text, manager, scopes)
 
 
-def _reports(tasks: Sequence[Task]) -> Iterator[Report]:
-    """What comes of the tasks, as it comes: on every core, in processes that end with this one."""
+def _reports(tasks: Sequence[Task]) -> Iterator[list[Report]]:
+    """What comes of the tasks, as it comes: on every core, in processes that end with this one.
+    Those of a release go together, since its process is slow to start."""
+    groups: dict[tuple[str, str], list[Task]] = {}
+    for task in tasks:
+        manager = task.manager if task.target.startswith("reference") else ""
+        groups.setdefault((task.target, manager), []).append(task)
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(os.cpu_count() or 1, len(tasks)), _end_with_parent) as pool:
-        yield from pool.imap_unordered(run, tasks)
+    with context.Pool(min(os.cpu_count() or 1, len(groups)), _end_with_parent) as pool:
+        yield from pool.imap_unordered(run, groups.values())
 
 
 def _end_with_parent() -> None:
@@ -172,7 +177,8 @@ def _print_evidence(output: Output, reports: Sequence[Report]) -> None:
 def _cell(one: Report, row: Evidence) -> str:
     if row.outcome is Outcome.REFUTED:
         finding = next(each for each in one.findings if each.contract == row.contract)
-        return "refuted, NOT LISTED" if is_unlisted(finding) else "refuted, listed"
+        listed = "listed" if finding.known_note is not None else "NOT LISTED"
+        return f"refuted, {listed}"
     if not row.counts:
         return "not seen to fail"
     return f"holds ({len(row.twins)})"

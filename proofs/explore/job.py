@@ -9,10 +9,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from cacheproof.differential.canary import NO_CANARY, canaries
+from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import rules_for
 from cacheproof.differential.finding import Finding, found_in
 from cacheproof.differential.gallery import VARIANTS, Variant, target_of
 from cacheproof.differential.known import KnownFault, covering
+from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
@@ -22,6 +24,7 @@ from cacheproof.proofs.explore.search import Explorable, Exploration, explore
 
 TWIN_TRANSITIONS = (600, 10_000)
 """A red twin that nothing refutes by the first is tried in the next scope; then in all, further."""
+RESIZED = "reused media ids"
 SUBJECTS = {
     "encoder_cache": "EncoderCacheManager",
     "encoder_decoder": "EncoderDecoderCacheManager",
@@ -105,27 +108,37 @@ class Report:
         return covering(faults, contract, self.release, self.broken[contract].scope.lane)
 
 
-def run(task: Task) -> Report:
-    """Explore a kind of manager of a target.
+def run(tasks: Sequence[Task]) -> list[Report]:
+    """Explore kinds of manager of one target, in one process of its own.
 
     Raises:
         HarnessError: the target broke.
         InputError: there is no such target.
     """
-    with closing(resolve(task.target, report=lambda line: None)) as target:
+    (name,) = {task.target for task in tasks}
+    with (
+        closing(resolve(name, report=lambda line: None)) as target,
+        closing(target.another()) as elsewhere,
+    ):
         assert isinstance(target, Explorable)
-        rules = rules_for(task.manager, target.release).all
-        report = Report(task, target.release, tuple(rule.id for rule in rules))
-        try:
-            for scope in task.scopes:
-                limit = scope.transitions_max
-                exploration = explore(target, scope, transitions_max=limit)
-                report.explorations.append(exploration)
-        except Illegal as reason:
-            report.missing = str(reason)
-            return report
-        _Twins(target, report).run()
-        report.findings += _findings(target, report)
+        return [_report(target, elsewhere, task) for task in tasks]
+
+
+def _report(target: Explorable, elsewhere: Target, task: Task) -> Report:
+    rules = rules_for(task.manager, target.release).all
+    report = Report(task, target.release, tuple(rule.id for rule in rules))
+    try:
+        for scope in task.scopes:
+            limit = scope.transitions_max
+            report.explorations.append(explore(target, scope, transitions_max=limit))
+    except Illegal as reason:
+        report.missing = str(reason)
+        return report
+    _Twins(target, report).run()
+    report.findings += [
+        _finding(target, elsewhere, contract, exploration)
+        for contract, exploration in report.broken.items()
+    ]
     return report
 
 
@@ -143,10 +156,14 @@ class _Twins:
             self._explore_faults()
 
     def _explore_faults(self) -> None:
+        """Each where the release does not break of itself what the fault is planted against."""
         report = self._report
-        for canary in canaries(report.task.manager, report.release, report.broken):
+        for canary in canaries(report.task.manager, report.release):
             contract = {canary.contract}
-            broken = self._refuting(self._target, contract.issubset, canary.fault)
+            scopes = [one.scope for one in report.explorations if not contract <= set(one.broken)]
+            if not scopes:
+                continue
+            broken = self._refuting(self._target, scopes, contract.issubset, canary.fault)
             report.twins[canary.contract] = [RedTwin(canary.fault, contract <= broken)]
             if not contract <= broken:
                 report.unrefuted.append(f"{canary.fault}, planted against {canary.contract}")
@@ -155,14 +172,14 @@ class _Twins:
         """Each until something refutes it; then again for contracts that have refuted none."""
         several = variants(self._report.task.manager)
         for variant in several:
-            broken = self._refuting(target_of(variant), bool, resized=variant.resized)
+            broken = self._refuting(target_of(variant), self._scopes_for(variant), bool)
             self._note(variant, broken)
             if not broken:
                 self._report.unrefuted.append(variant.name)
         for limit in TWIN_TRANSITIONS:
             for scope in self._report.task.scopes:
                 for variant in several:
-                    if scope in self._scopes(resized=variant.resized):
+                    if scope in self._scopes_for(variant):
                         self._look_for_more(variant, scope, limit)
 
     def _look_for_more(self, variant: Variant, scope: Scope, limit: int) -> None:
@@ -175,14 +192,13 @@ class _Twins:
     def _refuting(
         self,
         target: Explorable,
+        scopes: Sequence[Scope],
         until: Callable[[Set[str]], object],
         fault: str | None = None,
-        *,
-        resized: bool = False,
     ) -> Set[str]:
         """What a twin breaks in the first scope in which `until` comes true of that; or nothing."""
         for limit in TWIN_TRANSITIONS:
-            for scope in self._scopes(resized=resized):
+            for scope in scopes:
                 broken = self._broken(target, scope, until, limit, fault)
                 if until(broken):
                     return broken
@@ -193,10 +209,11 @@ class _Twins:
             twin = RedTwin(variant.name, refuted=True)
             self._report.twins.setdefault(contract, []).append(twin)
 
-    def _scopes(self, *, resized: bool) -> list[Scope]:
-        """Where identifiers come back with another size, or all."""
+    def _scopes_for(self, variant: Variant) -> list[Scope]:
+        """Those in which identifiers come back with another size, where that is what it is about;
+        else all."""
         scopes = self._report.task.scopes
-        return [one for one in scopes if not resized or one.lane == "reused media ids"]
+        return [one for one in scopes if not variant.resized or one.lane == RESIZED]
 
     def _broken(
         self,
@@ -218,20 +235,20 @@ def variants(manager: str) -> list[Variant]:
     return [one for one in VARIANTS if one.manager == manager]
 
 
-def _findings(target: Explorable, report: Report) -> list[Finding]:
-    """A finding for each broken contract: its trace is a shortest one, and is not cut further."""
-    if not report.broken:
-        return []
-    with closing(target.another()) as elsewhere:
-        found = [
-            found_in(
-                target,
-                exploration.broken[contract][1],
-                contract,
-                seconds=exploration.seconds,
-                batches=0,
-                elsewhere=elsewhere,
-            )
-            for contract, exploration in report.broken.items()
-        ]
-    return [one for one in found if one is not None]
+def _finding(
+    target: Explorable, elsewhere: Target, contract: str, exploration: Exploration
+) -> Finding:
+    """A shortest trace, which is not cut further, run by itself in two processes.
+
+    Raises:
+        HarnessError: it does not break by itself what it broke when it was explored.
+    """
+    _, trace = exploration.broken[contract]
+    seconds = exploration.seconds
+    found = found_in(target, trace, contract, seconds=seconds, batches=0, elsewhere=elsewhere)
+    if found is None:
+        raise HarnessError(
+            f"host of {target.name}: it broke {contract} when {exploration.scope.name} was "
+            f"explored, and does not when the trace is run by itself"
+        )
+    return found

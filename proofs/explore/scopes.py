@@ -98,5 +98,30 @@ LARGE = (
         strides=(1, 3),
         transitions_max=1_000_000,
     ),
+    _encoder(
+        "three requests and identifiers",
+        requests="abc",
+        capacity=2,
+        compute_budget=2,
+        prompts=_each(X, W, V),
+        strides=(1,),
+        transitions_max=1_000_000,
+    ),
+    _encoder(
+        "four identifiers",
+        capacity=3,
+        compute_budget=3,
+        prompts=_each(X, W, V, Y),
+        strides=(2,),
+        transitions_max=1_000_000,
+    ),
+    _decoder(
+        "three requests",
+        requests="abc",
+        capacity=2,
+        compute_budget=2,
+        prompts=_each(X, W),
+        strides=(1,),
+    ),
 )
 SCOPES = {"small": SMALL, "full": (*SMALL, *LARGE)}

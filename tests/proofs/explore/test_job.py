@@ -18,7 +18,7 @@ REPEATED = tuple(scope for scope in SHARED if scope.name == "repeated item")
 
 @pytest.fixture(scope="module")
 def reference() -> Report:
-    return run(Task("reference", "encoder_decoder", DECODERS))
+    return run([Task("reference", "encoder_decoder", DECODERS)])[0]
 
 
 def test_every_contract_of_the_reference_holds_and_has_refuted_a_red_twin(
@@ -49,14 +49,14 @@ def test_every_faulty_manager_of_the_gallery_is_refuted_by_a_contract(reference:
 
 @pytest.mark.slow
 def test_the_shared_cache_of_the_reference_too() -> None:
-    report = run(Task("reference", "encoder_cache", SHARED))
+    report = run([Task("reference", "encoder_cache", SHARED)])[0]
     assert all(row.counts and row.outcome is Outcome.HOLDS for row in report.evidence())
     assert report.unrefuted == []
 
 
 def test_contracts_that_no_red_twin_breaks_within_the_scopes_are_named() -> None:
     """Red twin of the job: within so little, a second release is never seen."""
-    report = run(Task("reference", "encoder_decoder", ()))
+    report = run([Task("reference", "encoder_decoder", ())])[0]
     assert set(report.unshown) == set(report.contracts)
     assert "decoder-second-release-raises" in report.unrefuted
 
@@ -66,7 +66,7 @@ def releases() -> dict[str, Report]:
     reports = {}
     for version in ("0.28.0", "0.33.0"):
         install(version, report=print)
-        reports[version] = run(Task(f"vllm@{version}", "encoder_cache", REPEATED))
+        reports[version] = run([Task(f"vllm@{version}", "encoder_cache", REPEATED)])[0]
     return reports
 
 
@@ -100,6 +100,6 @@ def test_the_release_that_mends_it_holds_beside_red_twins_of_its_own(
 
 def test_a_release_without_such_a_manager_has_no_rows() -> None:
     install("0.12.0", report=print)
-    report = run(Task("vllm@0.12.0", "encoder_decoder", DECODERS))
+    report = run([Task("vllm@0.12.0", "encoder_decoder", DECODERS)])[0]
     assert report.missing == "vLLM 0.12.0 has no EncoderDecoderCacheManager"
     assert list(report.evidence()) == []
