@@ -120,17 +120,17 @@ class _Search:
                 for state, steps in expanded:
                     self._judge_steps(state, steps)
                     if until(self._broken.keys()):
-                        return self._outcome(events)
+                        return self._outcome(events, closed=False)
             events += 1
-        return self._outcome(events)
+        return self._outcome(events, closed=not self._level)
 
-    def _outcome(self, events: int) -> Exploration:
+    def _outcome(self, events: int, *, closed: bool) -> Exploration:
         return Exploration(
             scope=self._scope,
             states=len(self._keys),
             transitions=self._transitions,
             events=events,
-            closed=not self._level,
+            closed=closed,
             seconds=time.perf_counter() - self._started,
             source=self._explorer.source,
             broken=self._broken,

@@ -94,9 +94,10 @@ class Explorer:
 
 
 def _is_fixed(value: Any) -> bool:
-    """Whether an attribute stays as it is: a method that is logged, or a frozen record."""
-    frozen = is_dataclass(value) and value.__dataclass_params__.frozen  # type: ignore[union-attr]
-    return callable(value) or frozen
+    """Whether an attribute stays as it is: a method that is logged, a class or a frozen record."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    return inspect.isroutine(value) or isinstance(value, type)
 
 
 def tree_of(value: Any) -> Any:

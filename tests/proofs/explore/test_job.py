@@ -83,7 +83,7 @@ def test_a_listed_fault_comes_out_with_a_shortest_trace_and_is_told_to_be_listed
     assert all(report.known(contract, []) is None for contract in report.broken)
     refuted = [row for row in report.evidence() if row.outcome is Outcome.REFUTED]
     assert [row.contract for row in refuted] == ["EC-6", "EC-6a"]
-    assert refuted[1].note.startswith("4 events in repeated item: for h = 'x'")
+    assert refuted[1].note.startswith("4 events in repeated item: for h = 'y'")
 
 
 def test_the_release_that_mends_it_holds_beside_red_twins_of_its_own(
