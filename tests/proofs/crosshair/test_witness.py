@@ -77,6 +77,10 @@ for line in sys.stdin.buffer:
 """
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12),
+    reason="there CrossHair 0.0.112's front end does not come to an end",
+)
 def test_crosshairs_own_front_end_says_the_same() -> None:
     number = mutant("an allocation debits nothing", "allocate")
     jobs = [ALLOCATE, changed(ALLOCATE, mutant=number)]
