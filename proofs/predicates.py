@@ -1,0 +1,320 @@
+"""Reads the source of a predicate as a formula over symbolic values.
+
+A predicate of `spec` is one expression in the subset of `spec.subset`, so what is proved is the text
+that runs. The invariants that only proofs need are written in the same way; they may also say
+`any(generator)` and ask for what a request's input is.
+"""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.values import (
+    IDENTIFIER,
+    All,
+    And,
+    Formula,
+    Leaf,
+    MapOf,
+    Not,
+    Or,
+    Some,
+    Universe,
+    Value,
+    iff,
+    implies,
+    negated,
+)
+
+
+class NotTranslated(Exception):
+    """A construct that has no reading; the message names file, line and construct."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of spec, or an object with attributes, whose fields are symbolic."""
+
+    fields: Mapping[str, Any]
+
+
+def unwrapped(value: Any) -> Any:
+    """The term of a scalar; anything else as it is."""
+    return value.term if isinstance(value, Value) and isinstance(value.kind, Leaf) else value
+
+
+def truth(value: Any) -> Formula:
+    """What Python makes of a value where it needs a truth value."""
+    if isinstance(value, Value):
+        return negated(value.is_empty)
+    if value is None or isinstance(value, str | int):
+        return bool(value)
+    if isinstance(value, z3.ArithRef):
+        return value != 0
+    if isinstance(value, z3.BoolRef | All | Some | And | Or | Not):
+        return value
+    return bool(value)
+
+
+def equal(left: Any, right: Any) -> Formula:
+    """Whether two values are equal, as Python's == says."""
+    left, right = unwrapped(left), unwrapped(right)
+    if isinstance(left, Record) and isinstance(right, Record):
+        return And(tuple(equal(left.fields[name], right.fields[name]) for name in left.fields))
+    if isinstance(left, Value) and isinstance(right, Value):
+        return _equal_containers(left, right)
+    if isinstance(left, And | Or | Not | All | Some) or isinstance(
+        right, And | Or | Not | All | Some
+    ):
+        return iff(left, right)
+    return left == right
+
+
+def _equal_containers(left: Value, right: Value) -> Formula:
+    """Sets by their members, maps by keys and values and not by order, lists by how they came to
+    be, which equal lists may differ in: it is enough to prove that nothing changed."""
+    if not isinstance(left.kind, MapOf):
+        return left.terms[0] == right.terms[0]
+    return All(
+        left.key,
+        lambda key: And(
+            (
+                left.has(key) == right.has(key),
+                implies(left.has(key), equal(left.at(key), right.at(key))),
+            )
+        ),
+    )
+
+
+class Words:
+    """The words of `spec.vocabulary`, and those of proofs, over symbolic values."""
+
+    def __init__(self, universe: Universe) -> None:
+        self._universe = universe
+        self._facts: list[Formula] = []
+        self._measured: list[Value] = []
+
+    def taken(self) -> list[Formula]:
+        """What defines the results of words since it was last asked."""
+        facts, self._facts, self._measured = self._facts, [], []
+        return facts
+
+    def total(self, sizes: Value) -> z3.ArithRef:
+        there, values = sizes.terms[:2]
+        if self._universe.elements is not None:
+            members = self._universe.members(sizes.key)
+            return z3.Sum([z3.If(sizes.has(k), sizes.at(k).term, 0) for k in members])
+        function = z3.Function("total", there.sort(), values.sort(), z3.IntSort())
+        return function(there, values)
+
+    def total_unheld(self, sizes: Value, holders: Value) -> z3.ArithRef:
+        if self._universe.elements is not None:
+            members = self._universe.members(sizes.key)
+            return z3.Sum([self.unheld(sizes, holders, k) for k in members])
+        terms = (*sizes.terms[:2], holders.terms[1])
+        sorts = [term.sort() for term in terms]
+        return z3.Function("total_unheld", *sorts, z3.IntSort())(*terms)
+
+    def unheld(self, sizes: Value, holders: Value, key: z3.ExprRef) -> z3.ArithRef:
+        """What one key is in `total_unheld`."""
+        counts = z3.And(sizes.has(key), holders.at(key).is_empty)
+        return z3.If(counts, sizes.at(key).term, 0)
+
+    def len(self, container: Value) -> z3.ArithRef:
+        if self._universe.elements is not None:
+            members = self._universe.members(container.key)
+            return z3.Sum([z3.If(container.has(k), 1, 0) for k in members])
+        self._facts += [_of_subsets(container, other, self.count) for other in self._measured]
+        self._measured.append(container)
+        return self.count(container)
+
+    def count(self, container: Value) -> z3.ArithRef:
+        """How many keys there are, when it is not compared with how many another has."""
+        (there,) = container.keys.terms
+        return z3.Function("len", there.sort(), z3.IntSort())(there)
+
+    def within(self, part: Value, whole: Value) -> Formula:
+        return All(
+            part.key,
+            lambda k: implies(part.has(k), And((whole.has(k), equal(part.at(k), whole.at(k))))),
+        )
+
+    def drops_prefix(self, before: Value, after: Value) -> Formula:
+        def gone(key: z3.ExprRef) -> z3.BoolRef:
+            return z3.And(before.has(key), z3.Not(after.has(key)))
+
+        kept = All(
+            before.key,
+            lambda k: implies(
+                after.has(k), z3.And(before.has(k), after.place(k) == before.place(k))
+            ),
+        )
+        in_front = All(
+            before.key,
+            lambda e: All(
+                before.key,
+                lambda k: implies(z3.And(gone(e), after.has(k)), before.place(e) < before.place(k)),
+            ),
+        )
+        return And((kept, in_front))
+
+    def last_dropped(self, before: Value, after: Value) -> z3.ArithRef:
+        universe = self._universe
+        last = universe.constant(before.key, "last")
+        size = z3.Int(f"last dropped!{next(universe.names)}")
+
+        def gone(key: z3.ExprRef) -> z3.BoolRef:
+            return z3.And(before.has(key), z3.Not(after.has(key)))
+
+        none = All(before.key, lambda k: z3.Not(gone(k)))
+        is_last = All(before.key, lambda k: implies(gone(k), before.place(k) <= before.place(last)))
+        found = And((gone(last), size == before.at(last).term, is_last))
+        self._facts.append(Or((And((none, size == 0)), found)))
+        return size
+
+    def stands_before(self, queue: Value, one: z3.ExprRef, other: z3.ExprRef) -> z3.BoolRef:
+        """Whether an entry of a queue goes before another."""
+        return queue.place(one) < queue.place(other)
+
+    # what a request's inputs are
+
+    def item(self, request: z3.ExprRef, number: z3.ExprRef) -> z3.ExprRef:
+        """The identifier of an input."""
+        return self._of_input("item", request, number, self._universe.sort(IDENTIFIER))
+
+    def end(self, request: z3.ExprRef, number: z3.ExprRef) -> z3.ArithRef:
+        """The token behind an input."""
+        return self._of_input("end", request, number, z3.IntSort())
+
+    def embeds(self, request: z3.ExprRef, number: z3.ExprRef) -> z3.ArithRef:
+        """The embeddings of an input."""
+        return self._of_input("embeds", request, number, z3.IntSort())
+
+    def has_input(self, request: z3.ExprRef, number: z3.ExprRef) -> z3.BoolRef:
+        """Whether a request has an input of that number."""
+        return self._of_input("has_input", request, number, z3.BoolSort())
+
+    def _of_input(
+        self, name: str, request: z3.ExprRef, number: z3.ExprRef, sort: z3.SortRef
+    ) -> Any:
+        return z3.Function(name, request.sort(), number.sort(), sort)(request, number)
+
+
+def _of_subsets(one: Value, other: Value, length: Callable[[Value], z3.ArithRef]) -> Formula:
+    """Of two sets, one in the other, as many elements mean the same ones."""
+    same = All(one.key, lambda k: one.has(k) == other.has(k))
+    either = Or(
+        (
+            All(one.key, lambda k: implies(one.has(k), other.has(k))),
+            All(one.key, lambda k: implies(other.has(k), one.has(k))),
+        )
+    )
+    return implies(either, iff(length(one) == length(other), same))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads one predicate, whose file and first line are for messages."""
+
+    words: Words
+    place: str
+
+    def read(self, tree: ast.expr, names: Mapping[str, Any]) -> Any:
+        """The value of an expression; `names` are what its names stand for."""
+        match tree:
+            case ast.Name(id=name):
+                return names[name]
+            case ast.Constant(value=value):
+                return value
+            case ast.Attribute(value=of, attr=name):
+                return self._field(tree, self.read(of, names), name)
+            case ast.Subscript(value=of, slice=key):
+                return unwrapped(self.read(of, names).at(unwrapped(self.read(key, names))))
+            case ast.BoolOp(op=ast.And(), values=parts):
+                return And(tuple(truth(self.read(part, names)) for part in parts))
+            case ast.BoolOp(op=ast.Or(), values=parts):
+                return Or(tuple(truth(self.read(part, names)) for part in parts))
+            case ast.UnaryOp(op=ast.Not(), operand=part):
+                return negated(truth(self.read(part, names)))
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self.read(left, names) + self.read(right, names)
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return self.read(left, names) - self.read(right, names)
+            case ast.Compare():
+                return self._comparison(tree, names)
+            case ast.Call(func=ast.Name(id="all" | "any" as word), args=[ast.GeneratorExp() as of]):
+                return self._quantified(word, of.elt, of.generators, names)
+            case ast.Call(func=ast.Name(id=word), args=arguments) if hasattr(self.words, word):
+                return getattr(self.words, word)(*(self.read(one, names) for one in arguments))
+        raise self._refused(tree)
+
+    def formula(self, tree: ast.expr, names: Mapping[str, Any]) -> tuple[Formula, Formula]:
+        """What defines the results of an expression's words, and its truth value."""
+        truth_value = truth(self.read(tree, names))
+        return And(tuple(self.words.taken())), truth_value
+
+    def _field(self, tree: ast.AST, record: Any, name: str) -> Any:
+        if isinstance(record, Record) and name in record.fields:
+            return unwrapped(record.fields[name])
+        raise self._refused(tree)
+
+    def _comparison(self, tree: ast.Compare, names: Mapping[str, Any]) -> Formula:
+        operands = [unwrapped(self.read(one, names)) for one in (tree.left, *tree.comparators)]
+        parts = [
+            self._compared(tree, operator, left, right)
+            for operator, left, right in zip(tree.ops, operands, operands[1:], strict=False)
+        ]
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _compared(self, tree: ast.AST, operator: ast.cmpop, left: Any, right: Any) -> Formula:
+        match operator:
+            case ast.Eq():
+                return equal(left, right)
+            case ast.NotEq():
+                return negated(equal(left, right))
+            case ast.In():
+                return right.has(left)
+            case ast.NotIn():
+                return z3.Not(right.has(left))
+            case ast.LtE() if isinstance(left, Value):
+                return All(left.key, lambda k: implies(left.has(k), right.has(k)))
+            case ast.LtE():
+                return left <= right
+            case ast.Lt():
+                return left < right
+            case ast.GtE():
+                return left >= right
+            case ast.Gt():
+                return left > right
+        raise self._refused(tree)
+
+    def _quantified(
+        self,
+        word: str,
+        element: ast.expr,
+        generators: list[ast.comprehension],
+        names: Mapping[str, Any],
+    ) -> Formula:
+        if not generators:
+            return truth(self.read(element, names))
+        head, *rest = generators
+        among = self.read(head.iter, names)
+        if not isinstance(among, Value) or not isinstance(head.target, ast.Name):
+            raise self._refused(head.iter)
+        name = head.target.id
+
+        def body(key: z3.ExprRef) -> Formula:
+            inner = {**names, name: key}
+            conditions = (among.has(key), *(truth(self.read(one, inner)) for one in head.ifs))
+            then = self._quantified(word, element, rest, inner)
+            if word == "all":
+                return implies(And(conditions), then)
+            return And((*conditions, then))
+
+        return All(among.key, body) if word == "all" else Some(among.key, body)
+
+    def _refused(self, tree: ast.AST) -> NotTranslated:
+        return NotTranslated(f"{self.place}: no reading of {ast.unparse(tree)}")

@@ -1,0 +1,327 @@
+"""Symbolic values: what a method's variables hold when nothing is known of them but their type.
+
+A container is a tuple of z3 arrays, one for which keys are there and one for each component of
+what a key maps to. Sorts of keys are uninterpreted, so maps have any number of entries; or they
+have just a few elements, so that a solver can write a counterexample down.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import z3
+
+
+class Type:
+    """What a value is; a leaf by its name, or one of the containers below."""
+
+
+@dataclass(frozen=True)
+class Leaf(Type):
+    """A scalar: an identifier, a request, the number of an input, or an int."""
+
+    name: str
+
+
+IDENTIFIER, REQUEST, INPUT, INT = map(Leaf, ("identifier", "request", "input", "int"))
+DEBIT = Leaf("debit")
+"""A pair of a request and an input of it."""
+
+
+@dataclass(frozen=True)
+class SetOf(Type):
+    element: Leaf
+
+
+@dataclass(frozen=True)
+class MapOf(Type):
+    """A dict; `ordered` when its order of insertion matters."""
+
+    key: Leaf
+    value: Type
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class ListOf(Type):
+    """A list of which only the members and whether two are equal are ever asked."""
+
+    element: Leaf
+
+
+class Universe:
+    """The sorts of keys: unbounded when `elements` is None, else of so many elements."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, elements: int | None = None) -> None:
+        self.elements = elements
+        mark = next(self._numbers)
+        self._members: dict[Leaf, list[z3.ExprRef]] = {}
+        self._sorts: dict[Leaf, z3.SortRef] = {INT: z3.IntSort()}
+        for leaf in (IDENTIFIER, REQUEST, INPUT):
+            self._sorts[leaf] = self._sort(leaf, mark)
+        pair, self._pair, self._parts = z3.TupleSort(
+            f"debit{mark}", [self._sorts[REQUEST], self._sorts[INPUT]]
+        )
+        self._sorts[DEBIT] = pair
+        if elements is not None:
+            self._members[DEBIT] = [
+                self._pair(*both)
+                for both in itertools.product(self._members[REQUEST], self._members[INPUT])
+            ]
+        self.log = z3.DeclareSort(f"log{mark}")
+        self.names = itertools.count()
+
+    def _sort(self, leaf: Leaf, mark: int) -> z3.SortRef:
+        if self.elements is None:
+            return z3.DeclareSort(f"{leaf.name}{mark}")
+        names = [f"{leaf.name[0]}{mark}_{n}" for n in range(self.elements)]
+        sort, self._members[leaf] = z3.EnumSort(f"{leaf.name}{mark}", names)
+        return sort
+
+    def members(self, leaf: Leaf) -> list[z3.ExprRef]:
+        """All elements of a sort of a bounded universe."""
+        return self._members[leaf]
+
+    def sort(self, leaf: Leaf) -> z3.SortRef:
+        return self._sorts[leaf]
+
+    def leaf_of(self, term: z3.ExprRef) -> Leaf | None:
+        """What a term stands for; None for a truth value or an array."""
+        return self._leaves.get(term.sort())
+
+    @cached_property
+    def _leaves(self) -> dict[z3.SortRef, Leaf]:
+        return {sort: leaf for leaf, sort in self._sorts.items()}
+
+    def pair(self, request: z3.ExprRef, number: z3.ExprRef) -> z3.ExprRef:
+        return self._pair(request, number)
+
+    def parts(self, pair: z3.ExprRef) -> tuple[z3.ExprRef, z3.ExprRef]:
+        first, second = self._parts
+        return first(pair), second(pair)
+
+    def constant(self, leaf: Leaf, name: str) -> z3.ExprRef:
+        """A constant that nothing is known of."""
+        return z3.Const(f"{name}!{next(self.names)}", self.sort(leaf))
+
+    def components(self, kind: Type) -> list[z3.SortRef]:
+        """The sorts of the terms that make up a value."""
+        match kind:
+            case Leaf():
+                return [self.sort(kind)]
+            case SetOf(element):
+                return [z3.ArraySort(self.sort(element), z3.BoolSort())]
+            case ListOf(element):
+                return [self.log, z3.ArraySort(self.sort(element), z3.BoolSort()), z3.IntSort()]
+            case MapOf(key, value, ordered):
+                of_key = self.sort(key)
+                inner = [z3.BoolSort(), *self.components(value)]
+                order = [z3.ArraySort(of_key, z3.IntSort()), z3.IntSort()] if ordered else []
+                return [*(z3.ArraySort(of_key, sort) for sort in inner), *order]
+        raise TypeError(kind)
+
+    def fresh(self, kind: Type, name: str) -> "Value":
+        """A value that nothing is known of."""
+        terms = [
+            z3.Const(f"{name}.{number}!{next(self.names)}", sort)
+            for number, sort in enumerate(self.components(kind))
+        ]
+        return Value(self, kind, tuple(terms))
+
+    def empty(self, kind: Type) -> "Value":
+        """An empty container."""
+        match kind:
+            case SetOf():
+                (members,) = self.components(kind)
+                return Value(self, kind, (z3.K(members.domain(), z3.BoolVal(False)),))
+            case ListOf():
+                log, members, _ = self.components(kind)
+                none = z3.K(members.domain(), z3.BoolVal(False))
+                return Value(self, kind, (z3.Const("nothing", log), none, z3.IntVal(0)))
+            case MapOf():
+                fresh = self.fresh(kind, "empty")
+                there = z3.K(self.sort(kind.key), z3.BoolVal(False))
+                order = (*fresh.terms[-2:-1], z3.IntVal(0)) if kind.ordered else ()
+                values = fresh.terms[1 : -2 if kind.ordered else None]
+                return Value(self, kind, (there, *values, *order))
+        raise TypeError(kind)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of some type, as the terms that make it up."""
+
+    universe: Universe
+    kind: Type
+    terms: tuple[z3.ExprRef, ...]
+
+    # sets, lists and maps
+
+    def has(self, key: z3.ExprRef) -> z3.BoolRef:
+        """Whether a key, or a member, is there."""
+        return z3.Select(self._there, key)
+
+    @property
+    def _there(self) -> z3.ExprRef:
+        return self.terms[1] if isinstance(self.kind, ListOf) else self.terms[0]
+
+    @property
+    def key(self) -> Leaf:
+        """What keys, or members, are."""
+        return self.kind.key if isinstance(self.kind, MapOf) else self.kind.element  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def is_empty(self) -> z3.BoolRef:
+        return self._there == z3.K(self.universe.sort(self.key), z3.BoolVal(False))
+
+    @property
+    def keys(self) -> "Value":
+        """The keys, or members, as a set."""
+        return Value(self.universe, SetOf(self.key), (self._there,))
+
+    def with_member(self, member: z3.ExprRef, there: bool) -> "Value":
+        """A set with a member added, or taken out."""
+        return Value(self.universe, self.kind, (z3.Store(self.terms[0], member, there),))
+
+    # lists
+
+    def appended(self, member: z3.ExprRef) -> "Value":
+        log, members, length = self.terms
+        sort = self.universe.log
+        append = z3.Function("append", sort, member.sort(), sort)
+        terms = (append(log, member), z3.Store(members, member, True), length + 1)
+        return Value(self.universe, self.kind, terms)
+
+    # maps
+
+    def at(self, key: z3.ExprRef) -> "Value":
+        """What a key maps to, where it is there."""
+        assert isinstance(self.kind, MapOf)
+        stop = -2 if self.kind.ordered else None
+        inner = tuple(z3.Select(term, key) for term in self.terms[1:stop])
+        return Value(self.universe, self.kind.value, inner)
+
+    def put(self, key: z3.ExprRef, value: "Value") -> "Value":
+        """With a key set; one that is new comes last in the order."""
+        assert isinstance(self.kind, MapOf)
+        there = z3.Store(self.terms[0], key, True)
+        count = len(value.terms)
+        inner = tuple(
+            z3.Store(old, key, new)
+            for old, new in zip(self.terms[1 : 1 + count], value.terms, strict=True)
+        )
+        if not self.kind.ordered:
+            return Value(self.universe, self.kind, (there, *inner))
+        since, clock = self.terms[-2:]
+        place = z3.If(self.has(key), z3.Select(since, key), clock)
+        return Value(
+            self.universe, self.kind, (there, *inner, z3.Store(since, key, place), clock + 1)
+        )
+
+    def without(self, key: z3.ExprRef) -> "Value":
+        return Value(
+            self.universe, self.kind, (z3.Store(self.terms[0], key, False), *self.terms[1:])
+        )
+
+    def place(self, key: z3.ExprRef) -> z3.ArithRef:
+        """Where a key of an ordered map stands: lower is earlier."""
+        return z3.Select(self.terms[-2], key)
+
+    @property
+    def clock(self) -> z3.ArithRef:
+        """A place behind all that are taken."""
+        return self.terms[-1]
+
+    # scalars, and either of two values
+
+    def unless(self, holds: z3.BoolRef, other: "Value") -> "Value":
+        """This value where the condition holds, else the other."""
+        terms = [z3.If(holds, a, b) for a, b in zip(self.terms, other.terms, strict=True)]
+        return Value(self.universe, self.kind, tuple(terms))
+
+    @property
+    def term(self) -> z3.ExprRef:
+        (term,) = self.terms
+        return term
+
+
+# formulas: z3's, and quantifiers that are instantiated rather than given to the solver
+
+
+@dataclass(frozen=True)
+class Quantified:
+    """A formula of one element of a sort; what it is of each is worked out once."""
+
+    leaf: Leaf
+    body: Callable[[z3.ExprRef], "Formula"]
+    _known: dict[int, tuple[z3.ExprRef, "Formula"]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def at(self, element: z3.ExprRef) -> "Formula":
+        """The formula of this element."""
+        number = element.get_id()
+        if number not in self._known:
+            self._known[number] = element, self.body(element)
+        return self._known[number][1]
+
+
+class All(Quantified):
+    """It holds of every element of a sort."""
+
+
+class Some(Quantified):
+    """It holds of some element of a sort."""
+
+
+@dataclass(frozen=True)
+class And:
+    parts: tuple["Formula", ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    parts: tuple["Formula", ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    part: "Formula"
+
+
+Formula = Any
+"""A z3 truth value, a Python one, or one of the classes above."""
+
+
+def conjunction(parts: Sequence[Formula]) -> Formula:
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def implies(condition: Formula, conclusion: Formula) -> Formula:
+    return Or((Not(condition), conclusion))
+
+
+def iff(left: Formula, right: Formula) -> Formula:
+    return And((implies(left, right), implies(right, left)))
+
+
+def negated(formula: Formula) -> Formula:
+    """The negation, pushed inwards so that quantifiers show what they are."""
+    match formula:
+        case bool():
+            return not formula
+        case Not(part):
+            return part
+        case And(parts):
+            return Or(tuple(map(negated, parts)))
+        case Or(parts):
+            return And(tuple(map(negated, parts)))
+        case All(leaf=leaf):
+            return Some(leaf, lambda term: negated(formula.at(term)))
+        case Some(leaf=leaf):
+            return All(leaf, lambda term: negated(formula.at(term)))
+    return z3.Not(formula)
