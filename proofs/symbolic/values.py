@@ -6,10 +6,9 @@ have just a few elements, so that a solver can write a counterexample down.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import z3
 
@@ -108,6 +107,23 @@ class Universe:
         """A constant that nothing is known of."""
         return z3.Const(f"{name}!{next(self.names)}", self.sort(leaf))
 
+    def all(self, leaf: Leaf, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
+        """Whether it holds of every element of a sort."""
+        element = self.constant(leaf, leaf.name)
+        return self.of_every(element, leaf, body(element))
+
+    def some(self, leaf: Leaf, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
+        """Whether it holds of some element of a sort."""
+        return negated(self.all(leaf, lambda element: negated(body(element))))
+
+    def of_every(self, element: z3.ExprRef, leaf: Leaf, formula: "Formula") -> "Formula":
+        """Whether a formula of this element holds of every one."""
+        if isinstance(formula, bool):
+            return formula
+        if self.elements is None:
+            return z3.ForAll([element], formula)
+        return z3.And([z3.substitute(formula, (element, one)) for one in self._members[leaf]])
+
     def components(self, kind: Type) -> list[z3.SortRef]:
         """The sorts of the terms that make up a value."""
         match kind:
@@ -131,6 +147,19 @@ class Universe:
             for number, sort in enumerate(self.components(kind))
         ]
         return Value(self, kind, tuple(terms))
+
+    def named(self, value: "Value", before: "Value") -> tuple["Value", list["Formula"]]:
+        """A value by constants where it is not as `before`, and what these are. Quantifiers over
+        constants have patterns, those over what was stored in them may not."""
+        terms, facts = [], []
+        for old, new in zip(before.terms, value.terms, strict=True):
+            if new.eq(old) or z3.is_const(new):
+                terms.append(new)
+                continue
+            name = z3.Const(f"now!{next(self.names)}", new.sort())
+            terms.append(name)
+            facts.append(name == new)
+        return Value(self, value.kind, tuple(terms)), facts
 
     def empty(self, kind: Type) -> "Value":
         """An empty container."""
@@ -160,6 +189,14 @@ class Value:
     terms: tuple[z3.ExprRef, ...]
 
     # sets, lists and maps
+
+    def all(self, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
+        """Whether it holds of every element that could be a key, or a member."""
+        return self.universe.all(self.key, body)
+
+    def some(self, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
+        """Whether it holds of some element that could be a key, or a member."""
+        return self.universe.some(self.key, body)
 
     def has(self, key: z3.ExprRef) -> z3.BoolRef:
         """Whether a key, or a member, is there."""
@@ -249,79 +286,34 @@ class Value:
         return term
 
 
-# formulas: z3's, and quantifiers that are instantiated rather than given to the solver
+# formulas: z3's truth values, and Python's where the answer is plain
+
+Formula = z3.BoolRef | bool
 
 
-@dataclass(frozen=True)
-class Quantified:
-    """A formula of one element of a sort; what it is of each is worked out once."""
-
-    leaf: Leaf
-    body: Callable[[z3.ExprRef], "Formula"]
-    _known: dict[int, tuple[z3.ExprRef, "Formula"]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
-
-    def at(self, element: z3.ExprRef) -> "Formula":
-        """The formula of this element."""
-        number = element.get_id()
-        if number not in self._known:
-            self._known[number] = element, self.body(element)
-        return self._known[number][1]
+def conjunction(parts: Iterable[Formula]) -> Formula:
+    """All of them hold."""
+    open_ = [one for one in parts if one is not True]
+    if any(one is False for one in open_):
+        return False
+    return z3.And(open_) if open_ else True
 
 
-class All(Quantified):
-    """It holds of every element of a sort."""
-
-
-class Some(Quantified):
-    """It holds of some element of a sort."""
-
-
-@dataclass(frozen=True)
-class And:
-    parts: tuple["Formula", ...]
-
-
-@dataclass(frozen=True)
-class Or:
-    parts: tuple["Formula", ...]
-
-
-@dataclass(frozen=True)
-class Not:
-    part: "Formula"
-
-
-Formula = Any
-"""A z3 truth value, a Python one, or one of the classes above."""
-
-
-def conjunction(parts: Sequence[Formula]) -> Formula:
-    return parts[0] if len(parts) == 1 else And(tuple(parts))
-
-
-def implies(condition: Formula, conclusion: Formula) -> Formula:
-    return Or((Not(condition), conclusion))
-
-
-def iff(left: Formula, right: Formula) -> Formula:
-    return And((implies(left, right), implies(right, left)))
+def disjunction(parts: Iterable[Formula]) -> Formula:
+    """One of them holds."""
+    open_ = [one for one in parts if one is not False]
+    if any(one is True for one in open_):
+        return True
+    return z3.Or(open_) if open_ else False
 
 
 def negated(formula: Formula) -> Formula:
-    """The negation, pushed inwards so that quantifiers show what they are."""
-    match formula:
-        case bool():
-            return not formula
-        case Not(part):
-            return part
-        case And(parts):
-            return Or(tuple(map(negated, parts)))
-        case Or(parts):
-            return And(tuple(map(negated, parts)))
-        case All(leaf=leaf):
-            return Some(leaf, lambda term: negated(formula.at(term)))
-        case Some(leaf=leaf):
-            return All(leaf, lambda term: negated(formula.at(term)))
-    return z3.Not(formula)
+    return not formula if isinstance(formula, bool) else z3.Not(formula)
+
+
+def implies(condition: Formula, conclusion: Formula) -> Formula:
+    return disjunction((negated(condition), conclusion))
+
+
+def iff(left: Formula, right: Formula) -> Formula:
+    return conjunction((implies(left, right), implies(right, left)))

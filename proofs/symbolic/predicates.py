@@ -1,7 +1,7 @@
 """Reads the source of a predicate as a formula over symbolic values.
 
-A predicate of `spec` is one expression in the subset of `spec.subset`, so what is proved is the text
-that runs. The invariants that only proofs need are written in the same way; they may also say
+A predicate of `spec` is one expression in the subset of `spec.subset`, so what is proved is the
+text that runs. The invariants that only proofs need are written in the same way; they may also say
 `any(generator)` and ask for what a request's input is.
 """
 
@@ -12,18 +12,17 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.values import (
+from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,
-    All,
-    And,
+    INPUT,
     Formula,
     Leaf,
     MapOf,
-    Not,
-    Or,
-    Some,
+    SetOf,
     Universe,
     Value,
+    conjunction,
+    disjunction,
     iff,
     implies,
     negated,
@@ -54,7 +53,7 @@ def truth(value: Any) -> Formula:
         return bool(value)
     if isinstance(value, z3.ArithRef):
         return value != 0
-    if isinstance(value, z3.BoolRef | All | Some | And | Or | Not):
+    if isinstance(value, z3.BoolRef):
         return value
     return bool(value)
 
@@ -63,12 +62,12 @@ def equal(left: Any, right: Any) -> Formula:
     """Whether two values are equal, as Python's == says."""
     left, right = unwrapped(left), unwrapped(right)
     if isinstance(left, Record) and isinstance(right, Record):
-        return And(tuple(equal(left.fields[name], right.fields[name]) for name in left.fields))
+        return conjunction(
+            tuple(equal(left.fields[name], right.fields[name]) for name in left.fields)
+        )
     if isinstance(left, Value) and isinstance(right, Value):
         return _equal_containers(left, right)
-    if isinstance(left, And | Or | Not | All | Some) or isinstance(
-        right, And | Or | Not | All | Some
-    ):
+    if isinstance(left, bool) or isinstance(right, bool):
         return iff(left, right)
     return left == right
 
@@ -78,9 +77,8 @@ def _equal_containers(left: Value, right: Value) -> Formula:
     be, which equal lists may differ in: it is enough to prove that nothing changed."""
     if not isinstance(left.kind, MapOf):
         return left.terms[0] == right.terms[0]
-    return All(
-        left.key,
-        lambda key: And(
+    return left.all(
+        lambda key: conjunction(
             (
                 left.has(key) == right.has(key),
                 implies(left.has(key), equal(left.at(key), right.at(key))),
@@ -137,29 +135,27 @@ class Words:
         return z3.Function("len", there.sort(), z3.IntSort())(there)
 
     def within(self, part: Value, whole: Value) -> Formula:
-        return All(
-            part.key,
-            lambda k: implies(part.has(k), And((whole.has(k), equal(part.at(k), whole.at(k))))),
+        return part.all(
+            lambda k: implies(
+                part.has(k), conjunction((whole.has(k), equal(part.at(k), whole.at(k))))
+            ),
         )
 
     def drops_prefix(self, before: Value, after: Value) -> Formula:
         def gone(key: z3.ExprRef) -> z3.BoolRef:
             return z3.And(before.has(key), z3.Not(after.has(key)))
 
-        kept = All(
-            before.key,
+        kept = before.all(
             lambda k: implies(
                 after.has(k), z3.And(before.has(k), after.place(k) == before.place(k))
             ),
         )
-        in_front = All(
-            before.key,
-            lambda e: All(
-                before.key,
+        in_front = before.all(
+            lambda e: before.all(
                 lambda k: implies(z3.And(gone(e), after.has(k)), before.place(e) < before.place(k)),
             ),
         )
-        return And((kept, in_front))
+        return conjunction((kept, in_front))
 
     def last_dropped(self, before: Value, after: Value) -> z3.ArithRef:
         universe = self._universe
@@ -169,10 +165,10 @@ class Words:
         def gone(key: z3.ExprRef) -> z3.BoolRef:
             return z3.And(before.has(key), z3.Not(after.has(key)))
 
-        none = All(before.key, lambda k: z3.Not(gone(k)))
-        is_last = All(before.key, lambda k: implies(gone(k), before.place(k) <= before.place(last)))
-        found = And((gone(last), size == before.at(last).term, is_last))
-        self._facts.append(Or((And((none, size == 0)), found)))
+        none = before.all(lambda k: z3.Not(gone(k)))
+        is_last = before.all(lambda k: implies(gone(k), before.place(k) <= before.place(last)))
+        found = conjunction((gone(last), size == before.at(last).term, is_last))
+        self._facts.append(disjunction((conjunction((none, size == 0)), found)))
         return size
 
     def stands_before(self, queue: Value, one: z3.ExprRef, other: z3.ExprRef) -> z3.BoolRef:
@@ -197,6 +193,21 @@ class Words:
         """Whether a request has an input of that number."""
         return self._of_input("has_input", request, number, z3.BoolSort())
 
+    def inputs(self, request: z3.ExprRef) -> Value:
+        """The numbers of a request's inputs."""
+        number = self._universe.constant(INPUT, "input")
+        there = z3.Lambda([number], self.has_input(request, number))
+        return Value(self._universe, SetOf(INPUT), (there,))
+
+    def size_of(self, identifier: z3.ExprRef) -> z3.ArithRef:
+        """The one size that an identifier has, where it fixes the size."""
+        return z3.Function("size_of", identifier.sort(), z3.IntSort())(identifier)
+
+    def number_of(self, request: z3.ExprRef, identifier: z3.ExprRef) -> z3.ExprRef:
+        """The one input of a request that has an identifier, where its items differ."""
+        sorts = request.sort(), identifier.sort(), self._universe.sort(INPUT)
+        return z3.Function("number_of", *sorts)(request, identifier)
+
     def _of_input(
         self, name: str, request: z3.ExprRef, number: z3.ExprRef, sort: z3.SortRef
     ) -> Any:
@@ -205,11 +216,11 @@ class Words:
 
 def _of_subsets(one: Value, other: Value, length: Callable[[Value], z3.ArithRef]) -> Formula:
     """Of two sets, one in the other, as many elements mean the same ones."""
-    same = All(one.key, lambda k: one.has(k) == other.has(k))
-    either = Or(
+    same = one.all(lambda k: one.has(k) == other.has(k))
+    either = disjunction(
         (
-            All(one.key, lambda k: implies(one.has(k), other.has(k))),
-            All(one.key, lambda k: implies(other.has(k), one.has(k))),
+            one.all(lambda k: implies(one.has(k), other.has(k))),
+            one.all(lambda k: implies(other.has(k), one.has(k))),
         )
     )
     return implies(either, iff(length(one) == length(other), same))
@@ -234,9 +245,9 @@ class Reader:
             case ast.Subscript(value=of, slice=key):
                 return unwrapped(self.read(of, names).at(unwrapped(self.read(key, names))))
             case ast.BoolOp(op=ast.And(), values=parts):
-                return And(tuple(truth(self.read(part, names)) for part in parts))
+                return conjunction(tuple(truth(self.read(part, names)) for part in parts))
             case ast.BoolOp(op=ast.Or(), values=parts):
-                return Or(tuple(truth(self.read(part, names)) for part in parts))
+                return disjunction(tuple(truth(self.read(part, names)) for part in parts))
             case ast.UnaryOp(op=ast.Not(), operand=part):
                 return negated(truth(self.read(part, names)))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -254,7 +265,7 @@ class Reader:
     def formula(self, tree: ast.expr, names: Mapping[str, Any]) -> tuple[Formula, Formula]:
         """What defines the results of an expression's words, and its truth value."""
         truth_value = truth(self.read(tree, names))
-        return And(tuple(self.words.taken())), truth_value
+        return conjunction(tuple(self.words.taken())), truth_value
 
     def _field(self, tree: ast.AST, record: Any, name: str) -> Any:
         if isinstance(record, Record) and name in record.fields:
@@ -267,7 +278,7 @@ class Reader:
             self._compared(tree, operator, left, right)
             for operator, left, right in zip(tree.ops, operands, operands[1:], strict=False)
         ]
-        return parts[0] if len(parts) == 1 else And(tuple(parts))
+        return parts[0] if len(parts) == 1 else conjunction(tuple(parts))
 
     def _compared(self, tree: ast.AST, operator: ast.cmpop, left: Any, right: Any) -> Formula:
         match operator:
@@ -280,7 +291,7 @@ class Reader:
             case ast.NotIn():
                 return z3.Not(right.has(left))
             case ast.LtE() if isinstance(left, Value):
-                return All(left.key, lambda k: implies(left.has(k), right.has(k)))
+                return left.all(lambda k: implies(left.has(k), right.has(k)))
             case ast.LtE():
                 return left <= right
             case ast.Lt():
@@ -304,17 +315,17 @@ class Reader:
         among = self.read(head.iter, names)
         if not isinstance(among, Value) or not isinstance(head.target, ast.Name):
             raise self._refused(head.iter)
-        name = head.target.id
+        element_of = head.target.id
 
         def body(key: z3.ExprRef) -> Formula:
-            inner = {**names, name: key}
+            inner = {**names, element_of: key}
             conditions = (among.has(key), *(truth(self.read(one, inner)) for one in head.ifs))
             then = self._quantified(word, element, rest, inner)
             if word == "all":
-                return implies(And(conditions), then)
-            return And((*conditions, then))
+                return implies(conjunction(conditions), then)
+            return conjunction((*conditions, then))
 
-        return All(among.key, body) if word == "all" else Some(among.key, body)
+        return among.all(body) if word == "all" else among.some(body)
 
     def _refused(self, tree: ast.AST) -> NotTranslated:
         return NotTranslated(f"{self.place}: no reading of {ast.unparse(tree)}")

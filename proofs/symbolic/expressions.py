@@ -1,172 +1,59 @@
-"""Runs the source text of a method on symbolic values: what it does on every path through it.
+"""Runs expressions of a method on symbolic values.
 
-The text is not changed and not imported; a construct without a reading is refused with file, line
-and construct. On the way every operation that could raise leaves an obligation: that it does not.
-A loop leaves those of its invariant, which a table beside the proof states.
+On the way every operation that could raise leaves an obligation: that it does not. A construct
+without a reading is refused with file, line and construct.
 """
 
 import ast
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import z3
 
-from cacheproof.proofs.predicates import NotTranslated, Words, equal, truth, unwrapped
-from cacheproof.proofs.values import (
+from cacheproof.proofs.symbolic.predicates import NotTranslated, Words, equal, unwrapped
+from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.state import (
+    Count,
+    Empty,
+    Feature,
+    Features,
+    Lazy,
+    Loop,
+    Obligation,
+    Receiver,
+    Ref,
+    RequestOf,
+    Returned,
+    State,
+    Values,
+    term_of,
+    truth_of,
+)
+from cacheproof.proofs.symbolic.values import (
     DEBIT,
-    INPUT,
-    All,
-    And,
     Formula,
     Leaf,
     ListOf,
     MapOf,
-    Or,
     SetOf,
-    Some,
     Type,
     Universe,
     Value,
+    conjunction,
+    disjunction,
     iff,
     implies,
     negated,
 )
 
 
-@dataclass(frozen=True)
-class Ref:
-    """A container by where it lives: a cell, and the keys that lead to it from there."""
-
-    cell: int
-    keys: tuple[z3.ExprRef, ...] = ()
-
-
-@dataclass(frozen=True)
-class Receiver:
-    """`self`: the object whose attributes a method works on."""
-
-    owner: str
-
-
-@dataclass(frozen=True)
-class RequestOf:
-    """A request, of which code asks for its id and its inputs."""
-
-    term: z3.ExprRef
-
-
-@dataclass(frozen=True)
-class Features:
-    """A request's inputs, by number."""
-
-    request: z3.ExprRef
-    gives_identifiers: bool = False
-
-
-@dataclass(frozen=True)
-class Feature:
-    request: z3.ExprRef
-    number: z3.ExprRef
-
-
-@dataclass(frozen=True)
-class Lazy:
-    """What a loop or a comprehension runs over: members of a set, in an order that nothing is
-    known of; `target` makes of a member what the loop's target is."""
-
-    members: Value
-    target: Callable[[z3.ExprRef], Any] = lambda member: member
-    source: Ref | None = None
-
-
-Literal = type(None) | bool | int | str
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """All attributes and cells at a moment, and the key at which they changed since the last;
-    `anew` when nothing ties them to what was before."""
-
-    attributes: Mapping[tuple[str, str], Any]
-    cells: Mapping[int, Value]
-    key: z3.ExprRef | None
-    anew: bool
-
-
-@dataclass(frozen=True)
-class State:
-    """Where a path has come to."""
-
-    attributes: Mapping[tuple[str, str], Any]
-    cells: Mapping[int, Value]
-    names: Mapping[str, Any]
-    path: tuple[Formula, ...] = ()
-    snapshots: tuple[Snapshot, ...] = ()
-
-    def assuming(self, *facts: Formula) -> "State":
-        return replace(self, path=(*self.path, *facts))
-
-    def value(self, operand: Any) -> Any:
-        """A container by its contents, anything else as it is."""
-        if not isinstance(operand, Ref):
-            return operand
-        value = self.cells[operand.cell]
-        for key in operand.keys:
-            value = value.at(key)
-        return value
-
-    def attribute(self, owner: str, name: str) -> Any:
-        return self.value(self.attributes[owner, name])
-
-    def snapshot(self, key: z3.ExprRef | None = None, *, anew: bool = False) -> "State":
-        now = Snapshot(self.attributes, self.cells, key, anew)
-        return replace(self, snapshots=(*self.snapshots, now))
-
-
-@dataclass(frozen=True)
-class Obligation:
-    """What must follow where a path has come to."""
-
-    name: str
-    state: State
-    claimed: Formula
-
-
-@dataclass(frozen=True)
-class Source:
-    """The methods of a class, by name, as they stand in a file."""
-
-    path: str
-    methods: Mapping[str, ast.FunctionDef]
-
-
-@dataclass(frozen=True)
-class Loop:
-    """What is known where a loop begins anew: `holds` of the state at its start, the state now,
-    the members that are done, and those that there are, to be proved or, the last, to be taken as
-    proved; `variant` goes down in a while loop."""
-
-    holds: Callable[[State, State, Value | None, Value | None, bool], Sequence[tuple[str, Formula]]]
-    variant: Callable[[State], z3.ArithRef] | None = None
-
-
-Returned = tuple[State, Any]
-Ended = tuple[State, bool, Any]
-"""A state, whether the method has returned there, and what."""
-
-
-@dataclass(frozen=True)
-class Empty:
-    """An empty container whose type is that of the place it is put."""
-
-
 @dataclass
-class Machine:
-    """Runs methods of objects whose attributes have the types of a table.
-
-    Raises NotTranslated for a construct that has no reading.
+class Expressions(ABC):
+    """Evaluates expressions in states. A value that is a container is a `Ref` to where it lives,
+    so that what is done to it is seen by all who have it. `safety` is the rule that nothing raises.
     """
 
     universe: Universe
@@ -174,119 +61,20 @@ class Machine:
     sources: Mapping[str, Source]
     types: Mapping[tuple[str, str], Type]
     loops: Mapping[tuple[str, str], Sequence[Loop]]
+    safety: str
     obligations: list[Obligation] = field(default_factory=list)
     _cells: Iterator[int] = field(default_factory=itertools.count)
 
-    # entry points
-
-    def fresh_state(self, constants: Mapping[tuple[str, str], Any]) -> State:
-        """Objects of which nothing is known, with some attributes that are."""
-        state = State(dict(constants), {}, {})
-        for (owner, name), kind in self.types.items():
-            value = self.universe.fresh(kind, f"{owner}.{name}")
-            state = self._set_attribute(state, owner, name, value)
-            state = state.assuming(*self._in_order(value))
-        return replace(state, snapshots=()).snapshot(anew=True)
-
+    @abstractmethod
     def call(self, owner: str, name: str, arguments: Sequence[Any], state: State) -> list[Returned]:
         """The states in which a call of a method may end, and its answers."""
-        method = self.sources[owner].methods[name]
-        parameters = [one.arg for one in (*method.args.args, *method.args.kwonlyargs)][1:]
-        if len(parameters) != len(arguments):
-            raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
-        names = {"self": Receiver(owner), **dict(zip(parameters, arguments, strict=True))}
-        inside = replace(state, names={**names, "": (owner, name)})
-        return [
-            (replace(end, names=state.names), answer if done else None)
-            for end, done, answer in self._block(method.body, inside)
-        ]
 
-    def require(self, name: str, state: State, claimed: Formula) -> State:
+    def require(self, name: str, state: State, claimed: Formula, rule: str = "") -> State:
         """Leave an obligation, and go on where it is met."""
         if claimed is True:
             return state
-        self.obligations.append(Obligation(name, state, claimed))
+        self.obligations.append(Obligation(name, state, claimed, rule or self.safety))
         return state.assuming(claimed)
-
-    # statements
-
-    def _block(self, body: Sequence[ast.stmt], state: State) -> list[Ended]:
-        ends: list[Ended] = [(state, False, None)]
-        for statement in body:
-            ends = [
-                end
-                for before, done, answer in ends
-                for end in (
-                    [(before, done, answer)] if done else self._statement(statement, before)
-                )
-            ]
-        return ends
-
-    def _statement(self, node: ast.stmt, state: State) -> list[Ended]:
-        match node:
-            case ast.Expr(value=ast.Constant()) | ast.Pass():
-                return [(state, False, None)]
-            case ast.Expr(
-                value=ast.Call(func=ast.Attribute(value=of, attr="pop"), args=[key, ast.Constant()])
-            ):  # whatever was there, nobody asks for it
-                return [
-                    (self._dropped(container, at, after), False, None)
-                    for after, (container, at) in self._each([of, key], state)
-                ]
-            case ast.Expr(value=value):
-                return [(after, False, None) for after, _ in self._eval(value, state)]
-            case ast.Return(value=None):
-                return [(state, True, None)]
-            case ast.Return(value=value):
-                return [(after, True, answer) for after, answer in self._eval(value, state)]
-            case ast.Assert(test=test):
-                return [
-                    (
-                        self.require(self._at(state, node, "assert"), after, truth_of(after, v)),
-                        False,
-                        None,
-                    )
-                    for after, v in self._eval(test, state)
-                ]
-            case ast.Assign(targets=[target], value=value):
-                return [
-                    (end, False, None)
-                    for after, operand in self._eval(value, state)
-                    for end in self._assign(target, operand, after)
-                ]
-            case ast.AnnAssign(target=target, value=value) if value is not None:
-                return [
-                    (end, False, None)
-                    for after, operand in self._eval(value, state)
-                    for end in self._assign(target, operand, after)
-                ]
-            case ast.AugAssign(target=target, op=operator, value=value):
-                load = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
-                ast.fix_missing_locations(load)
-                for child in ast.walk(load):
-                    ast.copy_location(child, target)
-                sum_ = ast.copy_location(ast.BinOp(load, operator, value), node)
-                return self._statement(ast.copy_location(ast.Assign([target], sum_), node), state)
-            case ast.If(test=test, body=body, orelse=orelse):
-                return [
-                    end
-                    for branch, holds in self._decided(test, state)
-                    for end in self._block(body if holds else orelse, branch)
-                ]
-            case ast.Delete(targets=[ast.Subscript(value=container, slice=key)]):
-                return [
-                    (self._delete(node, of, at, after), False, None)
-                    for after, (of, at) in self._each([container, key], state)
-                ]
-            case ast.While(test=test, body=body, orelse=[]):
-                return [(after, False, None) for after in self._while(node, test, body, state)]
-            case ast.For(target=target, iter=iterable, body=body, orelse=[]):
-                return [
-                    (end, False, None)
-                    for after, among in self._eval(iterable, state)
-                    for end in self._for(node, target, among, body, after)
-                ]
-        raise self._refused_in(state, node)
 
     def _decided(self, test: ast.expr, state: State) -> Iterator[tuple[State, bool]]:
         """The two ways on from a condition; one where it is plain."""
@@ -348,7 +136,8 @@ class Machine:
             chain.append(chain[-1].at(key))
         for key, outer in zip(reversed(ref.keys), reversed(chain[:-1]), strict=True):
             value = outer.put(key, value)
-        state = replace(state, cells={**state.cells, ref.cell: value})
+        named, facts = self.universe.named(value, chain[0])
+        state = replace(state, cells={**state.cells, ref.cell: named}).assuming(*facts)
         return state.snapshot(ref.keys[0] if ref.keys else touched)
 
     def _detached(self, ref: Ref, key: z3.ExprRef, state: State) -> Iterator[State]:
@@ -387,7 +176,9 @@ class Machine:
         if isinstance(operand, Empty):
             return self.universe.empty(kind)
         return (
-            operand if isinstance(operand, Value) else Value(self.universe, kind, (_term(operand),))
+            operand
+            if isinstance(operand, Value)
+            else Value(self.universe, kind, (term_of(operand),))
         )
 
     def _delete(self, node: ast.AST, of: Any, key: Any, state: State) -> State:
@@ -412,11 +203,9 @@ class Machine:
         before the next."""
         if not (isinstance(value.kind, MapOf) and value.kind.ordered):
             return []
-        before = All(value.key, lambda k: implies(value.has(k), value.place(k) < value.clock))
-        apart = All(
-            value.key,
-            lambda k: All(
-                value.key,
+        before = value.all(lambda k: implies(value.has(k), value.place(k) < value.clock))
+        apart = value.all(
+            lambda k: value.all(
                 lambda j: implies(
                     z3.And(value.has(k), value.has(j), value.place(k) == value.place(j)), k == j
                 ),
@@ -481,7 +270,7 @@ class Machine:
                             operators, operands, operands[1:], strict=False
                         )
                     ]
-                    yield after, parts[0] if len(parts) == 1 else And(tuple(parts))
+                    yield after, parts[0] if len(parts) == 1 else conjunction(tuple(parts))
             case (
                 ast.ListComp(elt=element, generators=[head])
                 | ast.SetComp(elt=element, generators=[head])
@@ -563,11 +352,11 @@ class Machine:
 
     def _contains(self, node: ast.AST, among: Any, key: Any, state: State) -> Formula:
         if isinstance(among, tuple):
-            return Or(tuple(equal(key, one) for one in among))
+            return disjunction(tuple(equal(key, one) for one in among))
         if isinstance(among, Values):
             container = state.value(among.of)
-            return Some(
-                container.key, lambda k: And((container.has(k), equal(container.at(k), key)))
+            return container.some(
+                lambda k: conjunction((container.has(k), equal(container.at(k), key)))
             )
         container = state.value(among)
         if not isinstance(container, Value):
@@ -605,32 +394,24 @@ class Machine:
             case "next", [Ref() as among]:
                 return self._oldest(node, among, state)
             case "enumerate", [Features(request)]:
-                lazy = self._inputs(request)
+                lazy = Lazy(self.words.inputs(request))
                 return state, replace(
                     lazy, target=lambda number: (number, Feature(request, number))
                 )
             case "len", [Features(request)]:
                 return state, Count(request)
             case "range", [Count(request)]:
-                return state, self._inputs(request)
+                return state, Lazy(self.words.inputs(request))
             case "len", [Ref() as container]:
                 return state, self.words.len(state.value(container))
         raise self._refused_in(state, node)
-
-    def _inputs(self, request: z3.ExprRef) -> Lazy:
-        members = self.universe.fresh(SetOf(INPUT), "inputs")
-        (array,) = members.terms
-        numbers = z3.Const(f"n!{next(self.universe.names)}", self.universe.sort(INPUT))
-        there = z3.Lambda([numbers], self.words.has_input(request, numbers))
-        return Lazy(replace(members, terms=(there,)))
 
     def _oldest(self, node: ast.AST, of: Ref, state: State) -> tuple[State, z3.ExprRef]:
         container = state.value(of)
         name = self._at(state, node, "an empty container has no oldest entry")
         state = self.require(name, state, negated(container.is_empty))
         oldest = self.universe.constant(container.key, "oldest")
-        first = All(
-            container.key,
+        first = container.all(
             lambda k: implies(container.has(k), container.place(oldest) <= container.place(k)),
         )
         return state.assuming(container.has(oldest), first), oldest
@@ -702,7 +483,7 @@ class Machine:
             yield state, self._inner(of, key, state)
             return
         if name == "get" and isinstance(container.kind.value, Leaf) and fallback not in (None, ()):
-            yield state, z3.If(container.has(key), container.at(key).term, _term(fallback))
+            yield state, z3.If(container.has(key), container.at(key).term, term_of(fallback))
             return
         there, absent = (
             state.assuming(container.has(key)),
@@ -757,13 +538,13 @@ class Machine:
         kind = SetOf(leaf) if isinstance(node, ast.SetComp) else ListOf(leaf)
         found = self.universe.fresh(kind, "filtered")
 
-        def described(member: z3.ExprRef) -> Formula:
-            conditions = self._conditions(head, among, member, state)
-            return iff(found.has(member), And((among.members.has(member), *conditions)))
-
+        member = self.universe.constant(leaf, "member")
+        conditions = self._conditions(head, among, member, state)
+        there = conjunction((among.members.has(member), *conditions))
+        described = self.universe.of_every(member, leaf, iff(found.has(member), there))
         cell = next(self._cells)
         state = replace(state, cells={**state.cells, cell: found})
-        yield state.assuming(All(leaf, described)), Ref(cell)
+        yield state.assuming(described), Ref(cell)
 
     def _conditions(
         self, head: ast.comprehension, among: Lazy, member: z3.ExprRef, state: State
@@ -787,141 +568,18 @@ class Machine:
                 continue
             lazy = self._lazy(node, among, after)
 
-            def body(member: z3.ExprRef, lazy: Lazy = lazy, after: State = after) -> Formula:
-                conditions = self._conditions(head, lazy, member, after)
-                (inner,) = self._assign(head.target, lazy.target(member), after)
-                ((end, value),) = self._eval(
-                    generator.elt, inner.assuming(lazy.members.has(member), *conditions)
-                )
-                there = And((lazy.members.has(member), *conditions))
-                holds = truth_of(end, value)
-                return And((there, holds)) if word == "any" else implies(there, holds)
-
             leaf = lazy.members.key
-            yield after, Some(leaf, body) if word == "any" else All(leaf, body)
-
-    # loops
-
-    def _while(
-        self, node: ast.While, test: ast.expr, body: Sequence[ast.stmt], state: State
-    ) -> Iterator[State]:
-        loop = self._loop(node, state)
-        start = state
-        for name, claimed in loop.holds(start, start, None, None, False):
-            self.require(self._at(state, node, f"loop starts with {name}"), start, claimed)
-        around = self._forgotten(
-            start,
-            lambda s: [
-                end
-                for inner, holds in self._decided(test, s)
-                if holds
-                for end, _, _ in self._block(body, inner)
-            ],
-        )
-        around = around.assuming(*(f for _, f in loop.holds(start, around, None, None, True)))
-        for inner, holds in self._decided(test, around):
-            if not holds:
-                yield inner
+            member = self.universe.constant(leaf, "member")
+            conditions = self._conditions(head, lazy, member, after)
+            (inner,) = self._assign(head.target, lazy.target(member), after)
+            there = conjunction((lazy.members.has(member), *conditions))
+            ((end, value),) = self._eval(generator.elt, inner.assuming(there))
+            holds = truth_of(end, value)
+            if word == "all":
+                yield after, self.universe.of_every(member, leaf, implies(there, holds))
                 continue
-            for end, done, _ in self._block(body, inner):
-                if done:
-                    raise self._refused_in(state, node)
-                for name, claimed in loop.holds(start, end, None, None, False):
-                    self.require(self._at(state, node, f"loop keeps {name}"), end, claimed)
-                assert loop.variant is not None
-                less = z3.And(loop.variant(end) < loop.variant(inner), loop.variant(inner) >= 0)
-                self.require(self._at(state, node, "loop ends"), end, less)
-
-    def _for(
-        self, node: ast.For, target: ast.expr, among: Any, body: Sequence[ast.stmt], state: State
-    ) -> Iterator[State]:
-        if isinstance(among, Empty):
-            yield state
-            return
-        loop = self._loop(node, state)
-        lazy = self._lazy(node, among, state)
-        members = lazy.members
-        none = self.universe.empty(SetOf(members.key))
-        for name, claimed in loop.holds(state, state, none, members, False):
-            self.require(self._at(state, node, f"loop starts with {name}"), state, claimed)
-
-        def once(before: State, member: z3.ExprRef) -> list[State]:
-            (inner,) = self._assign(target, lazy.target(member), before)
-            ends = self._block(body, inner)
-            if any(done for _, done, _ in ends):
-                raise self._refused_in(state, node)
-            return [end for end, _, _ in ends]
-
-        member = self.universe.constant(members.key, "member")
-        around = self._forgotten(state, lambda s: once(s.assuming(members.has(member)), member))
-        seen = self.universe.fresh(SetOf(members.key), "seen")
-        of_members = All(members.key, lambda k: implies(seen.has(k), members.has(k)))
-        known = around.assuming(
-            of_members, *(f for _, f in loop.holds(state, around, seen, members, True))
-        )
-        before = known.assuming(members.has(member), z3.Not(seen.has(member)))
-        for end in once(before, member):
-            if lazy.source is not None:
-                now = end.value(lazy.source)
-                same = All(members.key, lambda k, now=now: members.has(k) == now.has(k))
-                self.require(self._at(state, node, "what it runs over stays"), end, same)
-            for name, claimed in loop.holds(
-                state, end, seen.with_member(member, True), members, False
-            ):
-                self.require(self._at(state, node, f"loop keeps {name}"), end, claimed)
-        yield around.assuming(*(f for _, f in loop.holds(state, around, members, members, True)))
-
-    def _loop(self, node: ast.AST, state: State) -> Loop:
-        """What is known of a loop, by its number among those of its method."""
-        owner, method = state.names[""]
-        loops = [
-            one
-            for one in ast.walk(self.sources[owner].methods[method])
-            if isinstance(one, ast.For | ast.While)
-        ]
-        number = sorted(one.lineno for one in loops).index(node.lineno)  # type: ignore[attr-defined]
-        known = self.loops.get((owner, method), ())
-        if number >= len(known):
-            raise self._refused_in(state, node)
-        return known[number]
-
-    def _forgotten(self, state: State, run: Callable[[State], list[State]]) -> State:
-        """A state in which nothing is known of what a loop's body changes."""
-        cells, attributes, names = dict(state.cells), dict(state.attributes), dict(state.names)
-        kept, self.obligations = self.obligations, []
-        facts: list[Formula] = []
-        while True:
-            before = replace(
-                state, cells=dict(cells), attributes=dict(attributes), names=dict(names)
-            )
-            changed = False
-            for end in run(before):
-                for cell, value in end.cells.items():
-                    if (
-                        cell in cells
-                        and value is not cells[cell]
-                        and cells[cell] is state.cells[cell]
-                    ):
-                        cells[cell] = self.universe.fresh(value.kind, "after")
-                        facts += self._in_order(cells[cell])
-                        changed = True
-                for place, operand in end.attributes.items():
-                    if (
-                        operand is not attributes[place]
-                        and attributes[place] is state.attributes[place]
-                    ):
-                        if not isinstance(operand, z3.ExprRef):
-                            raise NotTranslated(f"{place} is bound anew in a loop")
-                        attributes[place] = z3.FreshConst(operand.sort(), place[1])
-                        changed = True
-                for name in end.names:
-                    if name in names and end.names[name] is not names[name]:
-                        del names[name]  # bound in the body: what it was is not known behind it
-            if not changed:
-                break
-        self.obligations = kept
-        forgotten = replace(state, cells=cells, attributes=attributes, names=names)
-        return forgotten.assuming(*facts).snapshot(anew=True)
+            none = self.universe.of_every(member, leaf, negated(conjunction((there, holds))))
+            yield after, negated(none)
 
     # refusals
 
@@ -937,26 +595,3 @@ class Machine:
     def _refused(self, owner: str, node: Any, what: str) -> NotTranslated:
         path = self.sources[owner].path if owner in self.sources else owner
         return NotTranslated(f"{path}:{getattr(node, 'lineno', 0)}: no reading of {what}")
-
-
-@dataclass(frozen=True)
-class Values:
-    """The values of a map."""
-
-    of: Ref
-
-
-@dataclass(frozen=True)
-class Count:
-    """How many inputs a request has."""
-
-    request: z3.ExprRef
-
-
-def truth_of(state: State, operand: Any) -> Formula:
-    """What Python makes of an operand where it needs a truth value."""
-    return truth(state.value(operand))
-
-
-def _term(operand: Any) -> z3.ExprRef:
-    return z3.IntVal(operand) if isinstance(operand, int) else operand

@@ -1,0 +1,330 @@
+"""The conditions under which contracts hold of a class, from its source text.
+
+Of every method that a scheduler calls: started where the invariants hold, and where what the
+method asks of its caller holds, it ends where the invariants hold, keeps every contract of such a
+call, and raises nothing. What is not kept by all methods is no invariant, and nothing may lean on
+it: it is taken out, and what leaned on it is asked again.
+"""
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.symbolic.machine import Machine
+from cacheproof.proofs.symbolic.predicates import Reader, Words
+from cacheproof.proofs.symbolic.rules import Predicate
+from cacheproof.proofs.symbolic.solver import EFFORTS, Among, Effort, Known, Verdict
+from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.state import Fact, Loop, Snapshot, State
+from cacheproof.proofs.symbolic.values import (
+    Formula,
+    Leaf,
+    Type,
+    Universe,
+    conjunction,
+    implies,
+)
+
+Names = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A sum over keys that contracts speak of: its value in a state, what one key adds, and a sum
+    that it is part of."""
+
+    leaf: Leaf
+    value: Callable[[Words, Names], z3.ArithRef]
+    share: Callable[[Words, Names, z3.ExprRef], z3.ArithRef]
+    at_most: "Aggregate | None" = None
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a call may end: the state after it, and the names its contracts look at."""
+
+    after: State
+    names: Names
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A call, as a scheduler makes it: `run` plays it with the ghost's part. One that builds the
+    object `begins` where nothing is known."""
+
+    name: str
+    run: Callable[["Play", State], Iterable[End]]
+    begins: bool = False
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A class and all that is said of it beside its text.
+
+    Attributes:
+        sources: whose methods are run, by the owner of the attributes that they work on.
+        types: of attributes, by owner and name. `constants` are attributes that are known.
+        records: what contracts look at, from the value of each attribute.
+        safety: the contract that nothing raises.
+        assumptions: facts of the table of requests' inputs, from its words.
+    """
+
+    name: str
+    sources: Mapping[str, Source]
+    types: Mapping[tuple[str, str], Type]
+    constants: Mapping[tuple[str, str], Any]
+    records: Callable[[Callable[[str, str], Any]], dict[str, Any]]
+    invariants: Sequence[Predicate]
+    transitions: Mapping[str, Sequence[Predicate]]
+    operations: Sequence[Operation]
+    aggregates: Sequence[Aggregate]
+    loops: Callable[["Play"], Mapping[tuple[str, str], Sequence[Loop]]]
+    safety: str
+    assumptions: Callable[["Play"], Sequence[Formula]]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """That a rule holds where a path has come to."""
+
+    operation: str
+    name: str
+    rule: str
+    state: State
+    claimed: Formula
+
+
+class Play:
+    """One operation of a subject, run over one universe."""
+
+    def __init__(self, subject: Subject, operation: Operation, universe: Universe) -> None:
+        self.subject = subject
+        self.operation = operation
+        self.universe = universe
+        self.words = Words(universe)
+        self.machine = Machine(
+            universe,
+            self.words,
+            subject.sources,
+            subject.types,
+            subject.loops(self),
+            subject.safety,
+        )
+        self.conditions = list(self._conditions())
+
+    # reading rules
+
+    def names(self, state: State | Snapshot) -> dict[str, Any]:
+        """The records that predicates look at, of a state."""
+        if isinstance(state, Snapshot):
+            state = State(state.attributes, state.cells, {})
+        return self.subject.records(state.attribute)
+
+    def read(self, rule: Predicate, names: Names, *, taken: bool = False) -> Formula:
+        """A predicate over these records: to be proved, or taken to hold."""
+        defined, holds = Reader(self.words, rule.place).formula(rule.tree, names)
+        return conjunction((defined, holds)) if taken else implies(defined, holds)
+
+    def invariants(self, state: State, *, taken: bool = False) -> list[tuple[str, Formula]]:
+        """What holds between calls, of a state: to be proved, or taken as proved."""
+        names = self.names(state)
+        return [(rule.id, self.read(rule, names, taken=taken)) for rule in self.subject.invariants]
+
+    # running
+
+    def _start(self) -> State:
+        if self.operation.begins:
+            state = State(dict(self.subject.constants), {}, {})
+        else:
+            state = self.machine.fresh_state(self.subject.constants)
+            known = self.invariants(state, taken=True)
+            state = state.assuming(*(Fact(formula, frozenset({rule})) for rule, formula in known))
+        return state.assuming(*self.subject.assumptions(self))
+
+    def _conditions(self) -> Iterator[Condition]:
+        operation = self.operation.name
+        ends = list(self.operation.run(self, self._start()))
+        for one in self.machine.obligations:
+            yield Condition(operation, one.name, one.rule, one.state, one.claimed)
+        for end in ends:
+            for rule, formula in self.invariants(end.after):
+                yield Condition(operation, rule, rule, end.after, formula)
+            for one in self.subject.transitions.get(operation, ()):
+                claimed = self.read(one, end.names)
+                yield Condition(operation, one.id, one.id, end.after, claimed)
+
+    # sums
+
+    def sums(self, state: State, proved: Callable[[Formula], Verdict]) -> Iterator[Fact]:
+        """Of every sum: how it changes since nothing was known of it, and its bounds then and
+        now, where what they rest on is `proved`."""
+        first = max((n for n, one in enumerate(state.snapshots) if one.anew), default=0)
+        moments = [(one.key, self.names(one)) for one in state.snapshots[first:]]
+        for one in self.subject.aggregates:
+            yield from self._changes(one, moments)
+            then, now = moments[0][1], moments[-1][1]
+            yield from self._bounds(one, then, proved)
+            if not one.value(self.words, now).eq(one.value(self.words, then)):
+                yield from self._bounds(one, now, proved)
+
+    def _changes(
+        self, one: Aggregate, moments: Sequence[tuple[z3.ExprRef | None, Names]]
+    ) -> Iterator[Fact]:
+        """A sum changes by what the one key adds at which a map changed."""
+        words = self.words
+        for (_, before), (key, after) in itertools.pairwise(moments):
+            if key is None or self.universe.leaf_of(key) != one.leaf:
+                continue
+            old, new = one.value(words, before), one.value(words, after)
+            if not new.eq(old):
+                changed = one.share(words, after, key) - one.share(words, before, key)
+                yield Fact(new == old + changed)
+
+    def _bounds(
+        self, one: Aggregate, names: Names, proved: Callable[[Formula], Verdict]
+    ) -> Iterator[Fact]:
+        """A sum without shares is 0; one of shares that are not negative is at least each of them;
+        one whose shares are at most another's is at most that."""
+        every, words = self.universe.all, self.words
+        value = one.value(words, names)
+
+        def share(key: z3.ExprRef) -> z3.ArithRef:
+            return one.share(words, names, key)
+
+        some = self.universe.constant(one.leaf, "adds")
+        yield Fact(z3.Or(share(some) != 0, value == 0))
+        never_less = proved(every(one.leaf, lambda key: share(key) >= 0))
+        if never_less.word == "proved":
+            yield Fact(value >= 0, never_less.rules)
+            yield Fact(every(one.leaf, lambda key: share(key) <= value), never_less.rules)
+        if (whole := one.at_most) is not None:
+            within = proved(
+                every(one.leaf, lambda key: share(key) <= whole.share(words, names, key))
+            )
+            if within.word == "proved":
+                yield Fact(value <= whole.value(words, names), within.rules)
+
+
+class Prover:
+    """Decides the conditions of a play. What is known at a place is given to a solver once."""
+
+    def __init__(self, play: Play, seed: int = 0) -> None:
+        self.play = play
+        self._seed = seed
+        self._known: dict[tuple[int, Effort], Known] = {}
+        self._sums: dict[int, list[Fact]] = {}
+
+    def verdict(self, condition: Condition, without: Collection[str]) -> Verdict:
+        """Whether a condition holds, `without` some rules."""
+        worst = 0.0
+        for effort in EFFORTS:
+            own = [
+                fact
+                for fact in condition.state.path
+                if condition.rule in fact.rules and not _takes_part(fact, effort.among)
+            ]
+            verdict = self._known_at(condition.state, effort, without).check(
+                condition.claimed, without, own
+            )
+            if verdict.word == "proved":
+                return verdict
+            worst = max(worst, verdict.work)
+        return Verdict("unknown", frozenset(), worst)
+
+    def _known_at(self, state: State, effort: Effort, without: Collection[str]) -> Known:
+        place = (id(state), effort)
+        if place not in self._known:
+            facts = [fact for fact in state.path if _takes_part(fact, effort.among)]
+            if effort.sums:
+                facts += self._sums_at(state, without)
+            self._known[place] = Known(facts, effort, self._seed)
+        return self._known[place]
+
+    def _sums_at(self, state: State, without: Collection[str]) -> list[Fact]:
+        if id(state) not in self._sums:
+            plain = self._known_at(state, EFFORTS[1], without)
+
+            def proved(claimed: Formula) -> Verdict:
+                return plain.check(claimed, without)
+
+            self._sums[id(state)] = list(self.play.sums(state, proved))
+        return self._sums[id(state)]
+
+
+def _takes_part(fact: Fact, among: Among) -> bool:
+    return (
+        not fact.rules
+        or among is Among.ALL
+        or (among is Among.PLAIN and not gives_elements(fact.formula))
+    )
+
+
+def gives_elements(formula: Formula) -> bool:
+    """Whether a formula says of every element that there is another one: to take such facts at
+    their word again and again leads a solver astray."""
+    return isinstance(formula, z3.ExprRef) and _gives(formula, True, False)
+
+
+def _gives(formula: z3.ExprRef, positive: bool, inside: bool) -> bool:
+    if z3.is_quantifier(formula):
+        return (not positive and inside) or _gives(formula.body(), positive, inside or positive)
+    if z3.is_not(formula):
+        return _gives(formula.arg(0), not positive, inside)
+    if z3.is_implies(formula):
+        return _gives(formula.arg(0), not positive, inside) or _gives(
+            formula.arg(1), positive, inside
+        )
+    if z3.is_and(formula) or z3.is_or(formula):
+        return any(_gives(part, positive, inside) for part in formula.children())
+    if z3.is_bool(formula) and formula.children() and z3.is_bool(formula.arg(0)):
+        return any(
+            _gives(part, way, inside) for part in formula.children() for way in (True, False)
+        )
+    return False
+
+
+@dataclass
+class Outcome:
+    """What became of one rule: proved or unknown, at which operations, and how."""
+
+    rule: str
+    word: str = "proved"
+    failing: list[str] = field(default_factory=list)
+    conditions: int = 0
+    work_max: float = 0.0
+
+
+def prove(
+    subject: Subject, seed: int = 0, report: Callable[[str], None] = lambda _: None
+) -> dict[str, Outcome]:
+    """What holds of a subject, by the id of the rule."""
+    provers = [
+        Prover(Play(subject, operation, Universe()), seed) for operation in subject.operations
+    ]
+    conditions = [(prover, one) for prover in provers for one in prover.play.conditions]
+    outcomes = {one.rule: Outcome(one.rule) for _, one in conditions}
+    out: set[str] = set()
+    proved: dict[int, Verdict] = {}
+    again = True
+    while again:
+        again = False
+        for number, (prover, one) in enumerate(conditions):
+            outcome = outcomes[one.rule]
+            if one.rule in out or (number in proved and not proved[number].rules & out):
+                continue
+            verdict = prover.verdict(one, out)
+            outcome.conditions += number not in proved
+            outcome.work_max = max(outcome.work_max, verdict.work)
+            if verdict.word == "proved":
+                proved[number] = verdict
+                continue
+            report(f"{one.operation}: {one.name} is not proved")
+            outcome.word = "unknown"
+            outcome.failing.append(f"{one.operation}: {one.name}")
+            proved[number] = Verdict("unknown")
+            out.add(one.rule)
+            again = True
+    return outcomes

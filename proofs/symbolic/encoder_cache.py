@@ -1,0 +1,422 @@
+"""The encoder cache manager: what a scheduler asks of it, in the words of its own text.
+
+The object under proof is owner "m"; "g" is spec's ghost, whose own text is run beside it; "w" is
+the step in the making. What a scheduler owes a manager is said at each operation.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import z3
+
+import cacheproof
+from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
+from cacheproof.proofs.symbolic.encoder_cache_loops import loops
+from cacheproof.proofs.symbolic.encoder_cache_rules import auxiliaries
+from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.rules import Predicate, of_contract
+from cacheproof.proofs.symbolic.source import Source, source_of
+from cacheproof.proofs.symbolic.state import RequestOf, State
+from cacheproof.proofs.symbolic.values import (
+    DEBIT,
+    IDENTIFIER,
+    INPUT,
+    INT,
+    REQUEST,
+    Formula,
+    ListOf,
+    MapOf,
+    SetOf,
+    Type,
+    Universe,
+    Value,
+    conjunction,
+    disjunction,
+    implies,
+    negated,
+)
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec import encoder_cache as contracts_of_component
+from cacheproof.spec.registry import contracts
+
+COMPONENT = contracts_of_component.COMPONENT
+OF_SCHEDULER = frozenset({"EC-8b"})
+"""Contracts of the component that speak of what a scheduler does with a manager's answers."""
+SAFETY = "EC-13"
+GHOST: Mapping[str, Type] = {
+    "needed": MapOf(IDENTIFIER, SetOf(REQUEST)),
+    "idle_since": MapOf(IDENTIFIER, INT),
+    "size": MapOf(IDENTIFIER, INT),
+    "stored": MapOf(IDENTIFIER, INT),
+    "debits": MapOf(DEBIT, INT),
+    "steps_since_encode": MapOf(IDENTIFIER, INT),
+    "_claimed_end": MapOf(REQUEST, MapOf(IDENTIFIER, INT)),
+    "_clock": INT,
+}
+"""The fields of spec's ghost."""
+STEP: Mapping[str, Type] = {"encoded": MapOf(IDENTIFIER, INT)}
+"""What the step in the making encodes, by its size."""
+MANAGER: Mapping[str, Type] = {
+    "cache_size": INT,
+    "num_free_slots": INT,
+    "num_freeable_slots": INT,
+    "cached": MapOf(IDENTIFIER, SetOf(REQUEST)),
+    "num_embeds_by_hash": MapOf(IDENTIFIER, INT),
+    "freeable": MapOf(IDENTIFIER, INT, ordered=True),
+    "freed": ListOf(IDENTIFIER),
+    "_claims": MapOf(REQUEST, MapOf(INPUT, IDENTIFIER)),
+    "request_cached_ids": MapOf(REQUEST, SetOf(INPUT)),
+    "request_hash_refs": MapOf(REQUEST, MapOf(IDENTIFIER, INT)),
+}
+"""The attributes of managers, of which each release's has some."""
+CLAIMS = ("_claims", "request_cached_ids")
+
+
+class View:
+    """The records that contracts look at, of a manager with these attributes."""
+
+    def __init__(self, attributes: Sequence[str]) -> None:
+        self._attributes = attributes
+
+    def __call__(self, get: Callable[[str, str], Any]) -> dict[str, Any]:
+        fields = {name: get("m", name) for name in self._attributes}
+        ghost = {name: get("g", name) for name in GHOST}
+        state = {
+            "capacity": fields["cache_size"],
+            "free_slots": fields["num_free_slots"],
+            "freeable_slots": fields["num_freeable_slots"],
+            "size": fields.get("num_embeds_by_hash") or _sizes(fields["cached"], ghost["size"]),
+            "holders": fields["cached"],
+            "queue": fields["freeable"],
+            "notices": fields["freed"],
+        }
+        for name in CLAIMS:
+            if name in fields:
+                fields["claims"] = fields[name]
+        return {
+            "s": Record(state),
+            "m": Record(fields),
+            "g": Record(ghost),
+            "w": Record({"encoded": get("w", "encoded")}),
+        }
+
+
+def _sizes(cached: Value, size: Value) -> Value:
+    """Of a manager that stores no sizes, what its entries were debited."""
+    return Value(cached.universe, size.kind, (cached.terms[0], size.terms[1]))
+
+
+# calls, as a scheduler makes them
+
+
+def _call(play: Play, operation: str, request: Any, number: Any = None, **known: Any) -> Record:
+    words = play.words
+    given = {
+        "operation": operation,
+        "request": request,
+        "identifier": None if number is None else words.item(request, number),
+        "need": 0 if number is None else words.embeds(request, number),
+        "budget": 0,
+        "pending": 0,
+        "granted": False,
+        "raised": "",
+    }
+    return Record({**given, **known})
+
+
+def _end(play: Play, before: State, at_call: State, after: State, call: Record) -> End:
+    names = play.names(at_call)
+    pre = play.names(before)["s"]
+    return End(after, {"pre": pre, "post": names["s"], "g": names["g"], "c": call})
+
+
+def _one_input(play: Play, state: State) -> tuple[State, z3.ExprRef, z3.ExprRef]:
+    """A request and an input of it."""
+    request = play.universe.constant(REQUEST, "r")
+    number = play.universe.constant(INPUT, "i")
+    return state.assuming(play.words.has_input(request, number)), request, number
+
+
+def begin(play: Play, state: State) -> Iterator[End]:
+    """A manager of some capacity, and a ghost that was told nothing."""
+    capacity = z3.Int("capacity")
+    state = state.assuming(capacity >= 0)
+    state = play.machine.emptied(state, [("g", one) for one in GHOST] + [("w", "encoded")])
+    method = play.subject.sources["m"].methods["__init__"]
+    given = [capacity, *(play.subject.constants["m", one.arg] for one in method.args.args[2:])]
+    for built, _ in play.machine.call("m", "__init__", given, state):
+        after = built.snapshot(anew=True)
+        yield _end(play, after, after, after, _call(play, "init", None))
+
+
+def check(play: Play, state: State) -> Iterator[End]:
+    state, r, i = _one_input(play, state)
+    m, words = play.machine, play.words
+    for after, answer in m.call("m", "check_and_update_cache", [RequestOf(r), i], state):
+        told = [after]
+        if answer is True:
+            given = [r, words.item(r, i), words.end(r, i)]
+            told = [end for end, _ in m.call("g", "claim", given, after)]
+        call = _call(play, "check", r, i, granted=answer)
+        for end in told:
+            yield _end(play, state, after, end, call)
+
+
+def can(play: Play, state: State) -> Iterator[End]:
+    """What the caller was granted and has not allocated is no less than nothing."""
+    state, r, i = _one_input(play, state)
+    budget, pending = z3.Int("budget"), z3.Int("pending")
+    state = state.assuming(pending >= 0)
+    given = [RequestOf(r), i, budget, pending]
+    for after, answer in play.machine.call("m", "can_allocate", given, state):
+        call = _call(play, "can", r, i, budget=budget, pending=pending, granted=answer)
+        yield _end(play, state, after, after, call)
+
+
+def allocate(play: Play, state: State) -> Iterator[End]:
+    """Only what is absent and fits is allocated."""
+    state, r, i = _one_input(play, state)
+    m, words = play.machine, play.words
+    identifier, need = words.item(r, i), words.embeds(r, i)
+    s = play.names(state)["s"].fields
+    state = state.assuming(negated(s["size"].has(identifier)), need <= s["free_slots"])
+    for told, _ in m.call("g", "encode", [r, i, identifier, need], state):
+        for after, _ in m.call("m", "allocate", [RequestOf(r), i], told):
+            for claimed, _ in m.call("g", "claim", [r, identifier, words.end(r, i)], after):
+                encoded = m.put("w", "encoded", identifier, need, claimed)
+                yield _end(play, told, after, encoded, _call(play, "allocate", r, i))
+
+
+def release(play: Play, state: State) -> Iterator[End]:
+    """A request releases an input that it has got past."""
+    state, r, i = _one_input(play, state)
+    m, words = play.machine, play.words
+    ends = play.names(state)["g"].fields["_claimed_end"]
+    identifier = words.item(r, i)
+    needs = conjunction((ends.has(r), ends.at(r).has(identifier)))
+    last = ends.at(r).at(identifier).term == words.end(r, i)
+    state = state.assuming(negated(conjunction((needs, last))))
+    for after, _ in m.call("m", "free_encoder_input", [RequestOf(r), i], state):
+        for told, _ in m.call("g", "release", [r, i], after):
+            yield _end(play, state, after, told, _call(play, "release", r, i))
+
+
+def free(play: Play, state: State) -> Iterator[End]:
+    """A request ends, or stops running; not in a step that encodes for it."""
+    r = play.universe.constant(REQUEST, "r")
+    names = play.names(state)
+    ends, encoded = names["g"].fields["_claimed_end"], names["w"].fields["encoded"]
+    of_others = encoded.all(
+        lambda h: implies(encoded.has(h), negated(conjunction((ends.has(r), ends.at(r).has(h)))))
+    )
+    state = state.assuming(of_others, *_nothing_held_in_vain(play, state))
+    m = play.machine
+    for told, _ in m.call("g", "withdraw", [r], state):
+        for after, _ in m.call("m", "free", [RequestOf(r)], told):
+            yield _end(play, told, after, after, _call(play, "free", r))
+
+
+def consume(play: Play, state: State) -> Iterator[End]:
+    """A worker has executed a request's tokens up to some progress."""
+    r = play.universe.constant(REQUEST, "r")
+    encoded = play.names(state)["w"].fields["encoded"]
+    state = state.assuming(encoded.is_empty, *_nothing_held_in_vain(play, state))
+    for after, _ in play.machine.call("g", "consume", [r, z3.Int("progress")], state):
+        yield _end(play, after, after, after, _call(play, "consume", r))
+
+
+def _nothing_held_in_vain(play: Play, state: State) -> list[Formula]:
+    """What a request has got past it has released before anything else happens."""
+    names = play.names(state)
+    holders, needed = names["s"].fields["holders"], names["g"].fields["needed"]
+    return [
+        holders.all(
+            lambda h: disjunction((negated(holders.has(h)), needed.has(h), holders.at(h).is_empty))
+        )
+    ]
+
+
+def notices(play: Play, state: State) -> Iterator[End]:
+    """A step ends: the worker drops what the notices name, then encodes."""
+    m = play.machine
+    for after, told in m.call("m", "get_freed_mm_hashes", [], state):
+        reported = after.value(told)
+        encoded = after.attributes["w", "encoded"]
+        for executed, _ in m.call("g", "step", [told, encoded], after):
+            done = m.emptied(executed, [("w", "encoded")])
+            names = play.names(done)
+            step = {
+                "notices": reported,
+                "ledger": names["s"].fields["size"],
+                "store": names["g"].fields["stored"],
+                "pending": play.universe.empty(SetOf(IDENTIFIER)),
+            }
+            end = _end(play, state, after, done, _call(play, "notices", None))
+            yield End(end.after, {**end.names, "w": Record(step)})
+
+
+def inputs(play: Play, state: State) -> Iterator[End]:
+    r = play.universe.constant(REQUEST, "r")
+    for after, _ in play.machine.call("m", "get_cached_input_ids", [RequestOf(r)], state):
+        yield _end(play, state, after, after, _call(play, "inputs", r))
+
+
+def embeds(play: Play, state: State) -> Iterator[End]:
+    state, r, i = _one_input(play, state)
+    m = play.machine
+    for after, _ in m.call("m", "get_cached_num_encoder_embeds", [RequestOf(r), i], state):
+        yield _end(play, state, after, after, _call(play, "embeds", r, i))
+
+
+def reset(play: Play, state: State) -> Iterator[End]:
+    """Both sides forget every entry."""
+    for after, _ in play.machine.call("m", "reset", [], state):
+        for told, _ in play.machine.call("g", "reset", [], after):
+            done = play.machine.emptied(told, [("w", "encoded")])
+            yield _end(play, state, done, done, _call(play, "reset", None))
+
+
+_OF_METHOD = {
+    "__init__": Operation("init", begin, begins=True),
+    "check_and_update_cache": Operation("check", check),
+    "can_allocate": Operation("can", can),
+    "allocate": Operation("allocate", allocate),
+    "free_encoder_input": Operation("release", release),
+    "free": Operation("free", free),
+    "get_freed_mm_hashes": Operation("notices", notices),
+    "get_cached_input_ids": Operation("inputs", inputs),
+    "get_cached_num_encoder_embeds": Operation("embeds", embeds),
+    "reset": Operation("reset", reset),
+}
+CONSUME = Operation("consume", consume)
+
+
+# sums
+
+
+def _aggregates() -> list[Aggregate]:
+    def share_of_total(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
+        size = names["s"].fields["size"]
+        return z3.If(size.has(key), size.at(key).term, 0)
+
+    def share_unheld(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
+        s = names["s"].fields
+        return words.unheld(s["size"], s["holders"], key)
+
+    def one_each(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
+        return z3.If(names["s"].fields["queue"].has(key), 1, 0)
+
+    whole = Aggregate(IDENTIFIER, lambda w, n: w.total(n["s"].fields["size"]), share_of_total)
+    unheld = Aggregate(
+        IDENTIFIER,
+        lambda w, n: w.total_unheld(n["s"].fields["size"], n["s"].fields["holders"]),
+        share_unheld,
+        at_most=whole,
+    )
+    queued = Aggregate(IDENTIFIER, lambda w, n: w.count(n["s"].fields["queue"]), one_each)
+    return [whole, unheld, queued]
+
+
+# what callers owe, beside what an operation says
+
+
+def sizes_at_least_one(play: Play) -> Formula:
+    """Every input has one embedding at least, and ends behind a token."""
+    words = play.words
+
+    def of_input(r: z3.ExprRef, i: z3.ExprRef) -> Formula:
+        sized = z3.And(words.embeds(r, i) >= 1, words.end(r, i) >= 1)
+        return implies(words.has_input(r, i), sized)
+
+    return _of_inputs(play.universe, of_input)
+
+
+def identifier_fixes_size(play: Play) -> Formula:
+    """Inputs of one identifier have one size."""
+    words = play.words
+    return _of_inputs(
+        play.universe, lambda r, i: words.embeds(r, i) == words.size_of(words.item(r, i))
+    )
+
+
+def items_differ(play: Play) -> Formula:
+    """No request has two inputs of one identifier."""
+    words = play.words
+    return _of_inputs(play.universe, lambda r, i: words.number_of(r, words.item(r, i)) == i)
+
+
+def _of_inputs(universe: Universe, body: Callable[[z3.ExprRef, z3.ExprRef], Formula]) -> Formula:
+    return universe.all(REQUEST, lambda r: universe.all(INPUT, lambda i: body(r, i)))
+
+
+Assumption = Callable[[Play], Formula]
+
+
+# subjects
+
+
+def subject_of(
+    name: str,
+    source: Source,
+    release: str | None,
+    assumptions: Sequence[Assumption] = (),
+    constants: Mapping[tuple[str, str], Any] | None = None,
+) -> Subject:
+    """A manager by its text.
+
+    Args:
+        name: of the target.
+        source: its class.
+        release: of which the contracts are; None: all contracts.
+        assumptions: what is assumed beside that sizes are at least one.
+        constants: attributes that are known, such as the reference's semantics.
+    """
+    attributes = [one for one in MANAGER if one in source.attributes]
+    claims = ["claims"] if any(one in attributes for one in CLAIMS) else []
+    rules = [
+        rule
+        for rule in contracts(COMPONENT, release)
+        if rule.component == COMPONENT and rule.id not in OF_SCHEDULER
+    ]
+    operations = [one for method, one in _OF_METHOD.items() if method in source.methods]
+    return Subject(
+        name,
+        {"m": source, "g": source_of(Path(cacheproof.spec.__file__).parent / "ghost.py", "Ghost")},
+        {
+            **{("m", one): MANAGER[one] for one in attributes},
+            **{("g", one): kind for one, kind in GHOST.items()},
+            **{("w", one): kind for one, kind in STEP.items()},
+        },
+        constants or {},
+        View(attributes),
+        [
+            *(of_contract(rule) for rule in rules if rule.kind == "state"),
+            *auxiliaries([*attributes, *claims]),
+        ],
+        {one.name: _judged_at(one.name, rules) for one in operations},
+        [*operations, CONSUME],
+        _aggregates(),
+        loops,
+        SAFETY,
+        lambda play: [one(play) for one in (sizes_at_least_one, *assumptions)],
+    )
+
+
+def _judged_at(operation: str, rules: Sequence[Any]) -> list[Predicate]:
+    """The contracts of one call, of the calls of an event, and of a step at its end."""
+    return [
+        of_contract(rule)
+        for rule in rules
+        if operation in rule.calls
+        or (rule.kind == "trace" and operation == "notices")
+        or "event" in rule.calls
+    ]
+
+
+def reference(semantics: Semantics | None = None) -> Subject:
+    """The reference manager, of some semantics."""
+    folder = Path(cacheproof.reference.__file__).parent
+    constants = {("m", "semantics"): semantics or Semantics.ideal()}
+    source = source_of(folder / "encoder_cache.py", "EncoderCacheManager")
+    return subject_of("reference", source, None, constants=constants)

@@ -1,0 +1,274 @@
+"""Runs the source text of a method on symbolic values: what it does on every path through it.
+
+The text is not changed and not imported. A loop leaves the obligations of its invariant, which a
+table beside the proof states.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.symbolic.expressions import Expressions
+from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.state import (
+    Around,
+    Empty,
+    Ended,
+    Fact,
+    Loop,
+    Receiver,
+    Returned,
+    State,
+    truth_of,
+)
+from cacheproof.proofs.symbolic.values import Formula, Leaf, SetOf, implies
+
+
+class Machine(Expressions):
+    """Runs methods of objects whose attributes have the types of a table.
+
+    Raises NotTranslated for a construct that has no reading.
+    """
+
+    # entry points
+
+    def fresh_state(self, constants: Mapping[tuple[str, str], Any]) -> State:
+        """Objects of which nothing is known, with some attributes that are."""
+        state = State(dict(constants), {}, {})
+        for (owner, name), kind in self.types.items():
+            value = self.universe.fresh(kind, f"{owner}.{name}")
+            state = self._set_attribute(state, owner, name, value)
+            state = state.assuming(*self._in_order(value))
+        return replace(state, snapshots=()).snapshot(anew=True)
+
+    def emptied(self, state: State, attributes: Sequence[tuple[str, str]]) -> State:
+        """With some attributes empty; a number is 0."""
+        for owner, name in attributes:
+            kind = self.types[owner, name]
+            nothing = z3.IntVal(0) if isinstance(kind, Leaf) else self.universe.empty(kind)
+            state = self._set_attribute(state, owner, name, nothing)
+        return state
+
+    def put(self, owner: str, name: str, key: z3.ExprRef, value: z3.ExprRef, state: State) -> State:
+        """With an item of a map set."""
+        return self._put(state.attributes[owner, name], key, value, state)
+
+    def call(self, owner: str, name: str, arguments: Sequence[Any], state: State) -> list[Returned]:
+        """The states in which a call of a method may end, and its answers."""
+        method = self.sources[owner].methods[name]
+        parameters = [one.arg for one in (*method.args.args, *method.args.kwonlyargs)][1:]
+        if len(parameters) != len(arguments):
+            raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
+        names = {"self": Receiver(owner), **dict(zip(parameters, arguments, strict=True))}
+        inside = replace(state, names={**names, "": (owner, name)})
+        return [
+            (replace(end, names=state.names), answer if done else None)
+            for end, done, answer in self._block(method.body, inside)
+        ]
+
+    # statements
+
+    def _block(self, body: Sequence[ast.stmt], state: State) -> list[Ended]:
+        ends: list[Ended] = [(state, False, None)]
+        for statement in body:
+            ends = [
+                end
+                for before, done, answer in ends
+                for end in (
+                    [(before, done, answer)] if done else self._statement(statement, before)
+                )
+            ]
+        return ends
+
+    def _statement(self, node: ast.stmt, state: State) -> list[Ended]:
+        match node:
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                return [(state, False, None)]
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=of, attr="pop"), args=[key, ast.Constant()])
+            ):  # whatever was there, nobody asks for it
+                return [
+                    (self._dropped(container, at, after), False, None)
+                    for after, (container, at) in self._each([of, key], state)
+                ]
+            case ast.Expr(value=value):
+                return [(after, False, None) for after, _ in self._eval(value, state)]
+            case ast.Return(value=None):
+                return [(state, True, None)]
+            case ast.Return(value=value):
+                return [(after, True, answer) for after, answer in self._eval(value, state)]
+            case ast.Assert(test=test):
+                return [
+                    (
+                        self.require(self._at(state, node, "assert"), after, truth_of(after, v)),
+                        False,
+                        None,
+                    )
+                    for after, v in self._eval(test, state)
+                ]
+            case ast.Assign(targets=[target], value=value):
+                return [
+                    (end, False, None)
+                    for after, operand in self._eval(value, state)
+                    for end in self._assign(target, operand, after)
+                ]
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                return [
+                    (end, False, None)
+                    for after, operand in self._eval(value, state)
+                    for end in self._assign(target, operand, after)
+                ]
+            case ast.AugAssign(target=target, op=operator, value=value):
+                load = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
+                ast.fix_missing_locations(load)
+                for child in ast.walk(load):
+                    ast.copy_location(child, target)
+                sum_ = ast.copy_location(ast.BinOp(load, operator, value), node)
+                return self._statement(ast.copy_location(ast.Assign([target], sum_), node), state)
+            case ast.If(test=test, body=body, orelse=orelse):
+                return [
+                    end
+                    for branch, holds in self._decided(test, state)
+                    for end in self._block(body if holds else orelse, branch)
+                ]
+            case ast.Delete(targets=[ast.Subscript(value=container, slice=key)]):
+                return [
+                    (self._delete(node, of, at, after), False, None)
+                    for after, (of, at) in self._each([container, key], state)
+                ]
+            case ast.While(test=test, body=body, orelse=[]):
+                return [(after, False, None) for after in self._while(node, test, body, state)]
+            case ast.For(target=target, iter=iterable, body=body, orelse=[]):
+                return [
+                    (end, False, None)
+                    for after, among in self._eval(iterable, state)
+                    for end in self._for(node, target, among, body, after)
+                ]
+        raise self._refused_in(state, node)
+
+    # loops
+
+    def _while(
+        self, node: ast.While, test: ast.expr, body: Sequence[ast.stmt], state: State
+    ) -> Iterator[State]:
+        loop = self._loop(node, state)
+        self._claim(node, "loop starts with", loop, Around(state, state))
+        around = self._forgotten(
+            state,
+            lambda s: [
+                end
+                for inner, holds in self._decided(test, s)
+                if holds
+                for end, _, _ in self._block(body, inner)
+            ],
+        )
+        around = self._take(loop, Around(state, around))
+        for inner, holds in self._decided(test, around):
+            if not holds:
+                yield inner
+                continue
+            for end, done, _ in self._block(body, inner):
+                if done:
+                    raise self._refused_in(state, node)
+                self._claim(node, "loop keeps", loop, Around(state, end))
+                assert loop.variant is not None
+                less = z3.And(loop.variant(end) < loop.variant(inner), loop.variant(inner) >= 0)
+                self.require(self._at(state, node, "loop ends"), end, less)
+
+    def _claim(self, node: ast.AST, when: str, loop: Loop, around: Around) -> None:
+        for rule, claimed in loop.holds(around):
+            name = self._at(around.start, node, f"{when} {rule}")
+            self.require(name, around.now, claimed, rule)
+
+    def _take(self, loop: Loop, around: Around) -> State:
+        known = loop.holds(replace(around, taken=True))
+        return around.now.assuming(*(Fact(formula, frozenset({rule})) for rule, formula in known))
+
+    def _for(
+        self, node: ast.For, target: ast.expr, among: Any, body: Sequence[ast.stmt], state: State
+    ) -> Iterator[State]:
+        if isinstance(among, Empty):
+            yield state
+            return
+        loop = self._loop(node, state)
+        lazy = self._lazy(node, among, state)
+        members = lazy.members
+        none = self.universe.empty(SetOf(members.key))
+        self._claim(node, "loop starts with", loop, Around(state, state, none, members))
+
+        def once(before: State, member: z3.ExprRef) -> list[State]:
+            (inner,) = self._assign(target, lazy.target(member), before)
+            ends = self._block(body, inner)
+            if any(done for _, done, _ in ends):
+                raise self._refused_in(state, node)
+            return [end for end, _, _ in ends]
+
+        member = self.universe.constant(members.key, "member")
+        around = self._forgotten(state, lambda s: once(s.assuming(members.has(member)), member))
+        seen = self.universe.fresh(SetOf(members.key), "seen")
+        of_members = members.all(lambda k: implies(seen.has(k), members.has(k)))
+        known = self._take(loop, Around(state, around.assuming(of_members), seen, members))
+        before = known.assuming(members.has(member), z3.Not(seen.has(member)))
+        for end in once(before, member):
+            if lazy.source is not None:
+                now = end.value(lazy.source)
+                same = members.all(lambda k, now=now: members.has(k) == now.has(k))
+                self.require(self._at(state, node, "what it runs over stays"), end, same)
+            done = seen.with_member(member, True)
+            self._claim(node, "loop keeps", loop, Around(state, end, done, members))
+        yield self._take(loop, Around(state, around, members, members))
+
+    def _loop(self, node: ast.AST, state: State) -> Loop:
+        """What is known of a loop, by its number among those of its method."""
+        owner, method = state.names[""]
+        loops = [
+            one
+            for one in ast.walk(self.sources[owner].methods[method])
+            if isinstance(one, ast.For | ast.While)
+        ]
+        number = sorted(one.lineno for one in loops).index(node.lineno)  # type: ignore[attr-defined]
+        known = self.loops.get((owner, method), ())
+        if number >= len(known):
+            raise self._refused_in(state, node)
+        return known[number]
+
+    def _forgotten(self, state: State, run: Callable[[State], list[State]]) -> State:
+        """A state in which nothing is known of what a loop's body changes."""
+        cells, attributes, names = dict(state.cells), dict(state.attributes), dict(state.names)
+        kept, self.obligations = self.obligations, []
+        facts: list[Formula] = []
+        while True:
+            before = replace(
+                state, cells=dict(cells), attributes=dict(attributes), names=dict(names)
+            )
+            changed = False
+            for end in run(before):
+                for cell, value in end.cells.items():
+                    if (
+                        cell in cells
+                        and value is not cells[cell]
+                        and cells[cell] is state.cells[cell]
+                    ):
+                        cells[cell] = self.universe.fresh(value.kind, "after")
+                        facts += self._in_order(cells[cell])
+                        changed = True
+                for place, operand in end.attributes.items():
+                    if (
+                        operand is not attributes[place]
+                        and attributes[place] is state.attributes[place]
+                    ):
+                        if not isinstance(operand, z3.ExprRef):
+                            raise NotTranslated(f"{place} is bound anew in a loop")
+                        attributes[place] = z3.FreshConst(operand.sort(), place[1])
+                        changed = True
+                for name in end.names:
+                    if name in names and end.names[name] is not names[name]:
+                        del names[name]  # bound in the body: what it was is not known behind it
+            if not changed:
+                break
+        self.obligations = kept
+        forgotten = replace(state, cells=cells, attributes=attributes, names=names)
+        return forgotten.assuming(*facts).snapshot(anew=True)

@@ -1,0 +1,43 @@
+"""Classes by their source text, which is read and never changed."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Source:
+    """The methods of a class, by name, as they stand in a file; `text` is the whole class."""
+
+    path: str
+    methods: Mapping[str, ast.FunctionDef]
+    text: str
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """What `__init__` sets on the object."""
+        return frozenset(
+            node.attr
+            for node in ast.walk(self.methods["__init__"])
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        )
+
+
+def source_of(path: Path, name: str, within: str | None = None) -> Source:
+    """A class by its file and name.
+
+    Args:
+        path: the file.
+        name: of the class.
+        within: what messages call the file; its name by default.
+
+    Raises:
+        LookupError: the file has no such class.
+    """
+    text = path.read_text()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+            return Source(within or path.name, methods, ast.get_source_segment(text, node) or "")
+    raise LookupError(f"{path}: no class {name}")

@@ -1,0 +1,174 @@
+"""Where a symbolic run has come to: objects, what their containers hold, and what is known."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.symbolic.predicates import truth
+from cacheproof.proofs.symbolic.values import Formula, Value
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A container by where it lives: a cell, and the keys that lead to it from there."""
+
+    cell: int
+    keys: tuple[z3.ExprRef, ...] = ()
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """`self`: the object whose attributes a method works on."""
+
+    owner: str
+
+
+@dataclass(frozen=True)
+class RequestOf:
+    """A request, of which code asks for its id and its inputs."""
+
+    term: z3.ExprRef
+
+
+@dataclass(frozen=True)
+class Features:
+    """A request's inputs, by number."""
+
+    request: z3.ExprRef
+    gives_identifiers: bool = False
+
+
+@dataclass(frozen=True)
+class Feature:
+    request: z3.ExprRef
+    number: z3.ExprRef
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """What a loop or a comprehension runs over: members of a set, in an order that nothing is
+    known of; `target` makes of a member what the loop's target is."""
+
+    members: Value
+    target: Callable[[z3.ExprRef], Any] = lambda member: member
+    source: Ref | None = None
+
+
+Literal = type(None) | bool | int | str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All attributes and cells at a moment, and the key at which they changed since the last;
+    `anew` when nothing ties them to what was before."""
+
+    attributes: Mapping[tuple[str, str], Any]
+    cells: Mapping[int, Value]
+    key: z3.ExprRef | None
+    anew: bool
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known at a place, since those invariants stand."""
+
+    formula: Formula
+    rules: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a path has come to."""
+
+    attributes: Mapping[tuple[str, str], Any]
+    cells: Mapping[int, Value]
+    names: Mapping[str, Any]
+    path: tuple[Fact, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
+
+    def assuming(self, *facts: Formula | Fact) -> "State":
+        """The same place, where more is known."""
+        known = (one if isinstance(one, Fact) else Fact(one) for one in facts)
+        return replace(self, path=(*self.path, *known))
+
+    def value(self, operand: Any) -> Any:
+        """A container by its contents, anything else as it is."""
+        if not isinstance(operand, Ref):
+            return operand
+        value = self.cells[operand.cell]
+        for key in operand.keys:
+            value = value.at(key)
+        return value
+
+    def attribute(self, owner: str, name: str) -> Any:
+        return self.value(self.attributes[owner, name])
+
+    def snapshot(self, key: z3.ExprRef | None = None, *, anew: bool = False) -> "State":
+        now = Snapshot(self.attributes, self.cells, key, anew)
+        return replace(self, snapshots=(*self.snapshots, now))
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """What must follow where a path has come to."""
+
+    name: str
+    state: State
+    claimed: Formula
+    rule: str
+
+
+@dataclass(frozen=True)
+class Around:
+    """Where a loop begins anew: the state at its start and the state now; the members that are
+    done and those that there are; whether what is said is to be `taken` as proved."""
+
+    start: State
+    now: State
+    seen: Value | None = None
+    members: Value | None = None
+    taken: bool = False
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What is known where a loop begins anew, by the name of a rule; `variant` goes down in a
+    while loop."""
+
+    holds: Callable[[Around], Sequence[tuple[str, Formula]]]
+    variant: Callable[[State], z3.ArithRef] | None = None
+
+
+Returned = tuple[State, Any]
+Ended = tuple[State, bool, Any]
+"""A state, whether the method has returned there, and what."""
+
+
+@dataclass(frozen=True)
+class Empty:
+    """An empty container whose type is that of the place it is put."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of a map."""
+
+    of: Ref
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many inputs a request has."""
+
+    request: z3.ExprRef
+
+
+def truth_of(state: State, operand: Any) -> Formula:
+    """What Python makes of an operand where it needs a truth value."""
+    return truth(state.value(operand))
+
+
+def term_of(operand: Any) -> z3.ExprRef:
+    return z3.IntVal(operand) if isinstance(operand, int) else operand
