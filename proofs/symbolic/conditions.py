@@ -113,7 +113,7 @@ class Play:
             subject.loops(self),
             subject.safety,
         )
-        self.conditions = list(self._conditions())
+        self._ends = list(operation.run(self, self._start()))
 
     # reading rules
 
@@ -131,7 +131,7 @@ class Play:
     def invariants(self, state: State, *, taken: bool = False) -> list[tuple[str, Formula]]:
         """What holds between calls, of a state: to be proved, or taken as proved."""
         names = self.names(state)
-        return [(rule.id, self.read(rule, names, taken=taken)) for rule in self.subject.invariants]
+        return [(one.id, self.read(one, names, taken=taken)) for one in self.subject.invariants]
 
     # running
 
@@ -144,17 +144,21 @@ class Play:
             state = state.assuming(*(Fact(formula, frozenset({rule})) for rule, formula in known))
         return state.assuming(*self.subject.assumptions(self))
 
-    def _conditions(self) -> Iterator[Condition]:
+    def conditions(self, rule: str | None = None) -> Iterator[Condition]:
+        """What the operation must keep; of one rule, or of all."""
         operation = self.operation.name
-        ends = list(self.operation.run(self, self._start()))
         for one in self.machine.obligations:
-            yield Condition(operation, one.name, one.rule, one.state, one.claimed)
-        for end in ends:
-            for rule, formula in self.invariants(end.after):
-                yield Condition(operation, rule, rule, end.after, formula)
-            for one in self.subject.transitions.get(operation, ()):
-                claimed = self.read(one, end.names)
-                yield Condition(operation, one.id, one.id, end.after, claimed)
+            if rule in (None, one.rule):
+                yield Condition(operation, one.name, one.rule, one.state, one.claimed)
+        transitions = self.subject.transitions.get(operation, ())
+        for end in self._ends:
+            names = self.names(end.after)
+            judged = [(one, names) for one in self.subject.invariants]
+            judged += [(one, end.names) for one in transitions]
+            for one, seen in judged:
+                if rule in (None, one.id):
+                    claimed = self.read(one, seen)
+                    yield Condition(operation, one.id, one.id, end.after, claimed)
 
     # sums
 
@@ -219,13 +223,13 @@ class Prover:
 
     def verdict(self, condition: Condition, without: Collection[str]) -> Verdict:
         """Whether a condition holds, `without` some rules."""
+        of_rule = [one for one in condition.state.path if condition.rule in one.rules]
+        for fact in of_rule:
+            if _same(fact.formula, condition.claimed) and not fact.rules & set(without):
+                return Verdict("proved", fact.rules)
         worst = 0.0
         for effort in EFFORTS:
-            own = [
-                fact
-                for fact in condition.state.path
-                if condition.rule in fact.rules and not _takes_part(fact, effort.among)
-            ]
+            own = [one for one in of_rule if not _takes_part(one, effort.among)]
             verdict = self._known_at(condition.state, effort, without).check(
                 condition.claimed, without, own
             )
@@ -252,6 +256,10 @@ class Prover:
 
             self._sums[id(state)] = list(self.play.sums(state, proved))
         return self._sums[id(state)]
+
+
+def _same(one: Formula, other: Formula) -> bool:
+    return isinstance(one, z3.ExprRef) and isinstance(other, z3.ExprRef) and one.eq(other)
 
 
 def _takes_part(fact: Fact, among: Among) -> bool:
@@ -304,7 +312,7 @@ def prove(
     provers = [
         Prover(Play(subject, operation, Universe()), seed) for operation in subject.operations
     ]
-    conditions = [(prover, one) for prover in provers for one in prover.play.conditions]
+    conditions = [(prover, one) for prover in provers for one in prover.play.conditions()]
     outcomes = {one.rule: Outcome(one.rule) for _, one in conditions}
     out: set[str] = set()
     proved: dict[int, Verdict] = {}

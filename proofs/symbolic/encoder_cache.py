@@ -399,7 +399,10 @@ def subject_of(
         _aggregates(),
         loops,
         SAFETY,
-        lambda play: [one(play) for one in (sizes_at_least_one, *assumptions)],
+        lambda play: [
+            *(one(play) for one in (sizes_at_least_one, *assumptions)),
+            *(play.words.laws_of_occurrences() if "request_hash_refs" in attributes else ()),
+        ],
     )
 
 

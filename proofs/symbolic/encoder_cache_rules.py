@@ -37,6 +37,11 @@ def needed_is_sized(g: Any) -> bool:
     return all(h in g.size for h in g.needed)
 
 
+def needed_is_resident(s: Any, g: Any) -> bool:
+    """What is needed is there."""
+    return all(h in s.size for h in g.needed)
+
+
 def size_is_fixed(g: Any, size_of: Any) -> bool:
     """What was encoded has the size of its identifier."""
     return all(g.size[h] == size_of(h) for h in g.size)
@@ -156,6 +161,7 @@ _ALWAYS = (
     needed_as_claimed,
     somebody_needs,
     idle_is_not_needed,
+    needed_is_resident,
     needed_is_sized,
     size_is_fixed,
     queued_is_idle,

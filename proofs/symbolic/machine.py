@@ -162,7 +162,7 @@ class Machine(Expressions):
                 end
                 for inner, holds in self._decided(test, s)
                 if holds
-                for end, _, _ in self._block(body, inner)
+                for end in self._once(node, body, inner)
             ],
         )
         around = self._take(loop, Around(state, around))
@@ -170,13 +170,18 @@ class Machine(Expressions):
             if not holds:
                 yield inner
                 continue
-            for end, done, _ in self._block(body, inner):
-                if done:
-                    raise self._refused_in(state, node)
+            for end in self._once(node, body, inner):
                 self._claim(node, "loop keeps", loop, Around(state, end))
                 assert loop.variant is not None
                 less = z3.And(loop.variant(end) < loop.variant(inner), loop.variant(inner) >= 0)
                 self.require(self._at(state, node, "loop ends"), end, less)
+
+    def _once(self, node: ast.AST, body: Sequence[ast.stmt], state: State) -> list[State]:
+        """A turn of a loop, which must not return from the method."""
+        ends = self._block(body, state)
+        if any(done for _, done, _ in ends):
+            raise self._refused_in(state, node)
+        return [end for end, _, _ in ends]
 
     def _claim(self, node: ast.AST, when: str, loop: Loop, around: Around) -> None:
         for rule, claimed in loop.holds(around):
@@ -193,19 +198,16 @@ class Machine(Expressions):
         if isinstance(among, Empty):
             yield state
             return
-        loop = self._loop(node, state)
         lazy = self._lazy(node, among, state)
         members = lazy.members
         none = self.universe.empty(SetOf(members.key))
-        self._claim(node, "loop starts with", loop, Around(state, state, none, members))
 
         def once(before: State, member: z3.ExprRef) -> list[State]:
             (inner,) = self._assign(target, lazy.target(member), before)
-            ends = self._block(body, inner)
-            if any(done for _, done, _ in ends):
-                raise self._refused_in(state, node)
-            return [end for end, _, _ in ends]
+            return self._once(node, body, inner)
 
+        loop = self._loop(node, state)
+        self._claim(node, "loop starts with", loop, Around(state, state, none, members))
         member = self.universe.constant(members.key, "member")
         around = self._forgotten(state, lambda s: once(s.assuming(members.has(member)), member))
         seen = self.universe.fresh(SetOf(members.key), "seen")

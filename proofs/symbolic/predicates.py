@@ -15,6 +15,7 @@ import z3
 from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,
     INPUT,
+    REQUEST,
     Formula,
     Leaf,
     MapOf,
@@ -202,6 +203,62 @@ class Words:
     def size_of(self, identifier: z3.ExprRef) -> z3.ArithRef:
         """The one size that an identifier has, where it fixes the size."""
         return z3.Function("size_of", identifier.sort(), z3.IntSort())(identifier)
+
+    def occurrences(
+        self, numbers: Value, request: z3.ExprRef, identifier: z3.ExprRef
+    ) -> z3.ArithRef:
+        """How many of these inputs of a request have an identifier."""
+        if self._universe.elements is not None:
+            members = self._universe.members(INPUT)
+            return z3.Sum([self._occurs(numbers.has(i), request, i, identifier) for i in members])
+        return self._occurrences(numbers.terms[0], request, identifier)
+
+    def laws_of_occurrences(self) -> list[Formula]:
+        """How the number of occurrences changes with one input, and when it is 0."""
+        if self._universe.elements is not None:
+            return []
+        universe = self._universe
+        (sort,) = universe.components(SetOf(INPUT))
+        numbers, there = z3.Const("numbers", sort), z3.Bool("there")
+        none = universe.empty(SetOf(INPUT)).terms[0]
+        r, h = (z3.Const(one.name, universe.sort(one)) for one in (REQUEST, IDENTIFIER))
+        i = z3.Const("i", universe.sort(INPUT))
+        count = self._occurrences(numbers, r, h)
+        changed = self._occurrences(z3.Store(numbers, i, there), r, h)
+        before = self._occurs(z3.Select(numbers, i), r, i, h)
+        after = self._occurs(there, r, i, h)
+        sorts = sort, r.sort(), h.sort(), i.sort()
+        one = z3.Function("one_occurrence", *sorts)(numbers, r, h)
+        return [
+            z3.ForAll(
+                [numbers, i, there, r, h],
+                changed == count - before + after,
+                patterns=[changed, z3.MultiPattern(count, z3.Store(numbers, i, there))],
+            ),
+            z3.ForAll([r, h], self._occurrences(none, r, h) == 0),
+            z3.ForAll([numbers, r, h], count >= 0, patterns=[count]),
+            z3.ForAll(
+                [numbers, r, h],
+                z3.Or(count == 0, self._occurs(z3.Select(numbers, one), r, one, h) == 1),
+                patterns=[count],
+            ),
+            z3.ForAll(
+                [numbers, r, h, i],
+                z3.Implies(before == 1, count >= 1),
+                patterns=[z3.MultiPattern(count, z3.Select(numbers, i))],
+            ),
+        ]
+
+    def _occurrences(
+        self, numbers: z3.ExprRef, request: z3.ExprRef, identifier: z3.ExprRef
+    ) -> z3.ArithRef:
+        sorts = numbers.sort(), request.sort(), identifier.sort()
+        return z3.Function("occurrences", *sorts, z3.IntSort())(numbers, request, identifier)
+
+    def _occurs(
+        self, there: z3.BoolRef, request: z3.ExprRef, number: z3.ExprRef, identifier: z3.ExprRef
+    ) -> z3.ArithRef:
+        return z3.If(z3.And(there, self.item(request, number) == identifier), 1, 0)
 
     def number_of(self, request: z3.ExprRef, identifier: z3.ExprRef) -> z3.ExprRef:
         """The one input of a request that has an identifier, where its items differ."""

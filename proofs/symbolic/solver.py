@@ -14,7 +14,6 @@ import z3
 from cacheproof.proofs.symbolic.state import Fact
 from cacheproof.proofs.symbolic.values import Formula, negated
 
-
 RLIMIT = 4_000_000
 """What one check may cost, in z3's own measure of work, which no other load on a machine changes."""
 

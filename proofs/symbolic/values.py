@@ -73,6 +73,7 @@ class Universe:
             ]
         self.log = z3.DeclareSort(f"log{mark}")
         self.names = itertools.count()
+        self._depth = 0
 
     def _sort(self, leaf: Leaf, mark: int) -> z3.SortRef:
         if self.elements is None:
@@ -109,8 +110,11 @@ class Universe:
 
     def all(self, leaf: Leaf, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
         """Whether it holds of every element of a sort."""
-        element = self.constant(leaf, leaf.name)
-        return self.of_every(element, leaf, body(element))
+        element = z3.Const(f"{leaf.name}@{self._depth}", self.sort(leaf))
+        self._depth += 1  # the same rule of the same terms is the same formula
+        formula = body(element)
+        self._depth -= 1
+        return self.of_every(element, leaf, formula)
 
     def some(self, leaf: Leaf, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
         """Whether it holds of some element of a sort."""
