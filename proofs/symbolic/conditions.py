@@ -8,15 +8,16 @@ it: it is taken out, and what leaned on it is asked again.
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import z3
 
+from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.machine import Machine
 from cacheproof.proofs.symbolic.predicates import Reader, Words
 from cacheproof.proofs.symbolic.rules import Predicate
-from cacheproof.proofs.symbolic.solver import EFFORTS, Among, Effort, Known, Verdict
+from cacheproof.proofs.symbolic.solver import EFFORTS, Among, Effort, Known, Verdict, satisfying
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Fact, Loop, Snapshot, State
 from cacheproof.proofs.symbolic.values import (
@@ -52,11 +53,13 @@ class End:
 
 @dataclass(frozen=True)
 class Operation:
-    """A call, as a scheduler makes it: `run` plays it with the ghost's part. One that builds the
-    object `begins` where nothing is known."""
+    """A call of a `method`, as a scheduler makes it: `run` plays it with the ghost's part. One that
+    builds the object `begins` where nothing is known. Where only the ghost is told something there
+    is no method."""
 
     name: str
     run: Callable[["Play", State], Iterable[End]]
+    method: str = ""
     begins: bool = False
 
 
@@ -84,6 +87,11 @@ class Subject:
     loops: Callable[["Play"], Mapping[tuple[str, str], Sequence[Loop]]]
     safety: str
     assumptions: Callable[["Play"], Sequence[Formula]]
+
+    def judged_at(self, operation: Operation) -> list[str]:
+        """The rules that an operation must keep."""
+        rules = (*self.invariants, *self.transitions.get(operation.name, ()))
+        return list(dict.fromkeys([*(rule.id for rule in rules), self.safety]))
 
 
 @dataclass(frozen=True)
@@ -221,14 +229,16 @@ class Prover:
         self._known: dict[tuple[int, Effort], Known] = {}
         self._sums: dict[int, list[Fact]] = {}
 
-    def verdict(self, condition: Condition, without: Collection[str]) -> Verdict:
+    def verdict(
+        self, condition: Condition, without: Collection[str], efforts: Sequence[Effort] = EFFORTS
+    ) -> Verdict:
         """Whether a condition holds, `without` some rules."""
         of_rule = [one for one in condition.state.path if condition.rule in one.rules]
         for fact in of_rule:
             if _same(fact.formula, condition.claimed) and not fact.rules & set(without):
                 return Verdict("proved", fact.rules)
         worst = 0.0
-        for effort in EFFORTS:
+        for effort in efforts:
             own = [one for one in of_rule if not _takes_part(one, effort.among)]
             verdict = self._known_at(condition.state, effort, without).check(
                 condition.claimed, without, own
@@ -294,15 +304,55 @@ def _gives(formula: z3.ExprRef, positive: bool, inside: bool) -> bool:
     return False
 
 
+class Refuter:
+    """Looks for counterexamples among a few elements, where nothing has to be instantiated in
+    part: what is found there is one. It may start from a state that no calls lead to, if the
+    invariants that stand allow it."""
+
+    def __init__(self, subject: Subject, sizes: Sequence[int] = (2, 3)) -> None:
+        self._subject = subject
+        self._sizes = sizes
+        self._plays: dict[tuple[str, int], Play] = {}
+
+    def counterexample(
+        self, operation: Operation, rule: str, without: Collection[str] = ()
+    ) -> str | None:
+        """A state and a call of an operation that break a rule, in words."""
+        for size in self._sizes:
+            play = self._play(operation, size)
+            for one in play.conditions(rule):
+                facts = (fact for fact in one.state.path if not fact.rules & set(without))
+                if (found := satisfying(facts, one.claimed)) is not None:
+                    model = Model(play.universe, play.words, found)
+                    return model.sentence(one.state, operation.name)
+        return None
+
+    def _play(self, operation: Operation, size: int) -> Play:
+        place = (operation.name, size)
+        if place not in self._plays:
+            self._plays[place] = Play(self._subject, operation, Universe(size))
+        return self._plays[place]
+
+
 @dataclass
 class Outcome:
-    """What became of one rule: proved or unknown, at which operations, and how."""
+    """What became of one rule.
+
+    Attributes:
+        word: proved, refuted, or unknown.
+        failing: of a rule that is not proved, the first condition that is not.
+        counterexample: of a refuted rule.
+        conditions: how many were proved. `work_max`: what the hardest took, as a share of RLIMIT.
+        rests_on: the rules that its proofs lean on.
+    """
 
     rule: str
     word: str = "proved"
-    failing: list[str] = field(default_factory=list)
+    failing: str = ""
+    counterexample: str = ""
     conditions: int = 0
     work_max: float = 0.0
+    rests_on: frozenset[str] = frozenset()
 
 
 def prove(
@@ -312,27 +362,42 @@ def prove(
     provers = [
         Prover(Play(subject, operation, Universe()), seed) for operation in subject.operations
     ]
+    refuter = Refuter(subject)
     conditions = [(prover, one) for prover in provers for one in prover.play.conditions()]
     outcomes = {one.rule: Outcome(one.rule) for _, one in conditions}
     out: set[str] = set()
     proved: dict[int, Verdict] = {}
-    again = True
-    while again:
-        again = False
+    settled = False
+    while not settled:
+        settled = True
         for number, (prover, one) in enumerate(conditions):
-            outcome = outcomes[one.rule]
             if one.rule in out or (number in proved and not proved[number].rules & out):
                 continue
-            verdict = prover.verdict(one, out)
-            outcome.conditions += number not in proved
-            outcome.work_max = max(outcome.work_max, verdict.work)
-            if verdict.word == "proved":
+            verdict = _decided(prover, refuter, one, out)
+            if isinstance(verdict, Verdict) and verdict.word == "proved":
                 proved[number] = verdict
                 continue
-            report(f"{one.operation}: {one.name} is not proved")
-            outcome.word = "unknown"
-            outcome.failing.append(f"{one.operation}: {one.name}")
-            proved[number] = Verdict("unknown")
+            outcome = outcomes[one.rule]
+            outcome.failing = f"{one.operation}: {one.name}"
+            outcome.word = "refuted" if isinstance(verdict, str) else "unknown"
+            outcome.counterexample = verdict if isinstance(verdict, str) else ""
+            report(f"{one.rule} is {outcome.word} at {outcome.failing} {outcome.counterexample}")
             out.add(one.rule)
-            again = True
+            settled = False
+    for number, verdict in proved.items():
+        outcome = outcomes[conditions[number][1].rule]
+        outcome.conditions += 1
+        outcome.work_max = max(outcome.work_max, verdict.work)
+        outcome.rests_on |= verdict.rules
     return outcomes
+
+
+def _decided(
+    prover: Prover, refuter: Refuter, one: Condition, out: Collection[str]
+) -> Verdict | str:
+    """A proof, or a counterexample; or a verdict that says that neither was found."""
+    verdict = prover.verdict(one, out, EFFORTS[:-1])
+    if verdict.word == "proved":
+        return verdict
+    found = refuter.counterexample(prover.play.operation, one.rule, out)
+    return found or prover.verdict(one, out, EFFORTS[-1:])

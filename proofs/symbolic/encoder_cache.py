@@ -44,6 +44,8 @@ COMPONENT = contracts_of_component.COMPONENT
 OF_SCHEDULER = frozenset({"EC-8b"})
 """Contracts of the component that speak of what a scheduler does with a manager's answers."""
 SAFETY = "EC-13"
+CLASS = "EncoderCacheManager"
+REFERENCE = "reference"
 GHOST: Mapping[str, Type] = {
     "needed": MapOf(IDENTIFIER, SetOf(REQUEST)),
     "idle_since": MapOf(IDENTIFIER, INT),
@@ -202,19 +204,25 @@ def release(play: Play, state: State) -> Iterator[End]:
             yield _end(play, state, after, told, _call(play, "release", r, i))
 
 
-def free(play: Play, state: State) -> Iterator[End]:
+def withdraw(play: Play, state: State) -> Iterator[End]:
     """A request ends, or stops running; not in a step that encodes for it."""
     r = play.universe.constant(REQUEST, "r")
     names = play.names(state)
     ends, encoded = names["g"].fields["_claimed_end"], names["w"].fields["encoded"]
-    of_others = encoded.all(
+    needed_by_others = encoded.all(
         lambda h: implies(encoded.has(h), negated(conjunction((ends.has(r), ends.at(r).has(h)))))
     )
-    state = state.assuming(of_others, *_nothing_held_in_vain(play, state))
-    m = play.machine
-    for told, _ in m.call("g", "withdraw", [r], state):
-        for after, _ in m.call("m", "free", [RequestOf(r)], told):
-            yield _end(play, told, after, after, _call(play, "free", r))
+    state = state.assuming(needed_by_others, *_nothing_held_in_vain(play, state))
+    for after, _ in play.machine.call("g", "withdraw", [r], state):
+        yield _end(play, after, after, after, _call(play, "withdraw", r))
+
+
+def free(play: Play, state: State) -> Iterator[End]:
+    """A request that was withdrawn gives up all that it holds."""
+    r = play.universe.constant(REQUEST, "r")
+    state = state.assuming(negated(play.names(state)["g"].fields["_claimed_end"].has(r)))
+    for after, _ in play.machine.call("m", "free", [RequestOf(r)], state):
+        yield _end(play, state, after, after, _call(play, "free", r))
 
 
 def consume(play: Play, state: State) -> Iterator[End]:
@@ -277,19 +285,20 @@ def reset(play: Play, state: State) -> Iterator[End]:
             yield _end(play, state, done, done, _call(play, "reset", None))
 
 
-_OF_METHOD = {
-    "__init__": Operation("init", begin, begins=True),
-    "check_and_update_cache": Operation("check", check),
-    "can_allocate": Operation("can", can),
-    "allocate": Operation("allocate", allocate),
-    "free_encoder_input": Operation("release", release),
-    "free": Operation("free", free),
-    "get_freed_mm_hashes": Operation("notices", notices),
-    "get_cached_input_ids": Operation("inputs", inputs),
-    "get_cached_num_encoder_embeds": Operation("embeds", embeds),
-    "reset": Operation("reset", reset),
-}
-CONSUME = Operation("consume", consume)
+_OPERATIONS = (
+    Operation("init", begin, "__init__", begins=True),
+    Operation("check", check, "check_and_update_cache"),
+    Operation("can", can, "can_allocate"),
+    Operation("allocate", allocate, "allocate"),
+    Operation("release", release, "free_encoder_input"),
+    Operation("free", free, "free"),
+    Operation("notices", notices, "get_freed_mm_hashes"),
+    Operation("inputs", inputs, "get_cached_input_ids"),
+    Operation("embeds", embeds, "get_cached_num_encoder_embeds"),
+    Operation("reset", reset, "reset"),
+    Operation("consume", consume),
+    Operation("withdraw", withdraw),
+)
 
 
 # sums
@@ -379,7 +388,7 @@ def subject_of(
         for rule in contracts(COMPONENT, release)
         if rule.component == COMPONENT and rule.id not in OF_SCHEDULER
     ]
-    operations = [one for method, one in _OF_METHOD.items() if method in source.methods]
+    operations = [one for one in _OPERATIONS if one.method in {"", *source.methods}]
     return Subject(
         name,
         {"m": source, "g": source_of(Path(cacheproof.spec.__file__).parent / "ghost.py", "Ghost")},
@@ -395,7 +404,7 @@ def subject_of(
             *auxiliaries([*attributes, *claims]),
         ],
         {one.name: _judged_at(one.name, rules) for one in operations},
-        [*operations, CONSUME],
+        operations,
         _aggregates(),
         loops,
         SAFETY,
@@ -417,9 +426,15 @@ def _judged_at(operation: str, rules: Sequence[Any]) -> list[Predicate]:
     ]
 
 
-def reference(semantics: Semantics | None = None) -> Subject:
-    """The reference manager, of some semantics."""
+def of_reference(assumptions: Sequence[Assumption] = ()) -> Subject:
+    """The reference manager, as it should be."""
     folder = Path(cacheproof.reference.__file__).parent
-    constants = {("m", "semantics"): semantics or Semantics.ideal()}
-    source = source_of(folder / "encoder_cache.py", "EncoderCacheManager")
-    return subject_of("reference", source, None, constants=constants)
+    constants = {("m", "semantics"): Semantics.ideal()}
+    return subject_of(
+        REFERENCE, source_of(folder / "encoder_cache.py", CLASS), None, assumptions, constants
+    )
+
+
+def of_release(release: str, source: Source, assumptions: Sequence[Assumption] = ()) -> Subject:
+    """The manager of a release, judged by the contracts that the release promises."""
+    return subject_of(f"vllm@{release}", source, release, assumptions)

@@ -96,6 +96,17 @@ def holders_show_the_item(m: Any, item: Any, inputs: Any) -> bool:
     return all(all(any(item(r, i) == h for i in inputs(r)) for r in m.cached[h]) for h in m.cached)
 
 
+def needed_up_to_an_input(g: Any, item: Any, end: Any, inputs: Any) -> bool:
+    """A request needs an identifier up to the end of an input that shows it."""
+    return all(
+        all(
+            any(item(r, i) == h and end(r, i) == g._claimed_end[r][h] for i in inputs(r))
+            for h in g._claimed_end[r]
+        )
+        for r in g._claimed_end
+    )
+
+
 def claims_are_inputs(m: Any, has_input: Any) -> bool:
     """Only inputs are claimed."""
     return all(all(has_input(r, i) for i in m.claims[r]) for r in m.claims)
@@ -184,4 +195,6 @@ def auxiliaries(attributes: Collection[str]) -> list[Predicate]:
     of_tables = [
         one for name, rules in _OF_ATTRIBUTE.items() if name in attributes for one in rules
     ]
+    if "claims" not in attributes:
+        of_tables.append(needed_up_to_an_input)
     return [auxiliary(one) for one in (*_ALWAYS, *of_tables)]

@@ -27,6 +27,7 @@ from cacheproof.proofs.symbolic.state import (
     Ref,
     RequestOf,
     Returned,
+    Reversed,
     State,
     Values,
     term_of,
@@ -392,7 +393,11 @@ class Expressions(ABC):
             case "iter", [among]:
                 return state, among
             case "next", [Ref() as among]:
-                return self._oldest(node, among, state)
+                return self._outermost(node, among, state, oldest=True)
+            case "reversed", [Ref() as among]:
+                return state, Reversed(among)
+            case "next", [Reversed(among)]:
+                return self._outermost(node, among, state, oldest=False)
             case "enumerate", [Features(request)]:
                 lazy = Lazy(self.words.inputs(request))
                 return state, replace(
@@ -406,15 +411,21 @@ class Expressions(ABC):
                 return state, self.words.len(state.value(container))
         raise self._refused_in(state, node)
 
-    def _oldest(self, node: ast.AST, of: Ref, state: State) -> tuple[State, z3.ExprRef]:
+    def _outermost(
+        self, node: ast.AST, of: Ref, state: State, *, oldest: bool
+    ) -> tuple[State, z3.ExprRef]:
+        """The first key of an ordered map, or the last."""
         container = state.value(of)
         name = self._at(state, node, "an empty container has no oldest entry")
         state = self.require(name, state, negated(container.is_empty))
-        oldest = self.universe.constant(container.key, "oldest")
-        first = container.all(
-            lambda k: implies(container.has(k), container.place(oldest) <= container.place(k)),
-        )
-        return state.assuming(container.has(oldest), first), oldest
+        found = self.universe.constant(container.key, "outermost")
+        place = container.place(found)
+
+        def inside(key: z3.ExprRef) -> Formula:
+            other = container.place(key)
+            return implies(container.has(key), place <= other if oldest else place >= other)
+
+        return state.assuming(container.has(found), container.all(inside)), found
 
     def _method(
         self, node: ast.Call, operand: Any, name: str, arguments: Sequence[Any], state: State
@@ -454,10 +465,10 @@ class Expressions(ABC):
                 there = state.value(operand).has(unwrapped(member))
                 state = self.require(self._at(state, node, "KeyError"), state, there)
                 yield self._member(operand, unwrapped(member), False, state), None
-            case Ref(), "popitem", [False]:
-                state, oldest = self._oldest(node, operand, state)
-                value = unwrapped(state.value(operand).at(oldest))
-                yield self._delete(node, operand, oldest, state), (oldest, value)
+            case Ref(), "popitem", [bool() as last]:
+                state, found = self._outermost(node, operand, state, oldest=not last)
+                value = unwrapped(state.value(operand).at(found))
+                yield self._delete(node, operand, found, state), (found, value)
             case Ref(), "pop", [key]:
                 value = unwrapped(state.value(operand).at(self._key(key)))
                 yield self._delete(node, operand, key, state), value

@@ -15,7 +15,7 @@ from cacheproof.proofs.symbolic.state import Fact
 from cacheproof.proofs.symbolic.values import Formula, negated
 
 RLIMIT = 4_000_000
-"""What one check may cost, in z3's own measure of work, which no other load on a machine changes."""
+"""What one check may cost in z3's own measure of work, which no other load on a machine changes."""
 
 
 class Among(Enum):
@@ -99,6 +99,14 @@ class Known:
             verdict = Verdict("unknown", frozenset(), work)
         self._solver.pop()
         return verdict
+
+
+def satisfying(facts: Iterable[Fact], claimed: Formula) -> z3.ModelRef | None:
+    """A model of facts of a bounded universe in which what is claimed does not hold."""
+    solver = z3.SimpleSolver()
+    solver.set("rlimit", RLIMIT)
+    solver.add(*(fact.formula for fact in facts), negated(claimed))
+    return solver.model() if solver.check() == z3.sat else None
 
 
 def _work(solver: z3.Solver) -> int:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Source:
-    """The methods of a class, by name, as they stand in a file; `text` is the whole class."""
+    """A class as it stands in a file: its methods by their names, and its whole text."""
 
+    name: str
     path: str
     methods: Mapping[str, ast.FunctionDef]
     text: str
@@ -22,6 +23,21 @@ class Source:
             for node in ast.walk(self.methods["__init__"])
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         )
+
+    def reached_from(self, method: str) -> frozenset[str]:
+        """The methods that a call of one may run."""
+        found: set[str] = set()
+        to_do = [method]
+        while to_do:
+            name = to_do.pop()
+            if name in self.methods and name not in found:
+                found.add(name)
+                to_do += [
+                    node.attr
+                    for node in ast.walk(self.methods[name])
+                    if isinstance(node, ast.Attribute)
+                ]
+        return frozenset(found)
 
 
 def source_of(path: Path, name: str, within: str | None = None) -> Source:
@@ -39,5 +55,7 @@ def source_of(path: Path, name: str, within: str | None = None) -> Source:
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
-            return Source(within or path.name, methods, ast.get_source_segment(text, node) or "")
+            return Source(
+                name, within or path.name, methods, ast.get_source_segment(text, node) or ""
+            )
     raise LookupError(f"{path}: no class {name}")

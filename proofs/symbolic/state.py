@@ -6,7 +6,7 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.predicates import truth
+from cacheproof.proofs.symbolic.predicates import NotTranslated, truth
 from cacheproof.proofs.symbolic.values import Formula, Value
 
 
@@ -103,6 +103,13 @@ class State:
         return value
 
     def attribute(self, owner: str, name: str) -> Any:
+        """What an attribute is, a container by its contents.
+
+        Raises:
+            NotTranslated: nothing has set it.
+        """
+        if (owner, name) not in self.attributes:
+            raise NotTranslated(f"nothing has set {name}")
         return self.value(self.attributes[owner, name])
 
     def snapshot(self, key: z3.ExprRef | None = None, *, anew: bool = False) -> "State":
@@ -154,6 +161,13 @@ class Empty:
 @dataclass(frozen=True)
 class Values:
     """The values of a map."""
+
+    of: Ref
+
+
+@dataclass(frozen=True)
+class Reversed:
+    """A map whose keys are asked for from the last."""
 
     of: Ref
 

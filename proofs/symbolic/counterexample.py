@@ -1,0 +1,119 @@
+"""A counterexample in words: the state before a call, the inputs, and the call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.symbolic.predicates import Words
+from cacheproof.proofs.symbolic.state import Snapshot, State
+from cacheproof.proofs.symbolic.values import (
+    DEBIT,
+    IDENTIFIER,
+    INPUT,
+    REQUEST,
+    Leaf,
+    ListOf,
+    MapOf,
+    SetOf,
+    Universe,
+    Value,
+)
+
+_LETTERS: Mapping[Leaf, str] = {IDENTIFIER: "h", REQUEST: "r", INPUT: "i"}
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a solver found: every value of a bounded universe."""
+
+    universe: Universe
+    words: Words
+    model: z3.ModelRef
+
+    def scalar(self, term: z3.ExprRef) -> Any:
+        """A number, a truth value, or the name of an element."""
+        value = self.model.eval(term, model_completion=True)
+        if z3.is_int_value(value):
+            return value.as_long()
+        if z3.is_true(value) or z3.is_false(value):
+            return z3.is_true(value)
+        leaf = self.universe.leaf_of(value)
+        if leaf == DEBIT:
+            return tuple(self.scalar(part) for part in self.universe.parts(value))
+        assert leaf is not None
+        members = [one.get_id() for one in self.universe.members(leaf)]
+        return f"{_LETTERS[leaf]}{members.index(value.get_id())}"
+
+    def value(self, value: Any) -> Any:
+        """A container as Python's, in order where it has one."""
+        if not isinstance(value, Value):
+            return self.scalar(value)
+        if isinstance(value.kind, Leaf):
+            return self.scalar(value.term)
+        there = [one for one in self.universe.members(value.key) if self.scalar(value.has(one))]
+        if isinstance(value.kind, MapOf):
+            if value.kind.ordered:
+                there.sort(key=lambda one: self.scalar(value.place(one)))
+            return {self.scalar(one): self.value(value.at(one)) for one in there}
+        assert isinstance(value.kind, SetOf | ListOf)
+        return {self.scalar(one) for one in there}
+
+    def inputs(self) -> dict[tuple[str, str], tuple[str, int, int]]:
+        """(request, input) -> identifier, embeddings and end of every input."""
+        words = self.words
+        return {
+            (self.scalar(r), self.scalar(i)): (
+                self.scalar(words.item(r, i)),
+                self.scalar(words.embeds(r, i)),
+                self.scalar(words.end(r, i)),
+            )
+            for r in self.universe.members(REQUEST)
+            for i in self.universe.members(INPUT)
+            if self.scalar(words.has_input(r, i))
+        }
+
+    def sentence(self, state: State, call: str) -> str:
+        """The state from which a path went to where a rule is broken, in one line."""
+        start = [one for one in state.snapshots if one.anew][-1]
+        inputs = ", ".join(
+            f"{r}.{i} shows {h} of {embeds} up to token {end}"
+            for (r, i), (h, embeds, end) in self.inputs().items()
+        )
+        objects = [
+            f"{name}={_short(found)}"
+            for (owner, name), found in self._attributes(start).items()
+            if owner == "m" or found
+        ]
+        return (
+            f"{call} of {self._arguments(state)} where {inputs or 'no inputs'}; {' '.join(objects)}"
+        )
+
+    def _attributes(self, at: Snapshot) -> dict[tuple[str, str], Any]:
+        state = State(at.attributes, at.cells, {})
+        return {
+            (owner, name): self.value(state.attribute(owner, name))
+            for owner, name in at.attributes
+            if isinstance(state.attribute(owner, name), Value | z3.ExprRef)
+        }
+
+    def _arguments(self, state: State) -> str:
+        names = {"r": REQUEST, "i": INPUT}
+        found = []
+        for declared in self.model.decls():
+            word = declared.name().split("!")[0]
+            if declared.arity() == 0 and word in names:
+                if self.universe.leaf_of(declared()) == names[word]:
+                    found.append(self.scalar(declared()))
+            elif declared.arity() == 0 and word in ("budget", "pending", "progress"):
+                found.append(f"{word}={self.scalar(declared())}")
+        return ", ".join(sorted(found)) or "nothing"
+
+
+def _short(found: Any) -> str:
+    if isinstance(found, dict):
+        return "{" + ", ".join(f"{key}: {_short(one)}" for key, one in found.items()) + "}"
+    if isinstance(found, set):
+        return "{" + ", ".join(sorted(map(str, found))) + "}"
+    return str(found)

@@ -1,0 +1,124 @@
+"""What is proved of encoder cache managers by their text, as rows of evidence.
+
+What does not hold of any caller may hold of one that keeps a promise. So a manager is proved with
+as few promises as it takes: none, then that an identifier fixes its size, then that also no request
+shows one item twice.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
+from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
+from cacheproof.proofs.symbolic.conditions import Subject, prove
+from cacheproof.proofs.symbolic.encoder_cache import (
+    REFERENCE,
+    Assumption,
+    identifier_fixes_size,
+    items_differ,
+    of_reference,
+    of_release,
+)
+from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.twins import red_twins
+from cacheproof.spec.ghost import Ghost
+
+NO_TWIN = "a change that breaks it"
+PROMISES: tuple[tuple[str, tuple[Assumption, ...]], ...] = (
+    ("any caller", ()),
+    ("an identifier fixes its size", (identifier_fixes_size,)),
+    (
+        "an identifier fixes its size, no request shows an item twice",
+        (identifier_fixes_size, items_differ),
+    ),
+)
+"""What a caller promises beside what each operation asks of it, from nothing on."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A manager's class as it stands in some targets; `release` is the first of theirs, None for
+    the reference."""
+
+    targets: tuple[str, ...]
+    source: Source
+    release: str | None
+
+
+def texts_of(releases: Iterable[tuple[str, Source]]) -> list[Text]:
+    """The reference's text, and those of releases, each once."""
+    found = [Text((REFERENCE,), of_reference().sources["m"], None)]
+    for release, source in releases:
+        target = f"vllm@{release}"
+        for number, text in enumerate(found):
+            if text.source.text == source.text and text.release is not None:
+                found[number] = Text((*text.targets, target), source, text.release)
+                break
+        else:
+            found.append(Text((target,), source, release))
+    return found
+
+
+def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
+    """Every contract of a manager, under the fewest promises that it is proved under; one row for
+    each target that has the text.
+
+    Raises:
+        NotTranslated: the text has a construct without a reading.
+    """
+    rows: dict[str, Evidence] = {}
+    refuted: dict[str, OfRule] = {}
+    for promise, assumptions in PROMISES:
+        started = time.monotonic()
+        subject = _subject(text, assumptions)
+        outcomes = prove(subject, seed)
+        contracts = [one for one in outcomes if one.startswith("EC-")]
+        new = [one for one in contracts if one not in rows and outcomes[one].word == "proved"]
+        fallen = [one for one in outcomes if outcomes[one].word != "proved"]
+        twins = red_twins(subject, new, fallen)
+        seconds = time.monotonic() - started
+        for one in new:
+            twin = RedTwin(twins.get(one, NO_TWIN), one in twins)
+            note = f"refuted without: {refuted[one].counterexample}" if one in refuted else ""
+            scope = f"unbounded; {promise}"
+            rows[one] = _row(text, one, Outcome.HOLDS, scope, note, seconds, (twin,))
+        refuted |= {
+            one: outcomes[one] for one in contracts if one not in rows and one not in refuted
+        }
+        if all(one in rows for one in contracts):
+            break
+    for one in contracts:
+        if one not in rows:
+            word = Outcome.REFUTED if refuted[one].word == "refuted" else Outcome.UNKNOWN
+            note = refuted[one].counterexample or refuted[one].failing
+            rows[one] = _row(text, one, word, f"unbounded; {promise}", note, seconds, ())
+    return [row for one in contracts for row in _for_each_target(text, rows[one])]
+
+
+def _subject(text: Text, assumptions: tuple[Assumption, ...]) -> Subject:
+    if text.release is None:
+        return of_reference(assumptions)
+    return of_release(text.release, text.source, assumptions)
+
+
+def _row(
+    text: Text,
+    contract: str,
+    outcome: Outcome,
+    scope: str,
+    note: str,
+    seconds: float,
+    twins: tuple[RedTwin, ...],
+) -> Evidence:
+    digest = digest_of([text.source.text, Ghost])
+    return Evidence(
+        contract, text.targets[0], text.source.name, "proof", scope, outcome, note, digest, seconds,
+        twins,
+    )  # fmt: skip
+
+
+def _for_each_target(text: Text, row: Evidence) -> Iterator[Evidence]:
+    for target in text.targets:
+        yield dataclasses.replace(row, target=target)

@@ -1,0 +1,127 @@
+"""Changes of a class's text that break it: the red twins of what is proved of it.
+
+Each is one small change that a programmer might make by mistake: a statement left out, a condition
+taken the other way, a comparison that is off by one, the newest entry taken for the oldest.
+"""
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from cacheproof.proofs.symbolic.source import Source
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A class with one change in a method."""
+
+    name: str
+    method: str
+    source: Source
+
+
+def mutants(source: Source) -> Iterator[Mutant]:
+    """Every change of every method; those that begin anew come last."""
+    last = ("reset", "__init__")
+    for name, method in sorted(source.methods.items(), key=lambda one: one[0] in last):
+        for number, node in enumerate(ast.walk(method)):
+            for change in _CHANGES:
+                changed = copy.deepcopy(method)
+                place = list(ast.walk(changed))[number]
+                done = change(changed, place)
+                if done is None:
+                    continue
+                ast.fix_missing_locations(changed)
+                line = getattr(node, "lineno", method.lineno)
+                words = f"{name}() line {line}: {done}"
+                yield Mutant(
+                    words, name, replace(source, methods={**source.methods, name: changed})
+                )
+
+
+Change = Callable[[ast.FunctionDef, ast.AST], str | None]
+"""Changes a method at a node, and says how; None where there is nothing of its kind."""
+
+
+_STATEMENTS = (ast.Assign, ast.AugAssign, ast.Delete, ast.Expr, ast.If, ast.For, ast.While)
+
+
+def _left_out(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    if not isinstance(node, _STATEMENTS):
+        return None
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return None
+    if isinstance(node, ast.Assign) and not isinstance(
+        node.targets[0], ast.Attribute | ast.Subscript
+    ):
+        return None
+    for parent in ast.walk(method):
+        for body in (getattr(parent, "body", None), getattr(parent, "orelse", None)):
+            if isinstance(body, list) and node in body:
+                words = ast.unparse(node).splitlines()[0]
+                body[body.index(node)] = ast.copy_location(ast.Pass(), node)
+                return f"without {words!r}"
+    return None
+
+
+def _off_by_one(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    others = {ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Lt: ast.LtE, ast.LtE: ast.Lt}
+    if not isinstance(node, ast.Compare) or type(node.ops[0]) not in others:
+        return None
+    before = ast.unparse(node)
+    node.ops[0] = others[type(node.ops[0])]()
+    return f"{ast.unparse(node)!r} for {before!r}"
+
+
+def _other_way(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    if not isinstance(node, ast.If):
+        return None
+    before = ast.unparse(node.test)
+    node.test = ast.copy_location(ast.Constant(True), node.test)
+    return f"always, not only if {before!r}"
+
+
+def _newest(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "popitem" and node.keywords:
+        node.keywords[0].value = ast.copy_location(ast.Constant(True), node)
+        return "the newest entry for the oldest"
+    if isinstance(node.func, ast.Name) and node.func.id == "iter":
+        node.func.id = "reversed"
+        return "the newest entry for the oldest"
+    return None
+
+
+def _unfiltered(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    if not isinstance(node, ast.ListComp | ast.SetComp) or not node.generators[0].ifs:
+        return None
+    node.generators[0].ifs = []
+    return "all of them"
+
+
+def _forgets_holders(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    return _begins_with(method, node, "self.cached.clear()")
+
+
+def _forgets_sizes(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    return _begins_with(method, node, "self.num_embeds_by_hash.clear()")
+
+
+def _begins_with(method: ast.FunctionDef, node: ast.AST, statement: str) -> str | None:
+    if node is not method or method.name == "__init__":
+        return None
+    method.body.insert(0, ast.parse(statement).body[0])
+    return f"{statement!r} first"
+
+
+_CHANGES: tuple[Change, ...] = (
+    _left_out,
+    _off_by_one,
+    _other_way,
+    _newest,
+    _unfiltered,
+    _forgets_holders,
+    _forgets_sizes,
+)

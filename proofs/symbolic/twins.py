@@ -1,0 +1,56 @@
+"""Red twins: for what is proved of a class, a change of its text of which it can be refuted."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from cacheproof.proofs.symbolic.conditions import Operation, Refuter, Subject
+from cacheproof.proofs.symbolic.mutants import Mutant, mutants
+from cacheproof.proofs.symbolic.predicates import NotTranslated
+
+SIZE = 2
+"""Elements of the universe in which twins are refuted."""
+
+
+def red_twins(
+    subject: Subject, rules: Collection[str], without: Collection[str] = ()
+) -> dict[str, str]:
+    """Rule -> the first mutant of which it is refuted, `without` the rules that do not stand.
+
+    A rule that no mutant breaks is missing.
+    """
+    found: dict[str, str] = {}
+    missing = set(rules)
+    for mutant in mutants(subject.sources["m"]):
+        if not missing:
+            break
+        for rule in refuted_of(subject, mutant, missing, without):
+            found[rule] = mutant.name
+            missing.discard(rule)
+    return found
+
+
+def refuted_of(
+    subject: Subject, mutant: Mutant, rules: Collection[str], without: Collection[str] = ()
+) -> list[str]:
+    """Those of the rules that a counterexample refutes of a mutant."""
+    broken = replace(subject, sources={**subject.sources, "m": mutant.source})
+    refuter = Refuter(broken, (SIZE,))
+    found: list[str] = []
+    for operation in _running(broken, mutant):
+        for rule in broken.judged_at(operation):
+            if rule in rules and rule not in found and rule not in without:
+                try:
+                    broken_there = refuter.counterexample(operation, rule, without)
+                except NotTranslated:
+                    return found  # the change led out of what can be read
+                if broken_there:
+                    found.append(rule)
+    return found
+
+
+def _running(subject: Subject, mutant: Mutant) -> Iterator[Operation]:
+    """The operations that run what was changed, but for those that only repeat others."""
+    source = subject.sources["m"]
+    for operation in subject.operations:
+        if mutant.method in source.reached_from(operation.method):
+            yield operation
