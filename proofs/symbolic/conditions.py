@@ -160,13 +160,13 @@ class Play:
                 yield Condition(operation, one.name, one.rule, one.state, one.claimed)
         transitions = self.subject.transitions.get(operation, ())
         for end in self._ends:
-            names = self.names(end.after)
-            judged = [(one, names) for one in self.subject.invariants]
-            judged += [(one, end.names) for one in transitions]
-            for one, seen in judged:
-                if rule in (None, one.id):
-                    claimed = self.read(one, seen)
-                    yield Condition(operation, one.id, one.id, end.after, claimed)
+            names: Names = self.names(end.after)
+            judged = [(rule_, names) for rule_ in self.subject.invariants]
+            judged += [(rule_, end.names) for rule_ in transitions]
+            for each, seen in judged:
+                if rule in (None, each.id):
+                    claimed = self.read(each, seen)
+                    yield Condition(operation, each.id, each.id, end.after, claimed)
 
     # sums
 
@@ -221,12 +221,14 @@ class Play:
 
 
 class Prover:
-    """Decides the conditions of a play. What is known at a place is given to a solver once."""
+    """Decides the conditions of a play. What is known at a place is given to a solver once for all
+    conditions there."""
 
     def __init__(self, play: Play, seed: int = 0) -> None:
         self.play = play
         self._seed = seed
-        self._known: dict[tuple[int, Effort], Known] = {}
+        self._place: State | None = None
+        self._known: dict[Effort, Known] = {}
         self._sums: dict[int, list[Fact]] = {}
 
     def verdict(
@@ -249,13 +251,14 @@ class Prover:
         return Verdict("unknown", frozenset(), worst)
 
     def _known_at(self, state: State, effort: Effort, without: Collection[str]) -> Known:
-        place = (id(state), effort)
-        if place not in self._known:
+        if state is not self._place:
+            self._place, self._known = state, {}
+        if effort not in self._known:
             facts = [fact for fact in state.path if _takes_part(fact, effort.among)]
             if effort.sums:
                 facts += self._sums_at(state, without)
-            self._known[place] = Known(facts, effort, self._seed)
-        return self._known[place]
+            self._known[effort] = Known(facts, effort, self._seed)
+        return self._known[effort]
 
     def _sums_at(self, state: State, without: Collection[str]) -> list[Fact]:
         if id(state) not in self._sums:

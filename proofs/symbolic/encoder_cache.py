@@ -4,13 +4,13 @@ The object under proof is owner "m"; "g" is spec's ghost, whose own text is run 
 the step in the making. What a scheduler owes a manager is said at each operation.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import z3
 
-import cacheproof
 from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
 from cacheproof.proofs.symbolic.encoder_cache_loops import loops
 from cacheproof.proofs.symbolic.encoder_cache_rules import auxiliaries
@@ -38,6 +38,7 @@ from cacheproof.proofs.symbolic.values import (
 )
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec import encoder_cache as contracts_of_component
+from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import contracts
 
 COMPONENT = contracts_of_component.COMPONENT
@@ -391,7 +392,7 @@ def subject_of(
     operations = [one for one in _OPERATIONS if one.method in {"", *source.methods}]
     return Subject(
         name,
-        {"m": source, "g": source_of(Path(cacheproof.spec.__file__).parent / "ghost.py", "Ghost")},
+        {"m": source, "g": source_of(Path(inspect.getfile(Ghost)), "Ghost")},
         {
             **{("m", one): MANAGER[one] for one in attributes},
             **{("g", one): kind for one, kind in GHOST.items()},
@@ -428,7 +429,7 @@ def _judged_at(operation: str, rules: Sequence[Any]) -> list[Predicate]:
 
 def of_reference(assumptions: Sequence[Assumption] = ()) -> Subject:
     """The reference manager, as it should be."""
-    folder = Path(cacheproof.reference.__file__).parent
+    folder = Path(inspect.getfile(Semantics)).parent
     constants = {("m", "semantics"): Semantics.ideal()}
     return subject_of(
         REFERENCE, source_of(folder / "encoder_cache.py", CLASS), None, assumptions, constants

@@ -168,7 +168,8 @@ def references_are_of_claims(m: Any, item: Any) -> bool:
     )
 
 
-_ALWAYS = (
+_Rule = Callable[..., bool]
+_ALWAYS: tuple[_Rule, ...] = (
     needed_as_claimed,
     somebody_needs,
     idle_is_not_needed,
@@ -182,7 +183,7 @@ _ALWAYS = (
     encoded_stays,
     holders_show_the_item,
 )
-_OF_ATTRIBUTE: dict[str, tuple[Callable[..., bool], ...]] = {
+_OF_ATTRIBUTE: dict[str, tuple[_Rule, ...]] = {
     "num_embeds_by_hash": (one_table,),
     "claims": (claims_are_inputs, claimed_is_held, held_is_claimed, last_claim_stands),
     "_claims": (claims_name_items,),

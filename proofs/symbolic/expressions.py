@@ -230,7 +230,7 @@ class Expressions(ABC):
         match node:
             case ast.Constant(value=value):
                 yield state, value
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
                 yield state, -value
             case ast.Name(id=name) if name in state.names:
                 yield state, state.names[name]
@@ -265,13 +265,13 @@ class Expressions(ABC):
                     yield from self._eval(body if holds else orelse, after)
             case ast.Compare(left=left, ops=operators, comparators=others):
                 for after, operands in self._each([left, *others], state):
-                    parts = [
+                    compared = [
                         self._compared(node, operator, one, other, after)
                         for operator, one, other in zip(
                             operators, operands, operands[1:], strict=False
                         )
                     ]
-                    yield after, parts[0] if len(parts) == 1 else conjunction(tuple(parts))
+                    yield after, conjunction(compared)
             case (
                 ast.ListComp(elt=element, generators=[head])
                 | ast.SetComp(elt=element, generators=[head])
@@ -375,8 +375,8 @@ class Expressions(ABC):
                 for after, arguments in self._each(given, state):
                     yield self._builtin(node, name, arguments, after)
             case ast.Attribute(value=of, attr=name):
-                for after, (operand, *arguments) in self._each([of, *given], state):
-                    yield from self._method(node, operand, name, arguments, after)
+                for after, (operand, *others) in self._each([of, *given], state):
+                    yield from self._method(node, operand, name, others, after)
             case _:
                 raise self._refused_in(state, node)
 

@@ -12,7 +12,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.expressions import Expressions
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.predicates import NotTranslated, equal
 from cacheproof.proofs.symbolic.state import (
     Around,
     Empty,
@@ -98,7 +98,7 @@ class Machine(Expressions):
                 return [(after, False, None) for after, _ in self._eval(value, state)]
             case ast.Return(value=None):
                 return [(state, True, None)]
-            case ast.Return(value=value):
+            case ast.Return(value=ast.expr() as value):
                 return [(after, True, answer) for after, answer in self._eval(value, state)]
             case ast.Assert(test=test):
                 return [
@@ -216,8 +216,7 @@ class Machine(Expressions):
         before = known.assuming(members.has(member), z3.Not(seen.has(member)))
         for end in once(before, member):
             if lazy.source is not None:
-                now = end.value(lazy.source)
-                same = members.all(lambda k, now=now: members.has(k) == now.has(k))
+                same = equal(end.value(lazy.source).keys, members)
                 self.require(self._at(state, node, "what it runs over stays"), end, same)
             done = seen.with_member(member, True)
             self._claim(node, "loop keeps", loop, Around(state, end, done, members))

@@ -56,9 +56,6 @@ class Lazy:
     source: Ref | None = None
 
 
-Literal = type(None) | bool | int | str
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """All attributes and cells at a moment, and the key at which they changed since the last;

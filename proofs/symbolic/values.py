@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import z3
 
@@ -292,7 +293,7 @@ class Value:
 
 # formulas: z3's truth values, and Python's where the answer is plain
 
-Formula = z3.BoolRef | bool
+Formula: TypeAlias = z3.BoolRef | bool
 
 
 def conjunction(parts: Iterable[Formula]) -> Formula:
