@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from cacheproof import __version__, contract_table, exploring, main_job, searching
+from cacheproof import __version__, contract_table, exploring, main_job, proving, searching
 from cacheproof.console import Output
 from cacheproof.differential import known as known_faults
 from cacheproof.differential.campaign import LANES
@@ -130,6 +130,23 @@ def fuzz(
     faults = known_faults.load(known)
     plan = searching.Plan.parse(depth, against, seconds, seeds)
     raise typer.Exit(searching.fuzz(output, target, plan, faults, _folder(findings)))
+
+
+@app.command()
+def prove(
+    target: Annotated[
+        list[str] | None,
+        typer.Option(metavar="T", help="reference or vllm@VERSION; by default all installed."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The solver's.")] = 0,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As docs/evidence.md.")] = False,
+    known: KnownOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Prove contracts of the reference and of releases by their text, beside red twins."""
+    output = Output(json)
+    faults = known_faults.load(known)
+    raise typer.Exit(proving.prove(output, target or None, faults, seed=seed, markdown=markdown))
 
 
 @app.command()

@@ -1,0 +1,208 @@
+"""The command prove: what is proved of which text, in one evidence table."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from multiprocessing import get_context
+from typing import Any
+
+from rich.table import Table
+
+from cacheproof.console import Output
+from cacheproof.differential.campaign import LANES
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.known import KnownFault
+from cacheproof.differential.targets import releases
+from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.proofs.evidence import Evidence, Outcome
+
+REFERENCE = "reference"
+MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
+KEYED_SINCE = "0.10.2"
+"""Managers of releases before know requests, not identifiers; their text is not proved."""
+TOOLS = ("z3-solver", "crosshair-tool")
+
+
+def prove(
+    output: Output,
+    targets: Sequence[str] | None,
+    known: Sequence[KnownFault],
+    *,
+    seed: int,
+    markdown: bool,
+) -> int:
+    """Prove targets by their text and print the evidence. Returns the exit code.
+
+    Raises:
+        InputError: no such target; or a library that proofs need is missing.
+    """
+    jobs = list(_jobs(_wanted(targets, output), seed))
+    workers = min(len(jobs), os.cpu_count() or 1)
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    found: dict[int, list[Evidence]] = {}
+    with output.bar("proving", len(jobs)) as advance, pool:
+        done = {pool.submit(job.run, *job.arguments): number for number, job in enumerate(jobs)}
+        for future in as_completed(done):
+            found[done[future]] = future.result()
+            advance(1)
+    rows = [row for number in sorted(found) for row in found[number]]
+    code = _exit_code(rows, known)
+    if markdown:
+        output.line(_markdown(rows))
+    else:
+        _print(output, rows, known)
+        output.line(_closing_line(rows, known, code))
+    output.write_json(
+        "prove",
+        {"tools": _tools(), "evidence": [asdict(row) for row in rows], "exit_code": code},
+    )
+    return code
+
+
+@dataclass(frozen=True)
+class _Job:
+    run: Callable[..., list[Evidence]]
+    arguments: tuple[Any, ...]
+
+
+def _wanted(targets: Sequence[str] | None, output: Output) -> list[releases.Release | None]:
+    """The releases to prove, and None for the reference."""
+    if missing := [tool for tool in ("z3", "crosshair") if find_spec(tool) is None]:
+        raise InputError(
+            f"prove needs {' and '.join(missing)}, not installed here; expected the libraries of "
+            "pip install 'cacheproof[dev]'"
+        )
+    if targets is None:
+        installed = releases.list_installed()
+        return [None, *(one for one in installed if _is_keyed(one.version))]
+    found: list[releases.Release | None] = []
+    for target in targets:
+        if target == REFERENCE:
+            found.append(None)
+            continue
+        word, _, version = target.partition("@")
+        if word != "vllm" or not version:
+            raise InputError(f"--target {target}: expected {REFERENCE} or vllm@VERSION")
+        if not _is_keyed(releases.parse(version)):
+            raise InputError(
+                f"--target {target}: its manager knows requests, not identifiers, and is not "
+                f"proved; expected {KEYED_SINCE} or later"
+            )
+        found.append(releases.install(version, report=output.say))
+    return found
+
+
+def _is_keyed(version: str) -> bool:
+    return releases.order(version) >= releases.order(KEYED_SINCE)
+
+
+def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job]:
+    """The work, the longest first."""
+    from cacheproof.proofs.crosshair import text, witness
+    from cacheproof.proofs.keys.prove import prove_keys
+    from cacheproof.proofs.symbolic.encoder_cache import CLASS
+    from cacheproof.proofs.symbolic.evidence import prove_text, texts_of
+    from cacheproof.proofs.symbolic.source import source_of
+
+    of_releases = [
+        (one.version, source_of(one.tree / MANAGERS, CLASS, f"vllm {one.version}"))
+        for one in reversed(wanted)
+        if one is not None
+    ]
+    for each in texts_of(of_releases):
+        if each.release is not None or None in wanted:
+            yield _Job(prove_text, (each, seed))
+    if None in wanted:
+        for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
+            yield _Job(witness.run, (text.of_reference(name),))
+        yield _Job(prove_keys, (seed,))
+
+
+# what came of it
+
+
+def _is_listed(row: Evidence, known: Sequence[KnownFault]) -> bool:
+    release = row.target.partition("@")[2] or None
+    return any(
+        fault.covers(row.contract, release, lane)
+        for fault in known
+        for lane in (fault.lanes or LANES)
+    )
+
+
+def _exit_code(rows: Sequence[Evidence], known: Sequence[KnownFault]) -> int:
+    if any(row.outcome is Outcome.REFUTED and not _is_listed(row, known) for row in rows):
+        return UNLISTED
+    if not rows or any(row.outcome is Outcome.UNKNOWN or _is_hollow(row) for row in rows):
+        return VOID
+    return HOLDS
+
+
+def _is_hollow(row: Evidence) -> bool:
+    """Whether a check that passed is not known to be able to fail."""
+    return row.outcome is Outcome.HOLDS and not row.counts
+
+
+def _closing_line(rows: Sequence[Evidence], known: Sequence[KnownFault], code: int) -> str:
+    held = sum(row.outcome is Outcome.HOLDS and row.counts for row in rows)
+    refuted = [row for row in rows if row.outcome is Outcome.REFUTED]
+    unlisted = sum(not _is_listed(row, known) for row in refuted)
+    unknown = sum(row.outcome is Outcome.UNKNOWN for row in rows)
+    hollow = sum(_is_hollow(row) for row in rows)
+    return (
+        f"{held} hold, each beside changes that break it; {len(refuted)} refuted, {unlisted} of "
+        f"them not listed; {unknown} unknown; {hollow} without such a change; exit code {code}"
+    )
+
+
+def _print(output: Output, rows: Sequence[Evidence], known: Sequence[KnownFault]) -> None:
+    table = Table(
+        "contract", "target", "method", "outcome", "scope", "twins", box=None, pad_edge=False
+    )
+    for contracts, targets, row in _together(rows):
+        twins = f"{sum(twin.refuted for twin in row.twins)} of {len(row.twins)}"
+        table.add_row(contracts, targets, row.method, row.outcome, row.scope, twins)
+    output.report.print(table)
+    for row in rows:
+        if row.outcome is not Outcome.HOLDS:
+            listed = "listed" if _is_listed(row, known) else "not listed"
+            output.line(f"{row.contract} of {row.target}, {row.outcome}, {listed}: {row.note}")
+
+
+def _together(rows: Sequence[Evidence]) -> Iterator[tuple[str, str, Evidence]]:
+    """Rows that differ in contract or target only, as one."""
+    alike: dict[tuple[str, ...], list[Evidence]] = {}
+    for row in rows:
+        key = (row.subject, row.method, row.scope, row.outcome, row.digest)
+        alike.setdefault(key, []).append(row)
+    for group in alike.values():
+        contracts = dict.fromkeys(row.contract for row in group)
+        targets = dict.fromkeys(row.target for row in group)
+        yield ", ".join(contracts), ", ".join(targets), group[0]
+
+
+def _tools() -> dict[str, str]:
+    return {tool: metadata.version(tool) for tool in TOOLS}
+
+
+def _markdown(rows: Sequence[Evidence]) -> str:
+    """The page docs/evidence.md."""
+    tools = ", ".join(f"{name} {version}" for name, version in _tools().items())
+    lines = [
+        "# The evidence",
+        "",
+        f"Generated by `cacheproof prove --markdown`, with {tools}. What the words mean, and how "
+        "to check it yourself: [proofs.md](proofs.md).",
+        "",
+        "| contracts | of | class | method | outcome | scope | text |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for contracts, targets, row in _together(rows):
+        lines.append(
+            f"| {contracts} | {targets} | {row.subject} | {row.method} | {row.outcome} | "
+            f"{row.scope} | {row.digest} |"
+        )
+    return "\n".join(lines)
