@@ -17,7 +17,15 @@ from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.machine import Machine
 from cacheproof.proofs.symbolic.predicates import Reader, Words
 from cacheproof.proofs.symbolic.rules import Predicate
-from cacheproof.proofs.symbolic.solver import EFFORTS, Among, Effort, Known, Verdict, satisfying
+from cacheproof.proofs.symbolic.solver import (
+    EFFORTS,
+    RLIMIT,
+    Among,
+    Effort,
+    Verdict,
+    check,
+    satisfying,
+)
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Fact, Loop, Snapshot, State
 from cacheproof.proofs.symbolic.values import (
@@ -221,54 +229,46 @@ class Play:
 
 
 class Prover:
-    """Decides the conditions of a play. What is known at a place is given to a solver once for all
-    conditions there."""
+    """Decides the conditions of a play."""
 
     def __init__(self, play: Play, seed: int = 0) -> None:
         self.play = play
         self._seed = seed
-        self._place: State | None = None
-        self._known: dict[Effort, Known] = {}
-        self._sums: dict[int, list[Fact]] = {}
+        self._sums: dict[int, tuple[State, list[Fact]]] = {}
 
     def verdict(
         self, condition: Condition, without: Collection[str], efforts: Sequence[Effort] = EFFORTS
     ) -> Verdict:
         """Whether a condition holds, `without` some rules."""
-        of_rule = [one for one in condition.state.path if condition.rule in one.rules]
-        for fact in of_rule:
-            if _same(fact.formula, condition.claimed) and not fact.rules & set(without):
+        known = [one for one in condition.state.path if not one.rules & set(without)]
+        for fact in known:
+            if condition.rule in fact.rules and _same(fact.formula, condition.claimed):
                 return Verdict("proved", fact.rules)
         worst = 0.0
         for effort in efforts:
-            own = [one for one in of_rule if not _takes_part(one, effort.among)]
-            verdict = self._known_at(condition.state, effort, without).check(
-                condition.claimed, without, own
-            )
+            facts = [
+                one
+                for one in known
+                if condition.rule in one.rules or _takes_part(one, effort.among)
+            ]
+            if effort.sums:
+                sums = self._sums_at(condition.state, known)
+                facts += [one for one in sums if not one.rules & set(without)]
+            verdict = check(facts, condition.claimed, effort.rlimit, self._seed)
             if verdict.word == "proved":
                 return verdict
             worst = max(worst, verdict.work)
         return Verdict("unknown", frozenset(), worst)
 
-    def _known_at(self, state: State, effort: Effort, without: Collection[str]) -> Known:
-        if state is not self._place:
-            self._place, self._known = state, {}
-        if effort not in self._known:
-            facts = [fact for fact in state.path if _takes_part(fact, effort.among)]
-            if effort.sums:
-                facts += self._sums_at(state, without)
-            self._known[effort] = Known(facts, effort, self._seed)
-        return self._known[effort]
-
-    def _sums_at(self, state: State, without: Collection[str]) -> list[Fact]:
+    def _sums_at(self, state: State, known: Sequence[Fact]) -> list[Fact]:
         if id(state) not in self._sums:
-            plain = self._known_at(state, EFFORTS[1], without)
+            plain = [one for one in known if _takes_part(one, Among.PLAIN)]
 
             def proved(claimed: Formula) -> Verdict:
-                return plain.check(claimed, without)
+                return check(plain, claimed, RLIMIT // 100, self._seed)
 
-            self._sums[id(state)] = list(self.play.sums(state, proved))
-        return self._sums[id(state)]
+            self._sums[id(state)] = state, list(self.play.sums(state, proved))
+        return self._sums[id(state)][1]
 
 
 def _same(one: Formula, other: Formula) -> bool:

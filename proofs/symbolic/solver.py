@@ -5,7 +5,7 @@ Over unbounded sorts quantifiers are instantiated at the terms that a condition 
 elements there are no quantifiers left: what is satisfied there is a counterexample.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,7 +14,7 @@ import z3
 from cacheproof.proofs.symbolic.state import Fact
 from cacheproof.proofs.symbolic.values import Formula, negated
 
-RLIMIT = 4_000_000
+RLIMIT = 40_000_000
 """What one check may cost in z3's own measure of work, which no other load on a machine changes."""
 
 
@@ -38,10 +38,10 @@ class Effort:
 
 
 EFFORTS = (
-    Effort(Among.NONE, sums=False, rlimit=RLIMIT // 40),
-    Effort(Among.PLAIN, sums=False, rlimit=RLIMIT // 20),
-    Effort(Among.ALL, sums=False, rlimit=RLIMIT // 10),
-    Effort(Among.PLAIN, sums=True, rlimit=RLIMIT // 10),
+    Effort(Among.NONE, sums=False, rlimit=RLIMIT // 400),
+    Effort(Among.PLAIN, sums=False, rlimit=RLIMIT // 200),
+    Effort(Among.ALL, sums=False, rlimit=RLIMIT // 100),
+    Effort(Among.PLAIN, sums=True, rlimit=RLIMIT // 100),
     Effort(Among.ALL, sums=True, rlimit=RLIMIT),
 )
 
@@ -51,54 +51,34 @@ _STANDS = "stands "
 
 @dataclass(frozen=True)
 class Verdict:
-    """`word` is proved, refuted or unknown; `rules` the invariants that a proof leans on; `work`
-    what it took, as a share of RLIMIT; `model` the counterexample of a refuted condition."""
+    """`word` is proved or unknown; `rules` the invariants that a proof leans on; `work` what it
+    took, as a share of RLIMIT."""
 
     word: str
     rules: frozenset[str] = frozenset()
     work: float = 0.0
-    model: z3.ModelRef | None = None
 
 
-class Known:
-    """Facts, given to a solver once, against which claims are checked."""
-
-    def __init__(self, facts: Iterable[Fact], effort: Effort, seed: int) -> None:
-        self._effort = effort
-        self._solver = z3.SimpleSolver()
-        self._solver.set("auto_config", False)
-        self._solver.set("mbqi", False)
-        self._solver.set("random_seed", seed)
-        self._solver.set("rlimit", effort.rlimit)
-        self._marks: dict[str, z3.BoolRef] = {}
-        for fact in facts:
-            self._add(fact)
-
-    def _add(self, fact: Fact) -> None:
-        marks = [self._marks.setdefault(rule, z3.Bool(_STANDS + rule)) for rule in fact.rules]
-        self._solver.add(z3.Implies(z3.And(marks), fact.formula) if marks else fact.formula)
-
-    def check(
-        self, claimed: Formula, without: Collection[str] = (), more: Sequence[Fact] = ()
-    ) -> Verdict:
-        """Whether the facts imply the claim, `without` those of some rules."""
-        self._solver.push()
-        for fact in more:
-            self._add(fact)
-        self._solver.add(negated(claimed))
-        marks = [mark for rule, mark in self._marks.items() if rule not in without]
-        before = _work(self._solver)
-        answer = self._solver.check(*marks)
-        work = (_work(self._solver) - before) / RLIMIT
-        if answer == z3.unsat:
-            rules = {str(mark).removeprefix(_STANDS) for mark in self._solver.unsat_core()}
-            verdict = Verdict("proved", frozenset(rules), work)
-        elif answer == z3.sat:
-            verdict = Verdict("refuted", frozenset(), work, self._solver.model())
-        else:
-            verdict = Verdict("unknown", frozenset(), work)
-        self._solver.pop()
-        return verdict
+def check(facts: Iterable[Fact], claimed: Formula, rlimit: int, seed: int = 0) -> Verdict:
+    """Whether facts imply a claim. Each time in a new solver: what one has learned of another claim
+    would make verdicts hang on the order of questions."""
+    solver = z3.SimpleSolver()
+    solver.set("auto_config", False)
+    solver.set("mbqi", False)
+    solver.set("random_seed", seed)
+    solver.set("rlimit", rlimit)
+    marks: dict[str, z3.BoolRef] = {}
+    for fact in facts:
+        own = [marks.setdefault(rule, z3.Bool(_STANDS + rule)) for rule in fact.rules]
+        solver.add(z3.Implies(z3.And(own), fact.formula) if own else fact.formula)
+    solver.add(negated(claimed))
+    before = _work(solver)
+    answer = solver.check(*marks.values())
+    work = (_work(solver) - before) / RLIMIT
+    if answer == z3.unsat:
+        rules = {str(mark).removeprefix(_STANDS) for mark in solver.unsat_core()}
+        return Verdict("proved", frozenset(rules), work)
+    return Verdict("unknown", frozenset(), work)
 
 
 def satisfying(facts: Iterable[Fact], claimed: Formula) -> z3.ModelRef | None:
