@@ -1,0 +1,84 @@
+"""The encoder cache manager of the reference is proved by its text, and changes of it are not."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from cacheproof.proofs.symbolic.conditions import Outcome, Refuter, Subject, prove
+from cacheproof.proofs.symbolic.encoder_cache import of_reference
+from cacheproof.proofs.symbolic.mutants import Mutant, mutants
+from cacheproof.proofs.symbolic.rules import negation
+from cacheproof.proofs.symbolic.twins import refuted_of
+from cacheproof.spec.encoder_cache import COMPONENT
+from cacheproof.spec.registry import contracts
+
+SUBJECT = of_reference()
+CONTRACTS = [
+    rule.id for rule in contracts(COMPONENT) if rule.component == COMPONENT and rule.id != "EC-8b"
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> Mapping[str, Outcome]:
+    return prove(SUBJECT)
+
+
+def test_every_contract_is_proved(outcomes: Mapping[str, Outcome]) -> None:
+    assert {one: outcomes[one].word for one in CONTRACTS} == dict.fromkeys(CONTRACTS, "proved")
+
+
+def test_what_only_needs_a_promise_is_refuted_and_nothing_is_unknown(
+    outcomes: Mapping[str, Outcome],
+) -> None:
+    others = {rule for rule, outcome in outcomes.items() if outcome.word != "proved"}
+    assert others == {"size_is_fixed"}
+    assert outcomes["size_is_fixed"].word == "refuted"
+
+
+def test_the_hardest_condition_takes_less_than_a_tenth_of_what_it_may(
+    outcomes: Mapping[str, Outcome],
+) -> None:
+    assert max(one.work_max for one in outcomes.values() if one.word == "proved") < 0.1
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_negated_contract_is_refuted(contract: str) -> None:
+    def negated(subject: Subject) -> Subject:
+        return replace(
+            subject,
+            invariants=[negation(one, contract) for one in subject.invariants],
+            transitions={
+                operation: [negation(one, contract) for one in rules]
+                for operation, rules in subject.transitions.items()
+            },
+        )
+
+    refuter = Refuter(negated(SUBJECT), (2,))
+    judged = [one for one in SUBJECT.operations if contract in SUBJECT.judged_at(one)]
+    assert any(refuter.counterexample(one, contract, {contract}) for one in judged)
+
+
+LEFT_OUT = [
+    one
+    for one in mutants(SUBJECT.sources["m"])
+    if one.method != "__init__" and "without 'self.num_free" in one.name
+]
+
+
+@pytest.mark.parametrize("mutant", LEFT_OUT, ids=lambda one: one.name)
+def test_an_update_of_a_counter_left_out_breaks_contracts(mutant: Mutant) -> None:
+    assert refuted_of(SUBJECT, mutant, CONTRACTS)
+
+
+def test_a_counterexample_names_the_state_and_the_call() -> None:
+    (mutant,) = [
+        one for one in LEFT_OUT if one.name.startswith("allocate") and "free_slots" in one.name
+    ]
+    broken = replace(SUBJECT, sources={**SUBJECT.sources, "m": mutant.source})
+    (allocate,) = [one for one in broken.operations if one.name == "allocate"]
+    found = Refuter(broken, (2,)).counterexample(allocate, "EC-1")
+    assert found is not None
+    assert found.startswith("allocate of i")
+    assert "num_free_slots=" in found
+    assert "shows h" in found
