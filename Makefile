@@ -7,6 +7,7 @@ TEST_ARGS ?=
 
 check: setup
 	@.venv/bin/cacheproof check $(CHECK_ARGS)
+	@.venv/bin/cacheproof prove --target reference --target vllm@0.33.0
 
 test: setup
 	@.venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(TEST_ARGS)

@@ -39,7 +39,9 @@ def prove(
     Raises:
         InputError: no such target; or a library that proofs need is missing.
     """
-    jobs = list(_jobs(_wanted(targets, output), seed))
+    wanted = _wanted(targets, output)
+    names = {REFERENCE if one is None else f"vllm@{one.version}" for one in wanted}
+    jobs = list(_jobs(wanted, seed))
     workers = min(len(jobs), os.cpu_count() or 1)
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     found: dict[int, list[Evidence]] = {}
@@ -48,7 +50,7 @@ def prove(
         for future in as_completed(done):
             found[done[future]] = future.result()
             advance(1)
-    rows = [row for number in sorted(found) for row in found[number]]
+    rows = [row for number in sorted(found) for row in found[number] if row.target in names]
     code = _exit_code(rows, known)
     if markdown:
         output.line(_markdown(rows))
@@ -115,19 +117,20 @@ def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job
     for each in texts_of(of_releases):
         if each.release is not None or None in wanted:
             yield _Job(prove_text, (each, seed))
+    yield _Job(prove_keys, (seed,))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
             yield _Job(witness.run, (text.of_reference(name),))
-        yield _Job(prove_keys, (seed,))
 
 
 # what came of it
 
 
 def _is_listed(row: Evidence, known: Sequence[KnownFault]) -> bool:
+    """Whether a fault of that contract is known of the release, in whatever lane or kind."""
     release = row.target.partition("@")[2] or None
     return any(
-        fault.covers(row.contract, release, lane)
+        fault.covers(row.contract, release, lane, fault.kind or "")
         for fault in known
         for lane in (fault.lanes or LANES)
     )
