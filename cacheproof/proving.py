@@ -107,6 +107,7 @@ def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job
     from cacheproof.proofs.keys.prove import prove_keys
     from cacheproof.proofs.symbolic.encoder_cache import CLASS
     from cacheproof.proofs.symbolic.evidence import prove_text, texts_of
+    from cacheproof.proofs.symbolic.lemmas import prove_lemmas
     from cacheproof.proofs.symbolic.source import source_of
 
     of_releases = [
@@ -118,6 +119,7 @@ def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job
         if each.release is not None or None in wanted:
             yield _Job(prove_text, (each, seed))
     yield _Job(prove_keys, (seed,))
+    yield _Job(prove_lemmas, (seed,))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
             yield _Job(witness.run, (text.of_reference(name),))
