@@ -123,6 +123,15 @@ def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
             yield _Job(witness.run, (text.of_reference(name),))
+        yield _Job(_validate_translator, (seed,))
+
+
+def _validate_translator(seed: int) -> list[Evidence]:
+    from cacheproof.proofs.symbolic.encoder_cache import of_reference
+    from cacheproof.proofs.symbolic.validation import validate
+    from cacheproof.reference.encoder_cache import EncoderCacheManager
+
+    return [validate(of_reference(), EncoderCacheManager, seed)]
 
 
 # what came of it

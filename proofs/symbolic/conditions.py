@@ -114,7 +114,8 @@ class Condition:
 
 
 class Play:
-    """One operation of a subject, run over one universe."""
+    """One operation of a subject, run over one universe: its `ends`, and the elements that stand
+    for what the call is given."""
 
     def __init__(self, subject: Subject, operation: Operation, universe: Universe) -> None:
         self.subject = subject
@@ -129,7 +130,8 @@ class Play:
             subject.loops(self),
             subject.safety,
         )
-        self._ends = list(operation.run(self, self._start()))
+        self.arguments: list[z3.ExprRef] = []
+        self.ends = list(operation.run(self, self._start()))
 
     # reading rules
 
@@ -167,7 +169,7 @@ class Play:
             if rule in (None, one.rule):
                 yield Condition(operation, one.name, one.rule, one.state, one.claimed)
         transitions = self.subject.transitions.get(operation, ())
-        for end in self._ends:
+        for end in self.ends:
             names: Names = self.names(end.after)
             judged = [(rule_, names) for rule_ in self.subject.invariants]
             judged += [(rule_, end.names) for rule_ in transitions]

@@ -138,6 +138,7 @@ def _one_input(play: Play, state: State) -> tuple[State, z3.ExprRef, z3.ExprRef]
     """A request and an input of it."""
     request = play.universe.constant(REQUEST, "r")
     number = play.universe.constant(INPUT, "i")
+    play.arguments += [request, number]
     return state.assuming(play.words.has_input(request, number)), request, number
 
 
