@@ -778,7 +778,8 @@ _kv_cache_trace = cache(kv_cache_trace)
 
 
 def _all_contracts() -> tuple[Contract, ...]:
-    """The contracts of all that has variants, in the order of the register."""
+    """The contracts of all that has variants, component by component."""
     judged = {variant.manager for variant in runnable()}
     judging = {rule.id for manager in judged for rule in rules_for(manager, release=None).all}
-    return tuple(rule for rule in contracts() if rule.id in judging)
+    found = [rule for rule in contracts() if rule.id in judging]
+    return tuple(sorted(found, key=lambda rule: rule.component))  # whatever was imported first
