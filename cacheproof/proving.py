@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from multiprocessing import get_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -18,6 +19,9 @@ from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets import releases
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome
+
+if TYPE_CHECKING:
+    from cacheproof.proofs.symbolic.source import Source
 
 REFERENCE = "reference"
 MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
@@ -105,25 +109,32 @@ def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job
     """The work, the longest first."""
     from cacheproof.proofs.crosshair import text, witness
     from cacheproof.proofs.keys.prove import prove_keys
-    from cacheproof.proofs.symbolic.encoder_cache import CLASS
-    from cacheproof.proofs.symbolic.evidence import prove_text, texts_of
+    from cacheproof.proofs.symbolic.evidence import SUBJECTS, prove_text, texts_of
     from cacheproof.proofs.symbolic.lemmas import prove_lemmas
-    from cacheproof.proofs.symbolic.source import source_of
 
-    of_releases = [
-        (one.version, source_of(one.tree / MANAGERS, CLASS, f"vllm {one.version}"))
-        for one in reversed(wanted)
-        if one is not None
-    ]
-    for each in texts_of(of_releases):
-        if each.release is not None or None in wanted:
-            yield _Job(prove_text, (each, seed))
+    for name in SUBJECTS:
+        for each in texts_of(name, _sources(name, wanted)):
+            if each.release is not None or None in wanted:
+                yield _Job(prove_text, (each, seed))
     yield _Job(prove_keys, (seed,))
     yield _Job(prove_lemmas, (seed,))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
             yield _Job(witness.run, (text.of_reference(name),))
         yield _Job(_validate_translator, (seed,))
+
+
+def _sources(
+    name: str, wanted: Sequence[releases.Release | None]
+) -> Iterator[tuple[str, "Source"]]:
+    """The class in each release that has it, the newest first."""
+    from cacheproof.proofs.symbolic.source import source_of
+
+    for one in reversed(wanted):
+        if one is not None:
+            with suppress(LookupError):
+                found = source_of(one.tree / MANAGERS, name, f"vllm {one.version}")
+                yield one.version, found
 
 
 def _validate_translator(seed: int) -> list[Evidence]:

@@ -267,7 +267,10 @@ class Prover:
             plain = [one for one in known if _takes_part(one, Among.PLAIN)]
 
             def proved(claimed: Formula) -> Verdict:
-                return check(plain, claimed, RLIMIT // 100, self._seed)
+                verdict = check(plain, claimed, RLIMIT // 100, self._seed)
+                if verdict.word != "proved":
+                    verdict = check(known, claimed, RLIMIT // 100, self._seed)
+                return verdict
 
             self._sums[id(state)] = state, list(self.play.sums(state, proved))
         return self._sums[id(state)][1]

@@ -11,6 +11,15 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.symbolic.calls import (
+    GHOST,
+    STEP,
+    Assumption,
+    call_record,
+    end_of,
+    one_input,
+    sizes_at_least_one,
+)
 from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
 from cacheproof.proofs.symbolic.encoder_cache_loops import loops
 from cacheproof.proofs.symbolic.encoder_cache_rules import auxiliaries
@@ -19,7 +28,6 @@ from cacheproof.proofs.symbolic.rules import Predicate, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
 from cacheproof.proofs.symbolic.state import RequestOf, State
 from cacheproof.proofs.symbolic.values import (
-    DEBIT,
     IDENTIFIER,
     INPUT,
     INT,
@@ -29,7 +37,6 @@ from cacheproof.proofs.symbolic.values import (
     MapOf,
     SetOf,
     Type,
-    Universe,
     Value,
     conjunction,
     disjunction,
@@ -47,19 +54,6 @@ OF_SCHEDULER = frozenset({"EC-8b"})
 SAFETY = "EC-13"
 CLASS = "EncoderCacheManager"
 REFERENCE = "reference"
-GHOST: Mapping[str, Type] = {
-    "needed": MapOf(IDENTIFIER, SetOf(REQUEST)),
-    "idle_since": MapOf(IDENTIFIER, INT),
-    "size": MapOf(IDENTIFIER, INT),
-    "stored": MapOf(IDENTIFIER, INT),
-    "debits": MapOf(DEBIT, INT),
-    "steps_since_encode": MapOf(IDENTIFIER, INT),
-    "_claimed_end": MapOf(REQUEST, MapOf(IDENTIFIER, INT)),
-    "_clock": INT,
-}
-"""The fields of spec's ghost."""
-STEP: Mapping[str, Type] = {"encoded": MapOf(IDENTIFIER, INT)}
-"""What the step in the making encodes, by its size."""
 MANAGER: Mapping[str, Type] = {
     "cache_size": INT,
     "num_free_slots": INT,
@@ -113,35 +107,6 @@ def _sizes(cached: Value, size: Value) -> Value:
 # calls, as a scheduler makes them
 
 
-def _call(play: Play, operation: str, request: Any, number: Any = None, **known: Any) -> Record:
-    words = play.words
-    given = {
-        "operation": operation,
-        "request": request,
-        "identifier": None if number is None else words.item(request, number),
-        "need": 0 if number is None else words.embeds(request, number),
-        "budget": 0,
-        "pending": 0,
-        "granted": False,
-        "raised": "",
-    }
-    return Record({**given, **known})
-
-
-def _end(play: Play, before: State, at_call: State, after: State, call: Record) -> End:
-    names = play.names(at_call)
-    pre = play.names(before)["s"]
-    return End(after, {"pre": pre, "post": names["s"], "g": names["g"], "c": call})
-
-
-def _one_input(play: Play, state: State) -> tuple[State, z3.ExprRef, z3.ExprRef]:
-    """A request and an input of it."""
-    request = play.universe.constant(REQUEST, "r")
-    number = play.universe.constant(INPUT, "i")
-    play.arguments += [request, number]
-    return state.assuming(play.words.has_input(request, number)), request, number
-
-
 def begin(play: Play, state: State) -> Iterator[End]:
     """A manager of some capacity, and a ghost that was told nothing."""
     capacity = z3.Int("capacity")
@@ -151,36 +116,36 @@ def begin(play: Play, state: State) -> Iterator[End]:
     given = [capacity, *(play.subject.constants["m", one.arg] for one in method.args.args[2:])]
     for built, _ in play.machine.call("m", "__init__", given, state):
         after = built.snapshot(anew=True)
-        yield _end(play, after, after, after, _call(play, "init", None))
+        yield end_of(play, after, after, after, call_record(play, "init", None))
 
 
 def check(play: Play, state: State) -> Iterator[End]:
-    state, r, i = _one_input(play, state)
+    state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     for after, answer in m.call("m", "check_and_update_cache", [RequestOf(r), i], state):
         told = [after]
         if answer is True:
             given = [r, words.item(r, i), words.end(r, i)]
             told = [end for end, _ in m.call("g", "claim", given, after)]
-        call = _call(play, "check", r, i, granted=answer)
+        call = call_record(play, "check", r, i, granted=answer)
         for end in told:
-            yield _end(play, state, after, end, call)
+            yield end_of(play, state, after, end, call)
 
 
 def can(play: Play, state: State) -> Iterator[End]:
     """What the caller was granted and has not allocated is no less than nothing."""
-    state, r, i = _one_input(play, state)
+    state, r, i = one_input(play, state)
     budget, pending = z3.Int("budget"), z3.Int("pending")
     state = state.assuming(pending >= 0)
     given = [RequestOf(r), i, budget, pending]
     for after, answer in play.machine.call("m", "can_allocate", given, state):
-        call = _call(play, "can", r, i, budget=budget, pending=pending, granted=answer)
-        yield _end(play, state, after, after, call)
+        call = call_record(play, "can", r, i, budget=budget, pending=pending, granted=answer)
+        yield end_of(play, state, after, after, call)
 
 
 def allocate(play: Play, state: State) -> Iterator[End]:
     """Only what is absent and fits is allocated."""
-    state, r, i = _one_input(play, state)
+    state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     identifier, need = words.item(r, i), words.embeds(r, i)
     s = play.names(state)["s"].fields
@@ -189,12 +154,12 @@ def allocate(play: Play, state: State) -> Iterator[End]:
         for after, _ in m.call("m", "allocate", [RequestOf(r), i], told):
             for claimed, _ in m.call("g", "claim", [r, identifier, words.end(r, i)], after):
                 encoded = m.put("w", "encoded", identifier, need, claimed)
-                yield _end(play, told, after, encoded, _call(play, "allocate", r, i))
+                yield end_of(play, told, after, encoded, call_record(play, "allocate", r, i))
 
 
 def release(play: Play, state: State) -> Iterator[End]:
     """A request releases an input that it has got past."""
-    state, r, i = _one_input(play, state)
+    state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     ends = play.names(state)["g"].fields["_claimed_end"]
     identifier = words.item(r, i)
@@ -203,7 +168,7 @@ def release(play: Play, state: State) -> Iterator[End]:
     state = state.assuming(negated(conjunction((needs, last))))
     for after, _ in m.call("m", "free_encoder_input", [RequestOf(r), i], state):
         for told, _ in m.call("g", "release", [r, i], after):
-            yield _end(play, state, after, told, _call(play, "release", r, i))
+            yield end_of(play, state, after, told, call_record(play, "release", r, i))
 
 
 def withdraw(play: Play, state: State) -> Iterator[End]:
@@ -216,7 +181,7 @@ def withdraw(play: Play, state: State) -> Iterator[End]:
     )
     state = state.assuming(needed_by_others, *_nothing_held_in_vain(play, state))
     for after, _ in play.machine.call("g", "withdraw", [r], state):
-        yield _end(play, after, after, after, _call(play, "withdraw", r))
+        yield end_of(play, after, after, after, call_record(play, "withdraw", r))
 
 
 def free(play: Play, state: State) -> Iterator[End]:
@@ -224,7 +189,7 @@ def free(play: Play, state: State) -> Iterator[End]:
     r = play.universe.constant(REQUEST, "r")
     state = state.assuming(negated(play.names(state)["g"].fields["_claimed_end"].has(r)))
     for after, _ in play.machine.call("m", "free", [RequestOf(r)], state):
-        yield _end(play, state, after, after, _call(play, "free", r))
+        yield end_of(play, state, after, after, call_record(play, "free", r))
 
 
 def consume(play: Play, state: State) -> Iterator[End]:
@@ -233,7 +198,7 @@ def consume(play: Play, state: State) -> Iterator[End]:
     encoded = play.names(state)["w"].fields["encoded"]
     state = state.assuming(encoded.is_empty, *_nothing_held_in_vain(play, state))
     for after, _ in play.machine.call("g", "consume", [r, z3.Int("progress")], state):
-        yield _end(play, after, after, after, _call(play, "consume", r))
+        yield end_of(play, after, after, after, call_record(play, "consume", r))
 
 
 def _nothing_held_in_vain(play: Play, state: State) -> list[Formula]:
@@ -262,21 +227,21 @@ def notices(play: Play, state: State) -> Iterator[End]:
                 "store": names["g"].fields["stored"],
                 "pending": play.universe.empty(SetOf(IDENTIFIER)),
             }
-            end = _end(play, state, after, done, _call(play, "notices", None))
+            end = end_of(play, state, after, done, call_record(play, "notices", None))
             yield End(end.after, {**end.names, "w": Record(step)})
 
 
 def inputs(play: Play, state: State) -> Iterator[End]:
     r = play.universe.constant(REQUEST, "r")
     for after, _ in play.machine.call("m", "get_cached_input_ids", [RequestOf(r)], state):
-        yield _end(play, state, after, after, _call(play, "inputs", r))
+        yield end_of(play, state, after, after, call_record(play, "inputs", r))
 
 
 def embeds(play: Play, state: State) -> Iterator[End]:
-    state, r, i = _one_input(play, state)
+    state, r, i = one_input(play, state)
     m = play.machine
     for after, _ in m.call("m", "get_cached_num_encoder_embeds", [RequestOf(r), i], state):
-        yield _end(play, state, after, after, _call(play, "embeds", r, i))
+        yield end_of(play, state, after, after, call_record(play, "embeds", r, i))
 
 
 def reset(play: Play, state: State) -> Iterator[End]:
@@ -284,7 +249,7 @@ def reset(play: Play, state: State) -> Iterator[End]:
     for after, _ in play.machine.call("m", "reset", [], state):
         for told, _ in play.machine.call("g", "reset", [], after):
             done = play.machine.emptied(told, [("w", "encoded")])
-            yield _end(play, state, done, done, _call(play, "reset", None))
+            yield end_of(play, state, done, done, call_record(play, "reset", None))
 
 
 _OPERATIONS = (
@@ -329,41 +294,6 @@ def _aggregates() -> list[Aggregate]:
     return [whole, unheld, queued]
 
 
-# what callers owe, beside what an operation says
-
-
-def sizes_at_least_one(play: Play) -> Formula:
-    """Every input has one embedding at least, and ends behind a token."""
-    words = play.words
-
-    def of_input(r: z3.ExprRef, i: z3.ExprRef) -> Formula:
-        sized = z3.And(words.embeds(r, i) >= 1, words.end(r, i) >= 1)
-        return implies(words.has_input(r, i), sized)
-
-    return _of_inputs(play.universe, of_input)
-
-
-def identifier_fixes_size(play: Play) -> Formula:
-    """Inputs of one identifier have one size."""
-    words = play.words
-    return _of_inputs(
-        play.universe, lambda r, i: words.embeds(r, i) == words.size_of(words.item(r, i))
-    )
-
-
-def items_differ(play: Play) -> Formula:
-    """No request has two inputs of one identifier."""
-    words = play.words
-    return _of_inputs(play.universe, lambda r, i: words.number_of(r, words.item(r, i)) == i)
-
-
-def _of_inputs(universe: Universe, body: Callable[[z3.ExprRef, z3.ExprRef], Formula]) -> Formula:
-    return universe.all(REQUEST, lambda r: universe.all(INPUT, lambda i: body(r, i)))
-
-
-Assumption = Callable[[Play], Formula]
-
-
 # subjects
 
 
@@ -405,7 +335,7 @@ def subject_of(
             *(of_contract(rule) for rule in rules if rule.kind == "state"),
             *auxiliaries([*attributes, *claims]),
         ],
-        {one.name: _judged_at(one.name, rules) for one in operations},
+        {one.name: judged_at(one.name, rules) for one in operations},
         operations,
         _aggregates(),
         loops,
@@ -417,7 +347,7 @@ def subject_of(
     )
 
 
-def _judged_at(operation: str, rules: Sequence[Any]) -> list[Predicate]:
+def judged_at(operation: str, rules: Sequence[Any]) -> list[Predicate]:
     """The contracts of one call, of the calls of an event, and of a step at its end."""
     return [
         of_contract(rule)

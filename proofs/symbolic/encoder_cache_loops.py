@@ -48,7 +48,7 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
         return play.invariants(around.now, taken=around.taken) + _released(play, around)
 
     def passing(around: Around) -> Rules:
-        return play.invariants(around.now, taken=around.taken) + _still_claimed(around)
+        return play.invariants(around.now, taken=around.taken) + still_claimed(around)
 
     def withdrawing(around: Around) -> Rules:
         kept = [
@@ -56,7 +56,7 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
             for rule, formula in play.invariants(around.now, taken=around.taken)
             if rule != "needed_as_claimed"
         ]
-        return kept + _needs_the_rest(around)
+        return kept + needs_the_rest(around)
 
     return {
         ("m", "can_allocate"): [Loop(evicting, queued)],
@@ -124,7 +124,7 @@ def _released(play: Play, around: Around) -> Rules:
 # of the ghost
 
 
-def _still_claimed(around: Around) -> Rules:
+def still_claimed(around: Around) -> Rules:
     """What a request is still to be confirmed to have got past is claimed."""
     request = around.now.names["request"]
     ends = around.now.attribute("g", "_claimed_end")
@@ -134,7 +134,7 @@ def _still_claimed(around: Around) -> Rules:
     return [("claims to pass", conjunction((ends.has(request), there)))]
 
 
-def _needs_the_rest(around: Around) -> Rules:
+def needs_the_rest(around: Around) -> Rules:
     """Of what it claimed, a request that is withdrawn needs what is still to come."""
     request = around.now.names["request"]
     ends = around.now.attribute("g", "_claimed_end")

@@ -1,4 +1,4 @@
-"""What is proved of encoder cache managers by their text, as rows of evidence.
+"""What is proved of managers by their text, as rows of evidence.
 
 What does not hold of any caller may hold of one that keeps a promise. So a manager is proved with
 as few promises as it takes: none, then that an identifier fixes its size, then that also no request
@@ -11,20 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
+from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
 from cacheproof.proofs.symbolic.conditions import Subject, prove
-from cacheproof.proofs.symbolic.encoder_cache import (
-    REFERENCE,
-    Assumption,
-    identifier_fixes_size,
-    items_differ,
-    of_reference,
-    of_release,
-)
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.twins import red_twins
 from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.registry import contracts as all_contracts
 
+REFERENCE = "reference"
+_CONTRACTS = frozenset(rule.id for rule in all_contracts())
 NO_TWIN = "a change that breaks it"
 PROMISES: tuple[tuple[str, tuple[Assumption, ...]], ...] = (
     ("any caller", ()),
@@ -47,9 +44,13 @@ class Text:
     release: str | None
 
 
-def texts_of(releases: Iterable[tuple[str, Source]]) -> list[Text]:
-    """The reference's text, and those of releases, each once."""
-    found = [Text((REFERENCE,), of_reference().sources["m"], None)]
+SUBJECTS = {one.CLASS: one for one in (encoder_cache, encoder_decoder_cache)}
+"""What is said of each class beside its text."""
+
+
+def texts_of(name: str, releases: Iterable[tuple[str, Source]]) -> list[Text]:
+    """The reference's text of a class, and those of releases, each once."""
+    found = [Text((REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
     for release, source in releases:
         target = f"vllm@{release}"
         for number, text in enumerate(found):
@@ -74,7 +75,7 @@ def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
         started = time.monotonic()
         subject = _subject(text, assumptions)
         outcomes = prove(subject, seed)
-        contracts = [one for one in outcomes if one.startswith("EC-")]
+        contracts = [one for one in outcomes if one in _CONTRACTS]
         new = [one for one in contracts if one not in rows and outcomes[one].word == "proved"]
         fallen = [one for one in outcomes if outcomes[one].word != "proved"]
         twins = red_twins(subject, new, fallen)
@@ -98,9 +99,10 @@ def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
 
 
 def _subject(text: Text, assumptions: tuple[Assumption, ...]) -> Subject:
+    about = SUBJECTS[text.source.name]
     if text.release is None:
-        return of_reference(assumptions)
-    return of_release(text.release, text.source, assumptions)
+        return about.of_reference(assumptions)
+    return about.of_release(text.release, text.source, assumptions)
 
 
 def _row(

@@ -94,6 +94,15 @@ def _newest(method: ast.FunctionDef, node: ast.AST) -> str | None:
     return None
 
 
+def _without_default(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    if node.func.attr != "pop" or len(node.args) != 2:
+        return None
+    default = ast.unparse(node.args.pop())
+    return f"{ast.unparse(node)!r} without the default {default}"
+
+
 def _unfiltered(method: ast.FunctionDef, node: ast.AST) -> str | None:
     if not isinstance(node, ast.ListComp | ast.SetComp) or not node.generators[0].ifs:
         return None
@@ -121,6 +130,7 @@ _CHANGES: tuple[Change, ...] = (
     _off_by_one,
     _other_way,
     _newest,
+    _without_default,
     _unfiltered,
     _forgets_holders,
     _forgets_sizes,

@@ -200,6 +200,10 @@ class Words:
         there = z3.Lambda([number], self.has_input(request, number))
         return Value(self._universe, SetOf(INPUT), (there,))
 
+    def part(self, debit: z3.ExprRef, number: int) -> z3.ExprRef:
+        """The request of a debit, or its input."""
+        return self._universe.parts(debit)[number]
+
     def size_of(self, identifier: z3.ExprRef) -> z3.ArithRef:
         """The one size that an identifier has, where it fixes the size."""
         return z3.Function("size_of", identifier.sort(), z3.IntSort())(identifier)
@@ -299,6 +303,8 @@ class Reader:
                 return value
             case ast.Attribute(value=of, attr=name):
                 return self._field(tree, self.read(of, names), name)
+            case ast.Subscript(value=of, slice=ast.Constant(value=int() as part)):
+                return self.words.part(self.read(of, names), part)
             case ast.Subscript(value=of, slice=key):
                 return unwrapped(self.read(of, names).at(unwrapped(self.read(key, names))))
             case ast.BoolOp(op=ast.And(), values=parts):

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -14,6 +14,10 @@ class Source:
     path: str
     methods: Mapping[str, ast.FunctionDef]
     text: str
+
+    def of_base(self, base: "Source") -> "Source":
+        """With the methods that it inherits."""
+        return replace(self, methods={**base.methods, **self.methods})
 
     @property
     def attributes(self) -> frozenset[str]:

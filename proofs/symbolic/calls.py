@@ -1,0 +1,103 @@
+"""Calls of managers, as a scheduler makes them: what all kinds of managers have in common."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.symbolic.conditions import End, Play
+from cacheproof.proofs.symbolic.predicates import Record
+from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.symbolic.values import (
+    DEBIT,
+    IDENTIFIER,
+    INPUT,
+    INT,
+    REQUEST,
+    Formula,
+    MapOf,
+    SetOf,
+    Type,
+    Universe,
+    implies,
+)
+
+GHOST: Mapping[str, Type] = {
+    "needed": MapOf(IDENTIFIER, SetOf(REQUEST)),
+    "idle_since": MapOf(IDENTIFIER, INT),
+    "size": MapOf(IDENTIFIER, INT),
+    "stored": MapOf(IDENTIFIER, INT),
+    "debits": MapOf(DEBIT, INT),
+    "steps_since_encode": MapOf(IDENTIFIER, INT),
+    "_claimed_end": MapOf(REQUEST, MapOf(IDENTIFIER, INT)),
+    "_clock": INT,
+}
+"""The fields of spec's ghost."""
+STEP: Mapping[str, Type] = {"encoded": MapOf(IDENTIFIER, INT)}
+"""What the step in the making encodes, by its size."""
+
+
+def call_record(
+    play: Play, operation: str, request: Any, number: Any = None, **known: Any
+) -> Record:
+    words = play.words
+    given = {
+        "operation": operation,
+        "request": request,
+        "identifier": None if number is None else words.item(request, number),
+        "need": 0 if number is None else words.embeds(request, number),
+        "budget": 0,
+        "pending": 0,
+        "granted": False,
+        "raised": "",
+    }
+    return Record({**given, **known})
+
+
+def end_of(play: Play, before: State, at_call: State, after: State, call: Record) -> End:
+    names = play.names(at_call)
+    pre = play.names(before)["s"]
+    return End(after, {"pre": pre, "post": names["s"], "g": names["g"], "c": call})
+
+
+def one_input(play: Play, state: State) -> tuple[State, z3.ExprRef, z3.ExprRef]:
+    """A request and an input of it."""
+    request = play.universe.constant(REQUEST, "r")
+    number = play.universe.constant(INPUT, "i")
+    play.arguments += [request, number]
+    return state.assuming(play.words.has_input(request, number)), request, number
+
+
+# what callers owe, beside what an operation says
+
+
+def sizes_at_least_one(play: Play) -> Formula:
+    """Every input has one embedding at least, and ends behind a token."""
+    words = play.words
+
+    def of_input(r: z3.ExprRef, i: z3.ExprRef) -> Formula:
+        sized = z3.And(words.embeds(r, i) >= 1, words.end(r, i) >= 1)
+        return implies(words.has_input(r, i), sized)
+
+    return _of_inputs(play.universe, of_input)
+
+
+def identifier_fixes_size(play: Play) -> Formula:
+    """Inputs of one identifier have one size."""
+    words = play.words
+    return _of_inputs(
+        play.universe, lambda r, i: words.embeds(r, i) == words.size_of(words.item(r, i))
+    )
+
+
+def items_differ(play: Play) -> Formula:
+    """No request has two inputs of one identifier."""
+    words = play.words
+    return _of_inputs(play.universe, lambda r, i: words.number_of(r, words.item(r, i)) == i)
+
+
+def _of_inputs(universe: Universe, body: Callable[[z3.ExprRef, z3.ExprRef], Formula]) -> Formula:
+    return universe.all(REQUEST, lambda r: universe.all(INPUT, lambda i: body(r, i)))
+
+
+Assumption = Callable[[Play], Formula]

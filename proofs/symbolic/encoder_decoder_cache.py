@@ -1,0 +1,379 @@
+"""The encoder-decoder cache manager: what a scheduler asks of it, and what only proofs need.
+
+It counts slots, shares nothing, and has what a step encodes dropped after the next.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import z3
+
+from cacheproof.proofs.symbolic import encoder_cache
+from cacheproof.proofs.symbolic.calls import (
+    GHOST,
+    STEP,
+    Assumption,
+    call_record,
+    end_of,
+    one_input,
+    sizes_at_least_one,
+)
+from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
+from cacheproof.proofs.symbolic.encoder_cache_loops import Rules, needs_the_rest, still_claimed
+from cacheproof.proofs.symbolic.encoder_cache_rules import (
+    idle_is_not_needed,
+    needed_as_claimed,
+    somebody_needs,
+)
+from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.rules import auxiliary, of_contract
+from cacheproof.proofs.symbolic.source import Source, source_of
+from cacheproof.proofs.symbolic.state import Around, Loop, RequestOf, State
+from cacheproof.proofs.symbolic.values import (
+    DEBIT,
+    IDENTIFIER,
+    INT,
+    REQUEST,
+    Formula,
+    ListOf,
+    MapOf,
+    Type,
+    Value,
+    conjunction,
+    disjunction,
+    iff,
+    implies,
+    negated,
+)
+from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec import encoder_decoder_cache as contracts_of_component
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.registry import contracts
+
+COMPONENT = contracts_of_component.COMPONENT
+SAFETY = "ED-4"
+CLASS = "EncoderDecoderCacheManager"
+MANAGER: Mapping[str, Type] = {
+    "cache_size": INT,
+    "num_free_slots": INT,
+    "allocated": ListOf(IDENTIFIER),
+    "to_free": ListOf(IDENTIFIER),
+    "_debits": MapOf(DEBIT, INT),
+}
+
+
+# what only proofs need to know
+
+
+def debits_are_sized(g: Any) -> bool:
+    """What is debited is at least one slot."""
+    return all(g.debits[d] >= 1 for d in g.debits)
+
+
+def debits_are_of_inputs(g: Any, has_input: Any) -> bool:
+    """Only inputs are debited."""
+    return all(has_input(d[0], d[1]) for d in g.debits)
+
+
+def encoded_is_to_be_dropped(m: Any, w: Any) -> bool:
+    """What the step in the making encodes is to be dropped after the next."""
+    return all(h in m.allocated for h in w.encoded)
+
+
+def stored_is_to_be_dropped(m: Any, g: Any) -> bool:
+    """What the worker has was encoded in the last step, and is to be dropped in the next."""
+    return all(
+        h in m.to_free and h in g.steps_since_encode and g.steps_since_encode[h] == 0
+        for h in g.stored
+    ) and all(h in g.stored for h in g.steps_since_encode)
+
+
+def books_balance(m: Any, total: Any) -> bool:
+    """Free slots and what the manager has debited make up the capacity."""
+    return m.num_free_slots + total(m._debits) == m.cache_size
+
+
+def debits_are_known(m: Any, g: Any) -> bool:
+    """The manager has debited what it was told, and nothing else."""
+    return all(d in g.debits and g.debits[d] == m._debits[d] for d in m._debits) and all(
+        d in m._debits for d in g.debits
+    )
+
+
+_ALWAYS = (
+    needed_as_claimed,
+    somebody_needs,
+    idle_is_not_needed,
+    debits_are_sized,
+    debits_are_of_inputs,
+    encoded_is_to_be_dropped,
+    stored_is_to_be_dropped,
+)
+_OF_DEBITS = (books_balance, debits_are_known)
+
+
+class View:
+    """The records that contracts look at, of a manager with these attributes."""
+
+    def __init__(self, attributes: Sequence[str]) -> None:
+        self._attributes = attributes
+
+    def __call__(self, get: Callable[[str, str], Any]) -> dict[str, Any]:
+        fields = {name: get("m", name) for name in self._attributes}
+        state = {"capacity": fields["cache_size"], "free_slots": fields["num_free_slots"]}
+        return {
+            "s": Record(state),
+            "m": Record(fields),
+            "g": Record({name: get("g", name) for name in GHOST}),
+            "w": Record({"encoded": get("w", "encoded")}),
+        }
+
+
+# calls, as a scheduler makes them; where nothing else is said, as those of an encoder cache manager
+
+
+def check(play: Play, state: State) -> Iterator[End]:
+    state, r, i = one_input(play, state)
+    m = play.machine
+    for after, answer in m.call("m", "check_and_update_cache", [RequestOf(r), i], state):
+        yield end_of(play, state, after, after, call_record(play, "check", r, i, granted=answer))
+
+
+def allocate(play: Play, state: State) -> Iterator[End]:
+    """Only what fits and is not debited is allocated."""
+    state, r, i = one_input(play, state)
+    m, words = play.machine, play.words
+    identifier, need = words.item(r, i), words.embeds(r, i)
+    names = play.names(state)
+    debited = names["g"].fields["debits"].has(play.universe.pair(r, i))
+    state = state.assuming(negated(debited), need <= names["s"].fields["free_slots"])
+    for told, _ in m.call("g", "encode", [r, i, identifier, need], state):
+        for after, _ in m.call("m", "allocate", [RequestOf(r), i], told):
+            for claimed, _ in m.call("g", "claim", [r, identifier, words.end(r, i)], after):
+                encoded = m.put("w", "encoded", identifier, need, claimed)
+                call = call_record(play, "allocate", r, i, debited=True)
+                yield end_of(play, told, after, encoded, call)
+
+
+def release(play: Play, state: State) -> Iterator[End]:
+    """Any input may be released, at any time."""
+    state, r, i = one_input(play, state)
+    debited = play.names(state)["g"].fields["debits"].has(play.universe.pair(r, i))
+    m = play.machine
+    for after, _ in m.call("m", "free_encoder_input", [RequestOf(r), i], state):
+        for told, _ in m.call("g", "release", [r, i], after):
+            call = call_record(play, "release", r, i, debited=debited)
+            yield end_of(play, state, after, told, call)
+
+
+def free(play: Play, state: State) -> Iterator[End]:
+    """A request ends, or stops running."""
+    r = play.universe.constant(REQUEST, "r")
+    m = play.machine
+    for told, _ in m.call("g", "withdraw", [r], state):
+        for after, _ in m.call("m", "free", [RequestOf(r)], told):
+            yield end_of(play, told, after, after, call_record(play, "free", r))
+
+
+def consume(play: Play, state: State) -> Iterator[End]:
+    """A worker has executed a request's tokens up to some progress."""
+    r = play.universe.constant(REQUEST, "r")
+    for after, _ in play.machine.call("g", "consume", [r, z3.Int("progress")], state):
+        yield end_of(play, after, after, after, call_record(play, "consume", r))
+
+
+def notices(play: Play, state: State) -> Iterator[End]:
+    """A step ends: the worker drops what the notices name, then encodes."""
+    m = play.machine
+    for after, told in m.call("m", "get_freed_mm_hashes", [], state):
+        encoded = after.attributes["w", "encoded"]
+        for executed, _ in m.call("g", "step", [told, encoded], after):
+            ghost = play.names(executed)["g"].fields
+            step = {
+                "encoded": after.value(encoded),
+                "store": ghost["stored"],
+                "steps_since_encode": ghost["steps_since_encode"],
+            }
+            done = m.emptied(executed, [("w", "encoded")])
+            end = end_of(play, state, after, done, call_record(play, "notices", None))
+            yield End(end.after, {**end.names, "w": Record(step)})
+
+
+_OPERATIONS = (
+    Operation("init", encoder_cache.begin, "__init__", begins=True),
+    Operation("check", check, "check_and_update_cache"),
+    Operation("can", encoder_cache.can, "can_allocate"),
+    Operation("allocate", allocate, "allocate"),
+    Operation("release", release, "free_encoder_input"),
+    Operation("free", free, "free"),
+    Operation("notices", notices, "get_freed_mm_hashes"),
+    Operation("inputs", encoder_cache.inputs, "get_cached_input_ids"),
+    Operation("reset", encoder_cache.reset, "reset"),
+    Operation("consume", consume),
+)
+
+
+# loops
+
+
+def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
+    """The loops of a manager and of the ghost, by owner and method, in order of their lines."""
+    own = {"needed_as_claimed", "ED-5", "debits_are_known"}
+
+    def without(around: Around, *rules: str) -> Rules:
+        found = play.invariants(around.now, taken=around.taken)
+        return [(rule, formula) for rule, formula in found if rule not in rules]
+
+    def releasing(around: Around) -> Rules:
+        return without(around, "ED-5", "debits_are_known") + _released(play, around)
+
+    def passing(around: Around) -> Rules:
+        return without(around) + still_claimed(around)
+
+    def withdrawing(around: Around) -> Rules:
+        return without(around, *own) + needs_the_rest(around)
+
+    return {
+        ("m", "free"): [Loop(releasing)],
+        ("g", "consume"): [Loop(passing)],
+        ("g", "withdraw"): [Loop(_debits_dropped), Loop(withdrawing)],
+        ("g", "step"): [Loop(_reported), Loop(_counted), Loop(_stored)],
+    }
+
+
+def _without(then: Value, now: Value, gone: Callable[[z3.ExprRef], Formula]) -> Formula:
+    """Of a map, that some keys are gone, and all others are as they were."""
+
+    def of_key(key: z3.ExprRef) -> Formula:
+        there = iff(now.has(key), conjunction((then.has(key), negated(gone(key)))))
+        same = implies(now.has(key), now.at(key).term == then.at(key).term)
+        return conjunction((there, same))
+
+    return now.all(of_key)
+
+
+def _released(play: Play, around: Around) -> Rules:
+    """Of a manager that knows its debits: those of the inputs that are done are gone."""
+    if ("m", "_debits") not in around.now.attributes:
+        return []
+    request, seen = around.now.names["request"].term, around.seen
+    assert seen is not None
+    then, now = (state.attribute("m", "_debits") for state in (around.start, around.now))
+
+    def given_back(debit: z3.ExprRef) -> Formula:
+        owner, number = play.universe.parts(debit)
+        return conjunction((owner == request, seen.has(number)))
+
+    return [("debits given back", _without(then, now, given_back))]
+
+
+def _debits_dropped(around: Around) -> Rules:
+    assert around.seen is not None
+    then, now = (state.attribute("g", "debits") for state in (around.start, around.now))
+    return [("debits dropped", _without(then, now, around.seen.has))]
+
+
+def _reported(around: Around) -> Rules:
+    """What was reported is gone from the store and is not counted, and nothing else."""
+    assert around.seen is not None
+    rules = []
+    for name in ("stored", "steps_since_encode"):
+        then, now = (state.attribute("g", name) for state in (around.start, around.now))
+        gone = _without(then, now, around.seen.has)
+        rules.append((f"{name} without what is reported", gone))
+    return rules
+
+
+def _counted(around: Around) -> Rules:
+    """Counting steps leaves the same entries."""
+    then, now = (state.attribute("g", "steps_since_encode") for state in (around.start, around.now))
+    return [("what is stored stays", now.all(lambda h: iff(now.has(h), then.has(h))))]
+
+
+def _stored(around: Around) -> Rules:
+    """What was encoded is in the store, with no step since; nothing else is new."""
+    seen = around.seen
+    assert seen is not None
+    rules = []
+    for name in ("stored", "steps_since_encode"):
+        then, now = (state.attribute("g", name) for state in (around.start, around.now))
+        there = now.all(
+            lambda h, then=then, now=now: iff(now.has(h), disjunction((then.has(h), seen.has(h))))
+        )
+        rules.append((f"{name} with what is encoded", there))
+    steps = around.now.attribute("g", "steps_since_encode")
+    fresh = steps.all(lambda h: implies(seen.has(h), steps.at(h).term == 0))
+    return [*rules, ("no step since", fresh)]
+
+
+# sums
+
+
+def _aggregates(attributes: Sequence[str]) -> list[Aggregate]:
+    def of(record: str, name: str) -> Aggregate:
+        def share(words: Words, names: Names, key: z3.ExprRef) -> z3.ArithRef:
+            debits = names[record].fields[name]
+            return z3.If(debits.has(key), debits.at(key).term, 0)
+
+        return Aggregate(DEBIT, lambda w, n: w.total(n[record].fields[name]), share)
+
+    told = of("g", "debits")
+    if "_debits" not in attributes:
+        return [told]
+    own = of("m", "_debits")
+    return [replace(told, at_most=own), replace(own, at_most=told)]
+
+
+# subjects
+
+
+def of_reference(assumptions: Sequence[Assumption] = ()) -> Subject:
+    """The reference manager, as it should be."""
+    path = Path(inspect.getfile(EncoderDecoderCacheManager))
+    base = source_of(path.with_name("encoder_cache.py"), encoder_cache.CLASS)
+    constants = {("m", "semantics"): Semantics.ideal()}
+    source = source_of(path, CLASS).of_base(base)
+    return _subject_of(encoder_cache.REFERENCE, source, None, assumptions, constants)
+
+
+def of_release(release: str, source: Source, assumptions: Sequence[Assumption] = ()) -> Subject:
+    """The manager of a release, judged by the contracts that the release promises."""
+    return _subject_of(f"vllm@{release}", source, release, assumptions, {})
+
+
+def _subject_of(
+    name: str,
+    source: Source,
+    release: str | None,
+    assumptions: Sequence[Assumption],
+    constants: Mapping[tuple[str, str], Any],
+) -> Subject:
+    attributes = [one for one in MANAGER if one in source.attributes]
+    rules = [rule for rule in contracts(COMPONENT, release) if rule.component == COMPONENT]
+    auxiliaries = [*_ALWAYS, *(_OF_DEBITS if "_debits" in attributes else ())]
+    operations = [one for one in _OPERATIONS if one.method in {"", *source.methods}]
+    return Subject(
+        name,
+        {"m": source, "g": source_of(Path(inspect.getfile(Ghost)), "Ghost")},
+        {
+            **{("m", one): MANAGER[one] for one in attributes},
+            **{("g", one): kind for one, kind in GHOST.items()},
+            **{("w", one): kind for one, kind in STEP.items()},
+        },
+        constants,
+        View(attributes),
+        [
+            *(of_contract(rule) for rule in rules if rule.kind == "state"),
+            *(auxiliary(one) for one in auxiliaries),
+        ],
+        {one.name: encoder_cache.judged_at(one.name, rules) for one in operations},
+        operations,
+        _aggregates(attributes),
+        loops,
+        SAFETY,
+        lambda play: [one(play) for one in (sizes_at_least_one, *assumptions)],
+    )

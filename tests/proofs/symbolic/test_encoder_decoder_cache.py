@@ -1,0 +1,47 @@
+"""The encoder-decoder cache manager of the reference is proved by its text."""
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cacheproof.proofs.evidence import Outcome
+from cacheproof.proofs.symbolic.conditions import prove
+from cacheproof.proofs.symbolic.encoder_decoder_cache import CLASS, of_reference
+from cacheproof.proofs.symbolic.evidence import prove_text, texts_of
+from cacheproof.proofs.symbolic.source import source_of
+from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.spec.encoder_decoder_cache import COMPONENT
+from cacheproof.spec.registry import contracts
+
+CONTRACTS = [rule.id for rule in contracts(COMPONENT) if rule.component == COMPONENT]
+
+
+def test_every_contract_is_proved_beside_a_change_that_breaks_it() -> None:
+    rows = prove_text(texts_of(CLASS, [])[0])
+    assert {row.contract for row in rows} == set(CONTRACTS)
+    assert {row.outcome for row in rows} == {Outcome.HOLDS}
+    assert [row.contract for row in rows if not row.counts] == []
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Path:
+    """The reference without its memory of debits, as releases are (vLLM #55733)."""
+    text = Path(inspect.getfile(EncoderDecoderCacheManager)).read_text()
+    once = "        if not self.semantics.releases_decoder_once:\n    "
+    assert once in text
+    file = tmp_path / "encoder_decoder_cache.py"
+    file.write_text(text.replace(once, ""))
+    return file
+
+
+def test_a_second_release_breaks_what_it_breaks_in_releases(forgetful: Path) -> None:
+    subject = of_reference()
+    source = source_of(forgetful, CLASS).of_base(subject.sources["m"])
+    outcomes = prove(replace(subject, sources={**subject.sources, "m": source}))
+    assert {one for one in CONTRACTS if outcomes[one].word == "refuted"} == {
+        "ED-1",
+        "ED-2",
+        "ED-5",
+    }
