@@ -110,6 +110,20 @@ def _unfiltered(method: ast.FunctionDef, node: ast.AST) -> str | None:
     return "all of them"
 
 
+def _reports_nothing(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    if not isinstance(node, ast.Return) or method.returns is None or node.value is None:
+        return None
+    if not ast.unparse(method.returns).startswith("list"):
+        return None
+    before = ast.unparse(node.value)
+    node.value = ast.copy_location(ast.List([], ast.Load()), node.value)
+    return f"nothing for {before!r}"
+
+
+def _demands_room(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    return _begins_with(method, node, "assert self.num_free_slots > 0")
+
+
 def _forgets_holders(method: ast.FunctionDef, node: ast.AST) -> str | None:
     return _begins_with(method, node, "self.cached.clear()")
 
@@ -132,6 +146,8 @@ _CHANGES: tuple[Change, ...] = (
     _newest,
     _without_default,
     _unfiltered,
+    _reports_nothing,
+    _demands_room,
     _forgets_holders,
     _forgets_sizes,
 )
