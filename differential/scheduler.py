@@ -158,7 +158,8 @@ class SchedulerJudge(Judge):
         claimed = {call[1] for call in calls if call[0] == "check" and call[5]}
         if claimed - preempted - set(outcome["running"]):
             self._reach.meet("stalled after a claim")
-        self._preempted = (self._preempted - claimed) | preempted
+        allocated = {call[1] for call in calls if call[0] == "allocate"}
+        self._preempted = (self._preempted - claimed - allocated) | preempted
 
     def _note_whole_items(self, plan: Plan, outcome: Mapping[str, Any]) -> None:
         """Note who stands at an item that its step does not hold whole."""

@@ -239,6 +239,15 @@ def test_a_session_gives_back_its_items_when_its_turn_ends() -> None:
     assert kept["SC-6"].kind == "between turns"
 
 
+def test_who_was_preempted_before_and_has_allocated_since_is_between_turns() -> None:
+    kept = broken(
+        scheduler_trace(24807, transfers=True, release="0.33.0"),
+        Semantics.of_vllm("0.33.0"),
+        release="0.33.0",
+    )
+    assert kept["SC-6"].kind == "between turns"
+
+
 @pytest.mark.parametrize(("seed", "kind"), [(15, "after the end"), (33, "after a preemption")])
 def test_who_is_not_released_is_told_apart(seed: int, kind: str) -> None:
     assert broken(scheduler_trace(seed)) == {}
