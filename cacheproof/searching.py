@@ -21,7 +21,7 @@ from cacheproof.differential.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.targets.resolve import reference_for, resolve, share_libraries
 from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict
 from cacheproof.reference.semantics import Semantics
@@ -366,6 +366,7 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
         closing(resolve(left_text, report=output.say)) as left,
         closing(resolve(right_text, report=output.say)) as right,
     ):
+        share_libraries(left, right)
         lanes = [lane for lane in _lanes_for(asked, left) if lane in _lanes_for(asked, right)]
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
             found = find_partings(left, right, lanes, seconds, advance)

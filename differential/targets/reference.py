@@ -100,6 +100,10 @@ class ReferenceTarget:
             depth != "media_hash" or self._media_hash is not None or not missing_media_libraries()
         )
 
+    def hash_media_in(self, hasher: HostTarget) -> None:
+        """Hash media in that process, which is closed with this target."""
+        self._media_hash = hasher
+
     def runs(self, trace: Trace) -> bool:
         """Whether the reference can run this trace."""
         config = trace.header.config

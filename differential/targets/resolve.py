@@ -89,6 +89,13 @@ def reference_for(target: Target) -> ReferenceTarget | None:
     )
 
 
+def share_libraries(one: Target, other: Target) -> None:
+    """Where one of two targets is the reference, let it hash media with the other's libraries."""
+    for reference, host in ((one, other), (other, one)):
+        if isinstance(reference, ReferenceTarget) and isinstance(host, HostTarget):
+            reference.hash_media_in(hasher_beside(host, reference.semantics))
+
+
 def hasher_beside(target: HostTarget, semantics: Semantics) -> HostTarget:
     """A host that hashes media as the reference does, with the libraries of the target."""
     flags = {REFERENCE_SETTING: json.dumps(asdict(semantics))}

@@ -112,6 +112,14 @@ def test_a_release_and_its_reference_do_not_part(run: Any, two_releases: tuple[s
     assert ran.out.endswith("reference@0.33.0: no difference\n")
 
 
+def test_a_reference_hashes_media_with_the_libraries_of_the_release_beside_it(
+    run: Any, two_releases: tuple[str, str]
+) -> None:
+    words = ("diff", "reference@0.33.0", two_releases[1], "--depth", "media_hash", "--seconds", "1")
+    ran = run(*words)
+    assert ran.code == 0, ran.out
+
+
 def test_the_contract_table_as_json(run: Any) -> None:
     ran = run("contracts", "--json", "-")
     assert ran.code == 0
