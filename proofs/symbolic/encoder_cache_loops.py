@@ -1,4 +1,4 @@
-"""What is known around the loops of encoder cache managers, and of spec's ghost.
+"""What is known around the loops of encoder cache managers.
 
 A for loop is known by what is true of the members that are done and of the others; a while loop by
 the contracts of its call as they stand midway.
@@ -10,6 +10,16 @@ from collections.abc import Mapping, Sequence
 import z3
 
 from cacheproof.proofs.symbolic.conditions import Play
+from cacheproof.proofs.symbolic.ghost_loops import (
+    Rules,
+    counted,
+    debits_dropped,
+    members_of,
+    needs_the_rest,
+    reported,
+    still_claimed,
+    stored,
+)
 from cacheproof.proofs.symbolic.predicates import Record
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Around, Loop, State
@@ -17,13 +27,10 @@ from cacheproof.proofs.symbolic.values import (
     Formula,
     Value,
     conjunction,
-    disjunction,
-    iff,
     implies,
     negated,
 )
 
-Rules = list[tuple[str, Formula]]
 CARRIED = ("EC-6", "EC-7", "EC-8a")
 """What an admission keeps at each eviction."""
 
@@ -62,8 +69,8 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
         ("m", "can_allocate"): [Loop(evicting, queued)],
         ("m", "free"): [Loop(releasing)],
         ("g", "consume"): [Loop(passing)],
-        ("g", "withdraw"): [Loop(_debits_of_the_rest), Loop(withdrawing)],
-        ("g", "step"): [Loop(_reported), Loop(_counted), Loop(_stored)],
+        ("g", "withdraw"): [Loop(debits_dropped), Loop(withdrawing)],
+        ("g", "step"): [Loop(reported), Loop(counted), Loop(stored)],
     }
 
 
@@ -77,23 +84,11 @@ def _variable_of_while(source: Source, method: str) -> str:
     return ""
 
 
-def _todo(around: Around, key: z3.ExprRef) -> Formula:
-    """Whether a member is still to come."""
-    assert around.seen is not None
-    assert around.members is not None
-    return conjunction((around.members.has(key), negated(around.seen.has(key))))
-
-
-def _members(around: Around) -> Value:
-    assert around.members is not None
-    return around.members
-
-
 def _released(play: Play, around: Around) -> Rules:
     """Of the manager: a request that lets go of what it claimed."""
     request = around.now.names["request"].term
     m = play.names(around.now)["m"].fields
-    members, seen = _members(around), around.seen
+    members, seen = members_of(around), around.seen
     assert seen is not None
     if "claims" in m:
         claims: Value = m["claims"]
@@ -119,69 +114,3 @@ def _released(play: Play, around: Around) -> Rules:
         ),
         ("holds given up", members.all(lambda i: implies(seen.has(i), negated(held(i))))),
     ]
-
-
-# of the ghost
-
-
-def still_claimed(around: Around) -> Rules:
-    """What a request is still to be confirmed to have got past is claimed."""
-    request = around.now.names["request"]
-    ends = around.now.attribute("g", "_claimed_end")
-    there = _members(around).all(
-        lambda h: implies(_todo(around, h), ends.at(request).has(h)),
-    )
-    return [("claims to pass", conjunction((ends.has(request), there)))]
-
-
-def needs_the_rest(around: Around) -> Rules:
-    """Of what it claimed, a request that is withdrawn needs what is still to come."""
-    request = around.now.names["request"]
-    ends = around.now.attribute("g", "_claimed_end")
-    needed = around.now.attribute("g", "needed")
-    universe = needed.universe
-    own = _members(around).all(
-        lambda h: iff(conjunction((needed.has(h), needed.at(h).has(request))), _todo(around, h))
-    )
-
-    def as_claimed(h: z3.ExprRef, r: z3.ExprRef) -> Formula:
-        needs = conjunction((needed.has(h), needed.at(h).has(r)))
-        claims = conjunction((ends.has(r), ends.at(r).has(h)))
-        return disjunction((r == request, iff(needs, claims)))
-
-    others = universe.all(needed.key, lambda h: universe.all(ends.key, lambda r: as_claimed(h, r)))
-    return [
-        ("needs of who is withdrawn", conjunction((negated(ends.has(request)), own))),
-        ("needs of others", others),
-    ]
-
-
-def _debits_of_the_rest(around: Around) -> Rules:
-    debits = around.now.attribute("g", "debits")
-    return [
-        ("debits to drop", debits.all(lambda d: implies(_todo(around, d), debits.has(d)))),
-    ]
-
-
-def _reported(around: Around) -> Rules:
-    """What was reported is gone from the store, and nothing else."""
-    assert around.seen is not None
-    seen = around.seen
-    then, now = (state.attribute("g", "stored") for state in (around.start, around.now))
-    gone = now.all(lambda h: iff(now.has(h), conjunction((then.has(h), negated(seen.has(h))))))
-    return [("what is reported leaves", gone)]
-
-
-def _counted(around: Around) -> Rules:
-    """Counting steps leaves the same entries."""
-    then, now = (state.attribute("g", "steps_since_encode") for state in (around.start, around.now))
-    return [("what is stored stays", now.all(lambda h: iff(now.has(h), then.has(h))))]
-
-
-def _stored(around: Around) -> Rules:
-    """What was encoded is in the store, and nothing else is new."""
-    assert around.seen is not None
-    seen = around.seen
-    then, now = (state.attribute("g", "stored") for state in (around.start, around.now))
-    there = now.all(lambda h: iff(now.has(h), disjunction((then.has(h), seen.has(h)))))
-    return [("what is encoded comes", there)]

@@ -22,11 +22,20 @@ from cacheproof.proofs.symbolic.calls import (
     sizes_at_least_one,
 )
 from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
-from cacheproof.proofs.symbolic.encoder_cache_loops import Rules, needs_the_rest, still_claimed
 from cacheproof.proofs.symbolic.encoder_cache_rules import (
     idle_is_not_needed,
     needed_as_claimed,
     somebody_needs,
+)
+from cacheproof.proofs.symbolic.ghost_loops import (
+    Rules,
+    counted,
+    debits_dropped,
+    needs_the_rest,
+    reported,
+    still_claimed,
+    stored,
+    without_keys,
 )
 from cacheproof.proofs.symbolic.predicates import Record, Words
 from cacheproof.proofs.symbolic.rules import auxiliary, of_contract
@@ -41,11 +50,7 @@ from cacheproof.proofs.symbolic.values import (
     ListOf,
     MapOf,
     Type,
-    Value,
     conjunction,
-    disjunction,
-    iff,
-    implies,
     negated,
 )
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -240,20 +245,9 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
     return {
         ("m", "free"): [Loop(releasing)],
         ("g", "consume"): [Loop(passing)],
-        ("g", "withdraw"): [Loop(_debits_dropped), Loop(withdrawing)],
-        ("g", "step"): [Loop(_reported), Loop(_counted), Loop(_stored)],
+        ("g", "withdraw"): [Loop(debits_dropped), Loop(withdrawing)],
+        ("g", "step"): [Loop(reported), Loop(counted), Loop(stored)],
     }
-
-
-def _without(then: Value, now: Value, gone: Callable[[z3.ExprRef], Formula]) -> Formula:
-    """Of a map, that some keys are gone, and all others are as they were."""
-
-    def of_key(key: z3.ExprRef) -> Formula:
-        there = iff(now.has(key), conjunction((then.has(key), negated(gone(key)))))
-        same = implies(now.has(key), now.at(key).term == then.at(key).term)
-        return conjunction((there, same))
-
-    return now.all(of_key)
 
 
 def _released(play: Play, around: Around) -> Rules:
@@ -268,46 +262,7 @@ def _released(play: Play, around: Around) -> Rules:
         owner, number = play.universe.parts(debit)
         return conjunction((owner == request, seen.has(number)))
 
-    return [("debits given back", _without(then, now, given_back))]
-
-
-def _debits_dropped(around: Around) -> Rules:
-    assert around.seen is not None
-    then, now = (state.attribute("g", "debits") for state in (around.start, around.now))
-    return [("debits dropped", _without(then, now, around.seen.has))]
-
-
-def _reported(around: Around) -> Rules:
-    """What was reported is gone from the store and is not counted, and nothing else."""
-    assert around.seen is not None
-    rules = []
-    for name in ("stored", "steps_since_encode"):
-        then, now = (state.attribute("g", name) for state in (around.start, around.now))
-        gone = _without(then, now, around.seen.has)
-        rules.append((f"{name} without what is reported", gone))
-    return rules
-
-
-def _counted(around: Around) -> Rules:
-    """Counting steps leaves the same entries."""
-    then, now = (state.attribute("g", "steps_since_encode") for state in (around.start, around.now))
-    return [("what is stored stays", now.all(lambda h: iff(now.has(h), then.has(h))))]
-
-
-def _stored(around: Around) -> Rules:
-    """What was encoded is in the store, with no step since; nothing else is new."""
-    seen = around.seen
-    assert seen is not None
-    rules = []
-    for name in ("stored", "steps_since_encode"):
-        then, now = (state.attribute("g", name) for state in (around.start, around.now))
-        there = now.all(
-            lambda h, then=then, now=now: iff(now.has(h), disjunction((then.has(h), seen.has(h))))
-        )
-        rules.append((f"{name} with what is encoded", there))
-    steps = around.now.attribute("g", "steps_since_encode")
-    fresh = steps.all(lambda h: implies(seen.has(h), steps.at(h).term == 0))
-    return [*rules, ("no step since", fresh)]
+    return [("debits given back", without_keys(then, now, given_back))]
 
 
 # sums
