@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,3 +80,23 @@ def nothing_known(tmp_path: Path) -> Path:
     path = tmp_path / "nothing.toml"
     path.write_text("")
     return path
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts commands beside the test, which end with it."""
+    with ExitStack() as running:
+
+        def command(*arguments: str) -> "subprocess.Popen[str]":
+            started = running.enter_context(
+                subprocess.Popen(
+                    [*COMMAND, *arguments],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            running.callback(started.kill)
+            return started
+
+        yield command

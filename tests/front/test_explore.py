@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -91,20 +90,14 @@ def test_an_exploration_that_could_not_have_failed_is_void(
 
 @pytest.fixture
 def exploration(
-    two_releases: tuple[str, str], tmp_path: Path
+    start: Callable[..., "subprocess.Popen[str]"], two_releases: tuple[str, str], tmp_path: Path
 ) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """A long exploration of a real release, and a descriptor of one of its processes."""
     arguments = ("explore", "--target", two_releases[1], "--findings", str(tmp_path))
-    with subprocess.Popen(
-        [sys.executable, "-m", "cacheproof", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as command:
-        worker = worker_of(command)
-        yield command, worker
-        os.close(worker)
-        command.kill()
+    command = start(*arguments)
+    worker = worker_of(command)
+    yield command, worker
+    os.close(worker)
 
 
 def worker_of(command: "subprocess.Popen[str]") -> int:

@@ -5,7 +5,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,20 +15,14 @@ LONG = "fuzz", "--depth", "manager", "--seconds", "600"
 
 @pytest.fixture
 def search(
-    two_releases: tuple[str, str], tmp_path: Path
+    start: Callable[..., "subprocess.Popen[str]"], two_releases: tuple[str, str], tmp_path: Path
 ) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """A long search of a real release, and a descriptor of its host process."""
     arguments = (*LONG, "--target", two_releases[1], "--findings", str(tmp_path))
-    with subprocess.Popen(
-        [sys.executable, "-m", "cacheproof", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as command:
-        host = host_of(command)
-        yield command, host
-        os.close(host)
-        command.kill()
+    command = start(*arguments)
+    host = host_of(command)
+    yield command, host
+    os.close(host)
 
 
 def host_of(command: "subprocess.Popen[str]") -> int:
