@@ -30,7 +30,7 @@ from cacheproof.differential.trace import AnyEvent, Schedule, Trace
 from cacheproof.spec.versions import release_key
 
 BATCH_TRACES = 5
-BATCHES_AHEAD = 2
+BATCHES_AHEAD = 4
 HARNESS_ERRORS_MAX = 5
 _COMMON = frozenset({"repeated item", "shared", "rescue", "eviction", "full"})
 _ENCODER_CACHE = _COMMON | {

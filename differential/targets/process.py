@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +25,8 @@ from cacheproof.differential.trace import EVENTS_OF_DEPTH, ManagerEvent, Manager
 HOST_FOLDER = Path(__file__).parent / "host"
 START_SECONDS = 300.0
 BATCH_SECONDS = 300.0
+PIPE_BYTES = 1 << 20
+"""Read at a time: for every piece the reading thread waits until the judging one lets it run."""
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -143,7 +146,7 @@ class HostTarget:
         return self.collect(len(traces))
 
     def submit(self, traces: Sequence[Trace], fault: str | None = None) -> None:
-        """Send a batch without waiting for it. Raises HarnessError when the host is gone."""
+        """Send a batch without waiting for it. Raises HarnessError when no host is running."""
         assert self.hello
         self._send({"do": "run", "traces": traces, "manager": self._plug_in, "fault": fault})
 
@@ -192,9 +195,9 @@ class HostTarget:
         if process is not None:
             process.kill()
             process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
+            self._requests.put(_END)
+            if process.stdout is not None:
+                process.stdout.close()
             self._log.close()
 
     def _start(self) -> None:
@@ -207,26 +210,27 @@ class HostTarget:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
+                bufsize=PIPE_BYTES,
                 env=self._environment,
             )
         except OSError as error:
             raise HarnessError(
                 f"host of {self.name} does not start: {self._command[0]}: {error.strerror}"
             ) from None
+        self._requests: queue.Queue[bytes] = queue.Queue()
         self._lines: queue.Queue[bytes] = queue.Queue()
-        threading.Thread(
-            target=_forward, args=(self._process.stdout, self._lines), daemon=True
-        ).start()
+        ways = (
+            (_send, self._process.stdin, self._requests),
+            (_receive, self._process.stdout, self._lines),
+        )
+        for forward, *ends in ways:
+            threading.Thread(target=forward, args=ends, daemon=True).start()
 
     def _send(self, request: dict[str, Any]) -> None:
-        if self._process is None or self._process.stdin is None:
+        if self._process is None:
             raise HarnessError(f"host of {self.name} is not running")
         self._sent += 1
-        try:
-            self._process.stdin.write(msgspec.json.encode({"id": self._sent, **request}) + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            raise self._broken("ended before it took a batch") from None
+        self._requests.put(msgspec.json.encode({"id": self._sent, **request}) + b"\n")
 
     def _receive(self, seconds: float) -> bytes:
         try:
@@ -280,8 +284,19 @@ class HostExplorer:
         return self.target.collect_steps()
 
 
-def _forward(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:
-    """Move whole lines from the pipe to the queue, so that neither side waits for the other."""
+# A pipe holds less than a batch: without these, whoever writes waits until the other side reads.
+
+
+def _send(stream: IO[bytes], requests: "queue.Queue[bytes]") -> None:
+    """Move requests from the queue to the pipe; who waits for an answer sees that a host ended."""
+    with suppress(OSError), stream:
+        for request in iter(requests.get, _END):
+            stream.write(request)
+            stream.flush()
+
+
+def _receive(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:
+    """Move whole lines from the pipe to the queue."""
     try:
         for line in _whole_lines(stream):
             lines.put(line)
