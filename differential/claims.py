@@ -312,6 +312,14 @@ def _refusal_is_clean(case: Case) -> list[str]:
     return lines
 
 
+def _makes_room(case: Case) -> list[str]:
+    _, request, number, _, pending, _, _ = case.call
+    assert request is not None
+    assert number is not None
+    need = case.item_sizes(case.requests[request])[number]
+    return [f"assert {need + (pending or 0)} <= manager.num_free_slots"]
+
+
 def _stated_by_the_call(case: Case) -> list[str]:
     return []
 
@@ -358,6 +366,7 @@ _CLAIMS: dict[str, Callable[[Case], list[str]]] = {
     "EC-11": _refusal_is_clean,
     "EC-12": _stated_by_the_call,
     "EC-13": _stated_by_the_call,
+    "EC-15": _makes_room,
     "ED-1": _in_bounds,
     "ED-2": _unchanged,
     "ED-3": _output_is_transient,

@@ -209,6 +209,7 @@ VARIANTS: tuple[Variant, ...] = (
     _faulty(admission.IgnoresComputeBudget),
     _faulty(admission.BudgetCountsPending),
     _faulty(admission.IgnoresPending),
+    _faulty(admission.GrantsWithoutRoom),
     _faulty(admission.RefusalTakesHold),
     _faulty(admission.RefusalEvicts),
     _faulty(admission.NewestEvictedFirst),

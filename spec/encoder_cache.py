@@ -242,3 +242,18 @@ def never_raises(c: Call) -> bool:
 )
 def freed_holds_nothing(post: EncoderCacheState, c: Call) -> bool:
     return all(c.request not in post.holders[h] for h in post.holders)
+
+
+@contract(
+    "EC-15",
+    "An admission leaves room for its item and for what was granted before",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="what allocate demands: the worker's memory is not overdrawn",
+    calls=ADMISSION,
+    versions=KEYED_BY_IDENTIFIER,
+    also_unchanged=True,
+)
+def admission_makes_room(post: EncoderCacheState, c: Call) -> bool:
+    return not c.granted or c.need + c.pending <= post.free_slots

@@ -43,6 +43,16 @@ class IgnoresPending(EncoderCacheManager):
         return super().can_allocate(request, input_id, encoder_compute_budget, 0)
 
 
+class GrantsWithoutRoom(EncoderCacheManager):
+    """An admission evicts nothing; the caller finds out when it allocates."""
+
+    def can_allocate(
+        self, request: Request, input_id: int, encoder_compute_budget: int, pending: int
+    ) -> bool:
+        need = request.get_num_encoder_embeds(input_id)
+        return need <= encoder_compute_budget and need + pending <= self.num_freeable_slots
+
+
 class RefusalTakesHold(EncoderCacheManager):
     """A refused request holds, until the next look-up or end, what it shows and others hold."""
 

@@ -155,6 +155,15 @@ def newest_first(owner: ast.ClassDef) -> None:
     rewriting(replace, "can_allocate")(owner)
 
 
+def without_eviction(owner: ast.ClassDef) -> None:
+    """An admission grants what would fit, and evicts nothing."""
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        return ast.Pass() if isinstance(node, ast.While) else None
+
+    rewriting(replace, "can_allocate")(owner)
+
+
 def evicts_all(owner: ast.ClassDef) -> None:
     """An admission that evicts one idle entry evicts them all."""
 
@@ -267,6 +276,7 @@ OF_ENCODER_CACHE = (
     Mutant(
         "an eviction credits nothing", "admit", "EC-13", without_update("num_free_slots", ast.Add)
     ),
+    Mutant("an admission evicts nothing", "admit", "EC-15", without_eviction),
     Mutant("a freed request keeps what it holds", "free", "EC-14", beginning("free", "return")),
     Mutant(
         "a question costs a slot",

@@ -20,7 +20,7 @@ from cacheproof.proofs.symbolic.ghost_loops import (
     still_claimed,
     stored,
 )
-from cacheproof.proofs.symbolic.predicates import Record
+from cacheproof.proofs.symbolic.predicates import NotTranslated, Record
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Around, Loop, State
 from cacheproof.proofs.symbolic.values import (
@@ -81,6 +81,7 @@ def _variable_of_while(source: Source, method: str) -> str:
             for one in ast.walk(node.test):
                 if isinstance(one, ast.Name) and one.id != "self":
                     return one.id
+            raise NotTranslated(f"{source.path}:{node.lineno}: no reading of a loop without need")
     return ""
 
 

@@ -431,6 +431,8 @@ class Expressions(ABC):
         self, node: ast.Call, operand: Any, name: str, arguments: Sequence[Any], state: State
     ) -> Iterator[tuple[State, Any]]:
         match operand, name, arguments:
+            case None, _, _:
+                self.require(self._at(state, node, "AttributeError"), state, False)
             case Receiver(owner), _, _ if name in self.sources[owner].methods:
                 yield from self.call(owner, name, arguments, state)
             case (

@@ -6,7 +6,7 @@ taken the other way, a comparison that is off by one, the newest entry taken for
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cacheproof.proofs.symbolic.source import Source
@@ -21,12 +21,13 @@ class Mutant:
     source: Source
 
 
-def mutants(source: Source) -> Iterator[Mutant]:
-    """Every change of every method; those that begin anew come last."""
+def mutants(source: Source, changes: "Sequence[Change] | None" = None) -> Iterator[Mutant]:
+    """Every change of every method, those for red twins by default; methods that begin anew come
+    last."""
     last = ("reset", "__init__")
     for name, method in sorted(source.methods.items(), key=lambda one: one[0] in last):
         for number, node in enumerate(ast.walk(method)):
-            for change in _CHANGES:
+            for change in FOR_TWINS if changes is None else changes:
                 changed = copy.deepcopy(method)
                 place = list(ast.walk(changed))[number]
                 done = change(changed, place)
@@ -139,7 +140,7 @@ def _begins_with(method: ast.FunctionDef, node: ast.AST, statement: str) -> str 
     return f"{statement!r} first"
 
 
-_CHANGES: tuple[Change, ...] = (
+FOR_TWINS: tuple[Change, ...] = (
     _left_out,
     _off_by_one,
     _other_way,
@@ -151,3 +152,133 @@ _CHANGES: tuple[Change, ...] = (
     _forgets_holders,
     _forgets_sizes,
 )
+"""A few of each kind, so that every contract is broken by one of them."""
+
+
+# every change of a kind, for a measurement
+
+
+def _compared_by(other: type[ast.cmpop]) -> Change:
+    def change(method: ast.FunctionDef, node: ast.AST) -> str | None:
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+            return None
+        if type(node.ops[0]) is other or _kind_of(node.ops[0]) != _kind_of(other()):
+            return None
+        before = ast.unparse(node)
+        node.ops[0] = other()
+        return f"{ast.unparse(node)!r} for {before!r}"
+
+    return change
+
+
+_COMPARISONS = (
+    (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq),
+    (ast.In, ast.NotIn),
+    (ast.Is, ast.IsNot),
+)
+
+
+def _kind_of(operator: ast.cmpop) -> int:
+    return next(n for n, kind in enumerate(_COMPARISONS) if isinstance(operator, kind))
+
+
+def _other_arithmetic(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    others = {ast.Add: ast.Sub, ast.Sub: ast.Add}
+    if not isinstance(node, ast.BinOp | ast.AugAssign) or type(node.op) not in others:
+        return None
+    before = ast.unparse(node)
+    node.op = others[type(node.op)]()
+    return f"{ast.unparse(node)!r} for {before!r}"
+
+
+def _without_operand(number: int) -> Change:
+    def change(method: ast.FunctionDef, node: ast.AST) -> str | None:
+        match node:
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+                kept = right if number == 0 else left
+            case ast.BoolOp(values=values) if number < len(values):
+                others = [one for one in values if one is not values[number]]
+                kept = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
+            case _:
+                return None
+        return _put(method, node, kept)
+
+    return change
+
+
+def _decided(way: bool) -> Change:
+    """A condition that is always met, or never."""
+
+    def change(method: ast.FunctionDef, node: ast.AST) -> str | None:
+        if not isinstance(node, ast.If | ast.While | ast.IfExp):
+            return None
+        before = ast.unparse(node.test)
+        node.test = ast.copy_location(ast.Constant(way), node.test)
+        return f"{way} for {before!r}"
+
+    return change
+
+
+def _negated(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return _put(method, node, node.operand)
+    if not isinstance(node, ast.If | ast.While | ast.IfExp):
+        return None
+    before = ast.unparse(node.test)
+    node.test = ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test)
+    return f"{ast.unparse(node.test)!r} for {before!r}"
+
+
+def _other_constant(by: int) -> Change:
+    def change(method: ast.FunctionDef, node: ast.AST) -> str | None:
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, int):
+            return None
+        before = node.value
+        if isinstance(before, bool):
+            node.value = not before
+            return f"{node.value} for {before}" if by > 0 else None
+        node.value = before + by
+        return f"{node.value} for {before}"
+
+    return change
+
+
+def _answers(answer: bool) -> Change:
+    def change(method: ast.FunctionDef, node: ast.AST) -> str | None:
+        if not isinstance(node, ast.Return) or method.returns is None or node.value is None:
+            return None
+        before = ast.unparse(node.value)
+        if ast.unparse(method.returns) != "bool" or before == str(answer):
+            return None
+        node.value = ast.copy_location(ast.Constant(answer), node.value)
+        return f"{answer} for {before!r}"
+
+    return change
+
+
+def _put(method: ast.FunctionDef, node: ast.AST, other: ast.expr) -> str:
+    """Put another expression in a node's place."""
+    for parent in ast.walk(method):
+        for name, value in ast.iter_fields(parent):
+            if value is node:
+                setattr(parent, name, other)
+            elif isinstance(value, list):
+                value[:] = [other if one is node else one for one in value]
+    return f"{ast.unparse(other)!r} for {ast.unparse(node)!r}"
+
+
+EVERY: tuple[Change, ...] = (
+    _left_out,
+    *(_compared_by(one) for kind in _COMPARISONS for one in kind),
+    _other_arithmetic,
+    *(_without_operand(number) for number in range(3)),
+    *(_decided(way) for way in (True, False)),
+    _negated,
+    *(_other_constant(by) for by in (1, -1)),
+    *(_answers(answer) for answer in (True, False)),
+    _newest,
+    _without_default,
+    _unfiltered,
+    _reports_nothing,
+)
+"""The operators of mutation testing: of every place at which one applies, a change."""

@@ -48,6 +48,31 @@ def refuted_of(
     return found
 
 
+def first_broken(subject: Subject, mutant: Mutant, contracts: Collection[str]) -> str | None:
+    """A contract that a mutant breaks, if need be by way of invariants that fall before it.
+
+    Raises:
+        NotTranslated: the change led out of what can be read.
+    """
+    broken = replace(subject, sources={**subject.sources, "m": mutant.source})
+    refuter = Refuter(broken, (SIZE,))
+    fallen: set[str] = set()
+    asked = [(one, rule) for one in broken.operations for rule in broken.judged_at(one)]
+    asked.sort(key=lambda one: one[1] not in contracts)
+    settled = False
+    while not settled:
+        settled = True
+        for operation, rule in asked:
+            if rule in fallen or not refuter.counterexample(operation, rule, fallen):
+                continue
+            if rule in contracts:
+                return rule
+            fallen.add(rule)
+            settled = False
+            break
+    return None
+
+
 def _running(subject: Subject, mutant: Mutant) -> Iterator[Operation]:
     """The operations that run what was changed, but for those that only repeat others."""
     source = subject.sources["m"]

@@ -121,6 +121,19 @@ def evicts_one_more(manager: Any) -> None:
     _after(manager, "can_allocate", evict)
 
 
+def grants_without_room(manager: Any) -> None:
+    """An admission does not credit what it evicts."""
+    can_allocate = manager.can_allocate
+
+    def patched(*arguments: Any) -> Any:
+        free = manager.num_free_slots
+        granted = can_allocate(*arguments)
+        manager.num_free_slots = free
+        return granted
+
+    manager.can_allocate = patched
+
+
 def loses_notices(manager: Any) -> None:
     """The worker is never told what to drop."""
     drain = _drain(manager)
@@ -274,6 +287,7 @@ FAULTS: dict[str, Fault] = {
         frees_nothing,
         evicts_newest_first,
         evicts_one_more,
+        grants_without_room,
         loses_notices,
         credits_again,
         credits_decoder_again,
