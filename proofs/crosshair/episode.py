@@ -188,8 +188,13 @@ class Episode:
             self.claims.setdefault(name, {})[input_id] = identifier
         if operation == "reset":
             self.claims.clear()
-        self._judge("state", operation, {"s": post, "g": self.ghost, "k": self.recall(self)})
+        self.judge_state(operation)
         return answer
+
+    def judge_state(self, operation: str) -> None:
+        """Assert the contracts of states, of the one that the manager and the ghost are in."""
+        state = self.read(self.manager, self.ghost)
+        self._judge("state", operation, {"s": state, "g": self.ghost, "k": self.recall(self)})
 
     def _unclaim(self, request: str, inputs: list[Any]) -> None:
         """The request gave these inputs back; who has claimed nothing is not remembered."""

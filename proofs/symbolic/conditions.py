@@ -13,9 +13,10 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.counterexample import Model
+from cacheproof.proofs.symbolic.counterexample import Model, terms_of
 from cacheproof.proofs.symbolic.machine import Machine
 from cacheproof.proofs.symbolic.predicates import Reader, Words
+from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import Predicate
 from cacheproof.proofs.symbolic.solver import (
     EFFORTS,
@@ -24,7 +25,7 @@ from cacheproof.proofs.symbolic.solver import (
     Effort,
     Verdict,
     check,
-    satisfying,
+    models,
 )
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Fact, Loop, Snapshot, State
@@ -36,6 +37,7 @@ from cacheproof.proofs.symbolic.values import (
     conjunction,
     implies,
 )
+from cacheproof.spec.registry import contracts
 
 Names = Mapping[str, Any]
 
@@ -80,6 +82,7 @@ class Subject:
         types: of attributes, by owner and name. `constants` are attributes that are known.
         records: what contracts look at, from the value of each attribute.
         safety: the contract that nothing raises.
+        replay: how counterexamples are run again; None: they are not.
         assumptions: facts of the table of requests' inputs, from its words.
     """
 
@@ -95,6 +98,7 @@ class Subject:
     loops: Callable[["Play"], Mapping[tuple[str, str], Sequence[Loop]]]
     safety: str
     assumptions: Callable[["Play"], Sequence[Formula]]
+    replay: Replay | None = None
 
     def judged_at(self, operation: Operation) -> list[str]:
         """The rules that an operation must keep."""
@@ -312,6 +316,19 @@ def _gives(formula: z3.ExprRef, positive: bool, inside: bool) -> bool:
     return False
 
 
+MODELS_MAX = 8
+"""Of one condition, how many counterexamples are run again until one is broken by the class."""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A state and a call in words; `replayed` when the class itself, run from there, breaks the
+    rule as well. A path through a loop is known in part, and then it need not."""
+
+    sentence: str
+    replayed: bool
+
+
 class Refuter:
     """Looks for counterexamples among a few elements, where nothing has to be instantiated in
     part: what is found there is one. It may start from a state that no calls lead to, if the
@@ -320,20 +337,37 @@ class Refuter:
     def __init__(self, subject: Subject, sizes: Sequence[int] = (2, 3)) -> None:
         self._subject = subject
         self._sizes = sizes
+        self._contracts = {rule.id for rule in contracts()}
         self._plays: dict[tuple[str, int], Play] = {}
 
     def counterexample(
         self, operation: Operation, rule: str, without: Collection[str] = ()
-    ) -> str | None:
-        """A state and a call of an operation that break a rule, in words."""
+    ) -> "Counterexample | None":
+        """A state and a call of an operation that break a rule: one that the class itself breaks
+        it from, where such a one is among the first that are found."""
+        subject = self._subject
+        replay = subject.replay if rule in self._contracts else None
+        first = None
         for size in self._sizes:
             play = self._play(operation, size)
             for one in play.conditions(rule):
-                facts = (fact for fact in one.state.path if not fact.rules & set(without))
-                if (found := satisfying(facts, one.claimed)) is not None:
-                    model = Model(play.universe, play.words, found)
-                    return model.sentence(one.state, operation.name)
-        return None
+                facts = [fact for fact in one.state.path if not fact.rules & set(without)]
+                start = terms_of(one.state.snapshots[0])
+                for model in itertools.islice(models(facts, one.claimed, start), MODELS_MAX):
+                    found = Model(play.universe, play.words, model)
+                    breaks = replay is not None and replay.breaks(
+                        subject.sources["m"],
+                        subject.constants,
+                        one.operation,
+                        rule,
+                        found,
+                        one.state,
+                    )
+                    words = Counterexample(found.sentence(one.state, operation.name), breaks)
+                    if breaks or replay is None:
+                        return words
+                    first = first or words
+        return first
 
     def _play(self, operation: Operation, size: int) -> Play:
         place = (operation.name, size)
@@ -349,7 +383,7 @@ class Outcome:
     Attributes:
         word: proved, refuted, or unknown.
         failing: of a rule that is not proved, the first condition that is not.
-        counterexample: of a refuted rule.
+        counterexample: of a refuted rule, in words; `replayed` as it says.
         conditions: how many were proved. `work_max`: what the hardest took, as a share of RLIMIT.
         rests_on: the rules that its proofs lean on.
     """
@@ -358,6 +392,7 @@ class Outcome:
     word: str = "proved"
     failing: str = ""
     counterexample: str = ""
+    replayed: bool = False
     conditions: int = 0
     work_max: float = 0.0
     rests_on: frozenset[str] = frozenset()
@@ -387,8 +422,10 @@ def prove(
                 continue
             outcome = outcomes[one.rule]
             outcome.failing = f"{one.operation}: {one.name}"
-            outcome.word = "refuted" if isinstance(verdict, str) else "unknown"
-            outcome.counterexample = verdict if isinstance(verdict, str) else ""
+            outcome.word = "unknown"
+            if isinstance(verdict, Counterexample):
+                outcome.word, outcome.replayed = "refuted", verdict.replayed
+                outcome.counterexample = verdict.sentence
             report(f"{one.rule} is {outcome.word} at {outcome.failing} {outcome.counterexample}")
             out.add(one.rule)
             settled = False
@@ -402,7 +439,7 @@ def prove(
 
 def _decided(
     prover: Prover, refuter: Refuter, one: Condition, out: Collection[str]
-) -> Verdict | str:
+) -> Verdict | Counterexample:
     """A proof, or a counterexample; or a verdict that says that neither was found."""
     verdict = prover.verdict(one, out, EFFORTS[:-1])
     if verdict.word == "proved":

@@ -1,5 +1,6 @@
 """A counterexample in words: the state before a call, the inputs, and the call."""
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,19 @@ from cacheproof.proofs.symbolic.values import (
     Value,
 )
 
-_LETTERS: Mapping[Leaf, str] = {IDENTIFIER: "h", REQUEST: "r", INPUT: "i"}
+
+def terms_of(at: Snapshot) -> list[z3.ExprRef]:
+    """All that makes up the values of attributes at a moment."""
+    state = State(at.attributes, at.cells, {})
+    found: list[z3.ExprRef] = []
+    for owner, name in at.attributes:
+        value = state.attribute(owner, name)
+        found += value.terms if isinstance(value, Value) else ()
+        found += [value] if isinstance(value, z3.ExprRef) else []
+    return found
+
+
+_LETTERS: Mapping[Leaf, str] = {IDENTIFIER: "h", REQUEST: "r"}
 
 
 @dataclass(frozen=True)
@@ -43,11 +56,11 @@ class Model:
         if leaf == DEBIT:
             return tuple(self.scalar(part) for part in self.universe.parts(value))
         assert leaf is not None
-        members = [one.get_id() for one in self.universe.members(leaf)]
-        return f"{_LETTERS[leaf]}{members.index(value.get_id())}"
+        number = [one.get_id() for one in self.universe.members(leaf)].index(value.get_id())
+        return number if leaf == INPUT else f"{_LETTERS[leaf]}{number}"
 
     def value(self, value: Any) -> Any:
-        """A container as Python's, in order where it has one."""
+        """A container as Python's, in order where it has one; of a list, each member once."""
         if not isinstance(value, Value):
             return self.scalar(value)
         if isinstance(value.kind, Leaf):
@@ -56,11 +69,16 @@ class Model:
         if isinstance(value.kind, MapOf):
             if value.kind.ordered:
                 there.sort(key=lambda one: self.scalar(value.place(one)))
-            return {self.scalar(one): self.value(value.at(one)) for one in there}
+            kind = OrderedDict if value.kind.ordered else dict
+            return kind((self.scalar(one), self.value(value.at(one))) for one in there)
         assert isinstance(value.kind, SetOf | ListOf)
-        return {self.scalar(one) for one in there}
+        members = [self.scalar(one) for one in there]
+        return members if isinstance(value.kind, ListOf) else set(members)
 
-    def inputs(self) -> dict[tuple[str, str], tuple[str, int, int]]:
+    def requests(self) -> list[str]:
+        return [self.scalar(one) for one in self.universe.members(REQUEST)]
+
+    def inputs(self) -> dict[tuple[str, int], tuple[str, int, int]]:
         """(request, input) -> identifier, embeddings and end of every input."""
         words = self.words
         return {
@@ -78,19 +96,18 @@ class Model:
         """The state from which a path went to where a rule is broken, in one line."""
         start = [one for one in state.snapshots if one.anew][-1]
         inputs = ", ".join(
-            f"{r}.{i} shows {h} of {embeds} up to token {end}"
+            f"{r}.i{i} shows {h} of {embeds} up to token {end}"
             for (r, i), (h, embeds, end) in self.inputs().items()
         )
         objects = [
             f"{name}={_short(found)}"
-            for (owner, name), found in self._attributes(start).items()
+            for (owner, name), found in self.attributes(start).items()
             if owner == "m" or found
         ]
-        return (
-            f"{call} of {self._arguments(state)} where {inputs or 'no inputs'}; {' '.join(objects)}"
-        )
+        return f"{call} of {self._called_with()} where {inputs or 'no inputs'}; {' '.join(objects)}"
 
-    def _attributes(self, at: Snapshot) -> dict[tuple[str, str], Any]:
+    def attributes(self, at: Snapshot) -> dict[tuple[str, str], Any]:
+        """What every attribute is at a moment, by owner and name."""
         state = State(at.attributes, at.cells, {})
         return {
             (owner, name): self.value(state.attribute(owner, name))
@@ -98,22 +115,32 @@ class Model:
             if isinstance(state.attribute(owner, name), Value | z3.ExprRef)
         }
 
-    def _arguments(self, state: State) -> str:
-        names = {"r": REQUEST, "i": INPUT}
-        found = []
+    def arguments(self) -> dict[str, Any]:
+        """What the call is given, by the names of its parameters."""
+        leaves = {"r": REQUEST, "i": INPUT}
+        found = {}
         for declared in self.model.decls():
             word = declared.name().split("!")[0]
-            if declared.arity() == 0 and word in names:
-                if self.universe.leaf_of(declared()) == names[word]:
-                    found.append(self.scalar(declared()))
-            elif declared.arity() == 0 and word in ("budget", "pending", "progress"):
-                found.append(f"{word}={self.scalar(declared())}")
-        return ", ".join(sorted(found)) or "nothing"
+            if declared.arity() != 0:
+                continue
+            if word in ("capacity", "budget", "pending", "progress") or (
+                word in leaves and self.universe.leaf_of(declared()) == leaves[word]
+            ):
+                found[word] = self.scalar(declared())
+        return found
+
+    def _called_with(self) -> str:
+        given = self.arguments()
+        shown = [
+            f"i{one}" if name == "i" else one if name == "r" else f"{name}={one}"
+            for name, one in given.items()
+        ]
+        return ", ".join(sorted(shown)) or "nothing"
 
 
 def _short(found: Any) -> str:
     if isinstance(found, dict):
         return "{" + ", ".join(f"{key}: {_short(one)}" for key, one in found.items()) + "}"
-    if isinstance(found, set):
+    if isinstance(found, set | list):
         return "{" + ", ".join(sorted(map(str, found))) + "}"
     return str(found)

@@ -11,6 +11,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.crosshair.states import state_of
 from cacheproof.proofs.symbolic.calls import (
     GHOST,
     STEP,
@@ -24,6 +25,7 @@ from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operati
 from cacheproof.proofs.symbolic.encoder_cache_loops import loops
 from cacheproof.proofs.symbolic.encoder_cache_rules import auxiliaries
 from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import Predicate, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
 from cacheproof.proofs.symbolic.state import RequestOf, State
@@ -344,6 +346,7 @@ def subject_of(
             *(one(play) for one in (sizes_at_least_one, *assumptions)),
             *(play.words.laws_of_occurrences() if "request_hash_refs" in attributes else ()),
         ],
+        Replay(state_of, has_ledger=True),
     )
 
 

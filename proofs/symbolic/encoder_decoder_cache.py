@@ -11,6 +11,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.crosshair.encoder_decoder_cache import state_of
 from cacheproof.proofs.symbolic import encoder_cache
 from cacheproof.proofs.symbolic.calls import (
     GHOST,
@@ -38,6 +39,7 @@ from cacheproof.proofs.symbolic.ghost_loops import (
     without_keys,
 )
 from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import auxiliary, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
 from cacheproof.proofs.symbolic.state import Around, Loop, RequestOf, State
@@ -331,4 +333,5 @@ def _subject_of(
         loops,
         SAFETY,
         lambda play: [one(play) for one in (sizes_at_least_one, *assumptions)],
+        Replay(state_of, has_ledger=False),
     )

@@ -64,7 +64,7 @@ def texts_of(name: str, releases: Iterable[tuple[str, Source]]) -> list[Text]:
 
 def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
     """Every contract of a manager, under the fewest promises that it is proved under; one row for
-    each target that has the text.
+    each target that has the text. Refuted is what the class itself was seen to break.
 
     Raises:
         NotTranslated: the text has a construct without a reading.
@@ -82,20 +82,24 @@ def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
         seconds = time.monotonic() - started
         for one in new:
             twin = RedTwin(twins.get(one, NO_TWIN), one in twins)
-            note = f"refuted without: {refuted[one].counterexample}" if one in refuted else ""
+            note = f"refuted without: {_words(refuted[one])}" if one in refuted else ""
             scope = f"unbounded; {promise}"
             rows[one] = _row(text, one, Outcome.HOLDS, scope, note, seconds, (twin,))
-        refuted |= {
-            one: outcomes[one] for one in contracts if one not in rows and one not in refuted
-        }
+        refuted |= {one: outcomes[one] for one in contracts if one not in rows}
         if all(one in rows for one in contracts):
             break
     for one in contracts:
         if one not in rows:
-            word = Outcome.REFUTED if refuted[one].word == "refuted" else Outcome.UNKNOWN
-            note = refuted[one].counterexample or refuted[one].failing
+            word = Outcome.REFUTED if refuted[one].replayed else Outcome.UNKNOWN
+            note = _words(refuted[one]) or refuted[one].failing
             rows[one] = _row(text, one, word, f"unbounded; {promise}", note, seconds, ())
     return [row for one in contracts for row in _for_each_target(text, rows[one])]
+
+
+def _words(refuted: OfRule) -> str:
+    """A counterexample in words."""
+    again = " (run again: the class itself breaks it)" if refuted.replayed else ""
+    return refuted.counterexample + again
 
 
 def _subject(text: Text, assumptions: tuple[Assumption, ...]) -> Subject:

@@ -22,17 +22,19 @@ class Mutant:
 
 
 def mutants(source: Source, changes: "Sequence[Change] | None" = None) -> Iterator[Mutant]:
-    """Every change of every method, those for red twins by default; methods that begin anew come
-    last."""
+    """Every change of every method, those for red twins by default, each once; methods that begin
+    anew come last."""
     last = ("reset", "__init__")
     for name, method in sorted(source.methods.items(), key=lambda one: one[0] in last):
+        made = {ast.unparse(method)}
         for number, node in enumerate(ast.walk(method)):
             for change in FOR_TWINS if changes is None else changes:
                 changed = copy.deepcopy(method)
                 place = list(ast.walk(changed))[number]
                 done = change(changed, place)
-                if done is None:
+                if done is None or ast.unparse(changed) in made:
                     continue
+                made.add(ast.unparse(changed))
                 ast.fix_missing_locations(changed)
                 line = getattr(node, "lineno", method.lineno)
                 words = f"{name}() line {line}: {done}"

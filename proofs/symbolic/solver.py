@@ -5,7 +5,7 @@ Over unbounded sorts quantifiers are instantiated at the terms that a condition 
 elements there are no quantifiers left: what is satisfied there is a counterexample.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -81,12 +81,19 @@ def check(facts: Iterable[Fact], claimed: Formula, rlimit: int, seed: int = 0) -
     return Verdict("unknown", frozenset(), work)
 
 
-def satisfying(facts: Iterable[Fact], claimed: Formula) -> z3.ModelRef | None:
-    """A model of facts of a bounded universe in which what is claimed does not hold."""
+def models(
+    facts: Iterable[Fact], claimed: Formula, apart: Iterable[z3.ExprRef]
+) -> Iterator[z3.ModelRef]:
+    """Models of facts of a bounded universe in which what is claimed does not hold; no two of them
+    have all the same values of the terms `apart`."""
     solver = z3.SimpleSolver()
     solver.set("rlimit", RLIMIT)
     solver.add(*(fact.formula for fact in facts), negated(claimed))
-    return solver.model() if solver.check() == z3.sat else None
+    terms = list(apart)
+    while solver.check() == z3.sat:
+        found = solver.model()
+        yield found
+        solver.add(z3.Or([term != found.eval(term, model_completion=True) for term in terms]))
 
 
 def _work(solver: z3.Solver) -> int:

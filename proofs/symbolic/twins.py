@@ -33,7 +33,7 @@ def refuted_of(
     subject: Subject, mutant: Mutant, rules: Collection[str], without: Collection[str] = ()
 ) -> list[str]:
     """Those of the rules that a counterexample refutes of a mutant."""
-    broken = replace(subject, sources={**subject.sources, "m": mutant.source})
+    broken = replace(subject, sources={**subject.sources, "m": mutant.source}, replay=None)
     refuter = Refuter(broken, (SIZE,))
     found: list[str] = []
     for operation in _running(broken, mutant):
@@ -54,7 +54,7 @@ def first_broken(subject: Subject, mutant: Mutant, contracts: Collection[str]) -
     Raises:
         NotTranslated: the change led out of what can be read.
     """
-    broken = replace(subject, sources={**subject.sources, "m": mutant.source})
+    broken = replace(subject, sources={**subject.sources, "m": mutant.source}, replay=None)
     refuter = Refuter(broken, (SIZE,))
     fallen: set[str] = set()
     asked = [(one, rule) for one in broken.operations for rule in broken.judged_at(one)]
