@@ -5,29 +5,35 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import NODEFAULT, to_builtins
+from msgspec.structs import fields
 from rich.table import Table
 
 from cacheproof.console import Output
 from cacheproof.differential import finding_file, report
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.judge import SCHEDULER
 from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets.host.manager_depth import item_size
 from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.trace import Add, SchedulerConfig, SchedulerEvent
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, is_unlisted
 from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.proofs.explore.job import SUBJECTS, Report, Task, run
+from cacheproof.proofs.explore.scope import ManagerScope, SchedulerScope, Scope
 from cacheproof.proofs.explore.scopes import SCOPES
 from cacheproof.searching import print_listed
 
-TARGETS = ("vllm@0.33.0", "vllm@0.28.0", "reference")
+TARGETS = ("reference", "vllm@0.33.0", "vllm@0.28.0")
+MANAGERS = ("encoder_cache", "encoder_decoder")
 
 
 def explore(
@@ -58,24 +64,68 @@ def explore(
 
 
 def scopes_markdown() -> str:
-    """The table of docs/explore.md."""
-    lines = [
-        "| scope | manager | capacity | budget | requests | prompts: identifier, size | tokens a "
-        "step | size |",
-        "|---|---|--:|--:|---|---|---|---|",
-    ]
-    for scope in SCOPES["full"]:
-        size = "small" if scope in SCOPES["small"] else "full"
-        prompts = "; ".join(
-            ", ".join(f"{item.identifier} {item_size(to_builtins(item), True)}" for item in prompt)
-            for prompt in scope.prompts
-        )
-        cells = (
-            *(scope.name, scope.manager, scope.capacity, scope.compute_budget),
-            *(", ".join(scope.requests), prompts, ", ".join(map(str, scope.strides)), size),
-        )
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines) + "\n"
+    """The tables of docs/explore.md."""
+    managers = [one for one in SCOPES["full"] if isinstance(one, ManagerScope)]
+    schedulers = [one for one in SCOPES["full"] if isinstance(one, SchedulerScope)]
+    return "\n".join(
+        [
+            "| scope of a manager | kind | capacity | budget | requests | prompts: identifier, "
+            "size | tokens a step | size |",
+            "|---|---|--:|--:|---|---|---|---|",
+            *(_row(one, _manager_cells(one)) for one in managers),
+            "",
+            "| scope of a scheduler | requests | arrivals: prompt, output, items | tokens a step "
+            "| KV blocks | configured | further events | size |",
+            "|---|---|---|--:|--:|---|---|---|",
+            *(_row(one, _scheduler_cells(one)) for one in schedulers),
+            "",
+        ]
+    )
+
+
+def _row(scope: Scope, cells: Iterable[object]) -> str:
+    size = "small" if scope in SCOPES["small"] else "full"
+    return f"| {' | '.join(map(str, (scope.name, *cells, size)))} |"
+
+
+def _manager_cells(scope: ManagerScope) -> Iterator[object]:
+    yield from (scope.manager, scope.capacity, scope.compute_budget, ", ".join(scope.requests))
+    yield "; ".join(
+        ", ".join(f"{item.identifier} {item_size(to_builtins(item), True)}" for item in prompt)
+        for prompt in scope.prompts
+    )
+    yield ", ".join(map(str, scope.strides))
+
+
+def _scheduler_cells(scope: SchedulerScope) -> Iterator[object]:
+    config = scope.config
+    yield from (", ".join(scope.requests), "; ".join(map(_arrival, scope.arrivals)))
+    yield from (config.max_num_batched_tokens, config.num_blocks - 1)
+    yield ", ".join(_settings(config))
+    yield ", ".join(
+        " ".join([str(event.__struct_config__.tag), *_settings(event)]) for event in scope.further
+    )
+
+
+def _arrival(add: Add) -> str:
+    """How a request arrives, in the words of the table."""
+    words = [f"{add.prompt}+{add.max_tokens}"]
+    for item in add.items:
+        mask = "" if item.is_embed is None else " as " + "".join(map(str, map(int, item.is_embed)))
+        words.append(f"{item.identifier} {item.length} at {item.offset}{mask}")
+    if add.priority:
+        words.append(f"priority {add.priority}")
+    if add.lora is not None:
+        words.append(f"adapter {add.lora.lora_int_id}")
+    return ", ".join(words)
+
+
+def _settings(what: SchedulerConfig | SchedulerEvent) -> Iterator[str]:
+    """What is otherwise than by default, where there is one."""
+    for field in fields(what):
+        value = getattr(what, field.name)
+        if field.default is not NODEFAULT and value != field.default:
+            yield field.name if value is True else f"{field.name} {value}"
 
 
 def _tasks(output: Output, text: str, size: str) -> Iterator[Task]:
@@ -84,13 +134,13 @@ def _tasks(output: Output, text: str, size: str) -> Iterator[Task]:
         if not target.runs_depth("manager"):
             raise InputError(f"target {text}: no manager to explore; expected a later release")
         plug_in = target.plug_in_kind if isinstance(target, HostTarget) else None
-    for manager in SUBJECTS if plug_in is None else [plug_in]:
-        scopes = tuple(one for one in SCOPES[size] if one.manager == manager)
-        if not scopes:
-            raise InputError(
-                f"target {text}: is a {manager}; expected one of {', '.join(SUBJECTS)}"
-            )
-        yield Task(text, manager, scopes)
+        has_scheduler = isinstance(target, ReferenceTarget)
+    if plug_in not in (None, *MANAGERS):
+        raise InputError(f"target {text}: is a {plug_in}; expected one of {', '.join(MANAGERS)}")
+    for subject in SUBJECTS if plug_in is None else (plug_in,):
+        scopes = tuple(one for one in SCOPES[size] if one.subject == subject)
+        if scopes and (subject != SCHEDULER or has_scheduler):
+            yield Task(text, subject, scopes)
 
 
 def _reports(tasks: Sequence[Task]) -> Iterator[list[Report]]:
@@ -98,8 +148,8 @@ def _reports(tasks: Sequence[Task]) -> Iterator[list[Report]]:
     Those of a release go together, since its process is slow to start."""
     groups: dict[tuple[str, str], list[Task]] = {}
     for task in tasks:
-        manager = task.manager if task.target.startswith("reference") else ""
-        groups.setdefault((task.target, manager), []).append(task)
+        subject = task.subject if task.target.startswith("reference") else ""
+        groups.setdefault((task.target, subject), []).append(task)
     context = multiprocessing.get_context("spawn")
     with context.Pool(min(os.cpu_count() or 1, len(groups)), _end_with_parent) as pool:
         yield from pool.imap_unordered(run, groups.values())
@@ -129,7 +179,7 @@ def _annotate(reports: Sequence[Report], known: Sequence[KnownFault]) -> None:
 def _print_report(output: Output, one: Report, folder: Path) -> None:
     """The scopes, the findings that are not listed in full and the others in a line each, and which
     contracts have not been seen to fail."""
-    subject = f"{one.task.target} {SUBJECTS[one.task.manager]}"
+    subject = f"{one.task.target} {SUBJECTS[one.task.subject]}"
     if one.missing is not None:
         output.line(f"{subject}: not explored: {one.missing}")
         return
@@ -165,7 +215,7 @@ def _print_evidence(output: Output, reports: Sequence[Report]) -> None:
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for one in reports:
         for row in one.evidence():
-            cells.setdefault((row.contract, one.task.manager), {})[row.target] = _cell(one, row)
+            cells.setdefault((row.contract, one.task.subject), {})[row.target] = _cell(one, row)
     several = Counter(contract for contract, _ in cells)
     for (contract, manager), by_target in cells.items():
         told = [by_target.get(target, "not promised") for target in targets]
@@ -216,7 +266,7 @@ def _json(reports: Sequence[Report]) -> dict[str, Any]:
         "scopes": [
             {
                 "target": one.task.target,
-                "subject": SUBJECTS[one.task.manager],
+                "subject": SUBJECTS[one.task.subject],
                 "scope": each.scope.name,
                 "states": each.states,
                 "transitions": each.transitions,
@@ -228,7 +278,7 @@ def _json(reports: Sequence[Report]) -> dict[str, Any]:
             for each in one.explorations
         ],
         "not_seen_to_fail": [
-            {"target": one.task.target, "subject": SUBJECTS[one.task.manager], "contract": contract}
+            {"target": one.task.target, "subject": SUBJECTS[one.task.subject], "contract": contract}
             for one in reports
             for contract in one.unshown
         ],

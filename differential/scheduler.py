@@ -85,6 +85,51 @@ class SchedulerJudge(Judge):
             else KVTransferMirror(config, self._order.added, reach)
         )
 
+    def position(self) -> tuple[Any, ...]:
+        """As of a manager's judge, without KV transfers and what says in which kind a contract
+        breaks."""
+        return (
+            *super().position(),
+            self._order.position(),
+            self._running,
+            self._prompts,
+            self._claims,
+            self._dropped,
+            self._paused,
+            self._pending,
+            self._in_vain,
+            self._stood,
+            self._steps_without_token,
+            self._preempted,
+        )
+
+    def go_to(self, position: tuple[Any, ...]) -> None:
+        of_manager = position[: len(super().position())]
+        (
+            order,
+            self._running,
+            self._prompts,
+            self._claims,
+            self._dropped,
+            self._paused,
+            self._pending,
+            self._in_vain,
+            self._stood,
+            self._steps_without_token,
+            self._preempted,
+        ) = position[len(of_manager) :]
+        super().go_to(of_manager)
+        self._order.go_to(order)
+
+    def forget(self, is_there: Callable[[str], bool]) -> None:
+        """Forget the requests that are gone, so that their names can come again. No step in flight
+        has them."""
+        for name in [name for name in self._requests if not is_there(name)]:
+            del self._requests[name], self._prompts[name]
+            self._order.forget(name)
+            self._claims.pop(name, None)
+            self._preempted.discard(name)
+
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         outcome = record[0]
         if self._kv is not None and outcome is not None:

@@ -32,6 +32,21 @@ class Order:
         self._arrived[request.request] = len(self._arrived)
         self._added[request.request] = request
 
+    def forget(self, name: str) -> None:
+        """A request is gone."""
+        del self._arrived[name], self._added[name]
+        self._has_run.discard(name)
+        self._arrived = {other: place for place, other in enumerate(self._arrived)}
+
+    def position(self) -> tuple[Any, ...]:
+        """All that later verdicts depend on: who arrived how, in order, and who has run."""
+        return self._added, self._has_run
+
+    def go_to(self, position: tuple[Any, ...]) -> None:
+        """Go on from a position, which is used up."""
+        self._added, self._has_run = position
+        self._arrived = {name: place for place, name in enumerate(self._added)}
+
     def added(self, name: str) -> events.Add:
         """How the request arrived."""
         return self._added[name]

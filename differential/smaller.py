@@ -70,7 +70,7 @@ _EXTRAS = {
     "scheduler_reserve_full_isl": True, "watermark": 0.0, "prefill_schedule_interval": 1,
     "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,
     "ec_connector": False, "prefix_cache_retention_interval": None,
-    "kv_connector": None, "sends": False, "later": False,
+    "kv_connector": None, "sends": False, "later": False, "one_text": False,
 }  # fmt: skip
 
 

@@ -81,6 +81,8 @@ class SchedulerTest:
             yield "drafts by prompt lookup are"
         if config.prefix_cache_retention_interval is not None:
             yield "windows that are cached sparsely are"
+        if config.one_text:
+            yield "requests that decode one text are"
         for event in events:
             match event:
                 case Add(lora=lora) if lora is not None:

@@ -387,7 +387,8 @@ class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What a scheduler is made with. Budgets of the encoder in embeddings, the others in tokens.
     Without `groups` there is one of full attention. Every so many tokens a window's blocks are
     cached, 0 for the end of the prompt alone, None for everywhere
-    (`prefix_cache_retention_interval`)."""
+    (`prefix_cache_retention_interval`). With `one_text` every request decodes what prompts of text
+    have at that place, and none has a text of its own."""
 
     capacity: Size
     compute_budget: Size
@@ -415,6 +416,7 @@ class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     groups: tuple[Group, ...] = ()
     prefix_cache_retention_interval: Count | None = None
     kv_connector: Literal["recompute", "fail"] | None = None
+    one_text: bool = False
 
 
 class ManagerHeader(

@@ -20,7 +20,7 @@ import msgspec
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.record import ExplorerStep, TraceResult
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
-from cacheproof.differential.trace import EVENTS_OF_DEPTH, ManagerEvent, ManagerHeader, Trace
+from cacheproof.differential.trace import EVENTS_OF_DEPTH, AnyEvent, Header, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
 START_SECONDS = 300.0
@@ -158,7 +158,7 @@ class HostTarget:
         return reply.results
 
     def explorer(
-        self, header: ManagerHeader, alphabet: Sequence[ManagerEvent], fault: str | None
+        self, header: Header, alphabet: Sequence[AnyEvent], fault: str | None
     ) -> "HostExplorer":
         """What tries every event of the alphabet in the states of one manager, the last asked for.
 

@@ -11,19 +11,22 @@ from cacheproof.differential.record import ExplorerStep, FullState, StepRecord, 
 from cacheproof.differential.targets import reference_kv_cache as kv_cache
 from cacheproof.differential.targets import reference_scheduler as scheduler
 from cacheproof.differential.targets.host.block_hash import BlockHashSession
-from cacheproof.differential.targets.host.explorer import Explorer
+from cacheproof.differential.targets.host.explorer import Explorer, ManagerStates
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
 from cacheproof.differential.targets.host.media_hash_alone import of_reference
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Illegal, Protocol
+from cacheproof.differential.targets.host.scheduler_states import SchedulerStates
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.trace import (
+    AnyEvent,
     BlockHashConfig,
-    ManagerEvent,
+    Header,
     ManagerHeader,
     MediaHashConfig,
     SchedulerConfig,
+    SchedulerHeader,
     Trace,
 )
 from cacheproof.reference.block_hash import continue_request, get_request_block_hasher
@@ -163,11 +166,17 @@ class ReferenceTarget:
         )
 
     def explorer(
-        self, header: ManagerHeader, alphabet: Sequence[ManagerEvent], fault: str | None
+        self, header: Header, alphabet: Sequence[AnyEvent], fault: str | None
     ) -> "ReferenceExplorer":
-        """What tries every event of the alphabet in the states of one manager."""
+        """What tries every event of the alphabet in the states of one manager, or scheduler."""
         events = [msgspec.to_builtins(event) for event in alphabet]
-        return ReferenceExplorer(Explorer(self._manager_session(header, fault), events))
+        if isinstance(header, SchedulerHeader):
+            trace = {"header": msgspec.to_builtins(header), "events": events}
+            driven = scheduler.session(trace, self.semantics, fault)
+            return ReferenceExplorer(Explorer(driven, SchedulerStates(driven), events))
+        assert isinstance(header, ManagerHeader)
+        session = self._manager_session(header, fault)
+        return ReferenceExplorer(Explorer(session, ManagerStates(session), events))
 
     def another(self) -> "ReferenceTarget":
         return self

@@ -1,18 +1,21 @@
-"""Explores one kind of manager of one target: every scope, red twins beside it, as evidence.
+"""Explores a kind of manager, or the scheduler, of one target: every scope, red twins beside it, as
+evidence.
 
-Red twins of the reference are the gallery's faulty managers. Those of a release are faults that are
-planted in its own manager, in its own process, one for each contract.
+Red twins of the reference are those of the gallery. Those of a release are faults that are planted
+in its own manager, in its own process, one for each contract; and so are further ones of the
+reference's scheduler, for contracts that the gallery's do not break.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from cacheproof.differential.canary import NO_CANARY, canaries
+from cacheproof.differential.canary import NO_CANARY, NO_CANARY_WHERE_PLANNED, Canary, canaries
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import rules_for
 from cacheproof.differential.finding import Finding, found_in
 from cacheproof.differential.gallery import VARIANTS, Variant, target_of
+from cacheproof.differential.judge import SCHEDULER
 from cacheproof.differential.known import KnownFault, covering
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Illegal
@@ -21,23 +24,45 @@ from cacheproof.differential.targets.resolve import resolve
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
 from cacheproof.proofs.explore.scope import Scope
 from cacheproof.proofs.explore.search import Explorable, Exploration, explore
+from cacheproof.spec.encoder_cache import COMPONENT as ENCODER_CACHE
+from cacheproof.spec.kv_transfers import COMPONENT as KV_TRANSFERS
 
-TWIN_TRANSITIONS = (600, 10_000)
+TWIN_TRANSITIONS = {
+    "encoder_cache": (600, 10_000),
+    "encoder_decoder": (600, 10_000),
+    "scheduler": (700, 4_000),
+}
 """A red twin that nothing refutes by the first is tried in the next scope; then in all, further."""
 RESIZED = "reused media ids"
 SUBJECTS = {
     "encoder_cache": "EncoderCacheManager",
     "encoder_decoder": "EncoderDecoderCacheManager",
+    "scheduler": "Scheduler",
 }
 
 
 @dataclass(frozen=True)
 class Task:
-    """One kind of manager of a target, by what the user calls it, and the scopes to explore."""
+    """A subject of a target, which is told as the user calls it, and the scopes to explore."""
 
     target: str
-    manager: str
+    subject: str
     scopes: tuple[Scope, ...]
+
+    @property
+    def manager(self) -> str:
+        """The kind of manager that is explored, by itself or in a scheduler."""
+        return ENCODER_CACHE if self.subject == SCHEDULER else self.subject
+
+    @property
+    def depth(self) -> str:
+        """How it is driven."""
+        return SCHEDULER if self.subject == SCHEDULER else "manager"
+
+    def contracts(self, release: str | None) -> tuple[str, ...]:
+        """Those that are judged. No scope of a scheduler transfers KV."""
+        rules = rules_for(self.manager, release, self.depth).all
+        return tuple(rule.id for rule in rules if rule.component != KV_TRANSFERS)
 
 
 @dataclass
@@ -80,7 +105,10 @@ class Report:
 
     def excuse(self, contract: str) -> str | None:
         """Why no fault of a manager can break a contract at this depth, if that is so."""
-        return NO_CANARY.get((self.task.manager, "manager", contract))
+        task = self.task
+        planned = NO_CANARY_WHERE_PLANNED if self.release is None else {}
+        of_depth = NO_CANARY.get((task.manager, task.depth, contract))
+        return of_depth or (planned.get(contract) if task.depth == SCHEDULER else None)
 
     def evidence(self) -> Iterator[Evidence]:
         """A row for each contract; none of a manager that is missing."""
@@ -93,7 +121,7 @@ class Report:
             yield Evidence(
                 contract=contract,
                 target=self.task.target,
-                subject=SUBJECTS[self.task.manager],
+                subject=SUBJECTS[self.task.subject],
                 method="exploration",
                 scope="; ".join(f"{one.scope.name}: {one.reach}" for one in self.explorations),
                 outcome=Outcome.HOLDS if exploration is None else Outcome.REFUTED,
@@ -125,8 +153,7 @@ def run(tasks: Sequence[Task]) -> list[Report]:
 
 
 def _report(target: Explorable, elsewhere: Target, task: Task) -> Report:
-    rules = rules_for(task.manager, target.release).all
-    report = Report(task, target.release, tuple(rule.id for rule in rules))
+    report = Report(task, target.release, task.contracts(target.release))
     try:
         for scope in task.scopes:
             limit = scope.transitions_max
@@ -150,44 +177,67 @@ class _Twins:
         self._report = report
 
     def run(self) -> None:
-        if isinstance(self._target, ReferenceTarget):
-            self._explore_variants()
-        else:
-            self._explore_faults()
+        planted = canaries(
+            self._report.task.manager, self._report.release, depth=self._report.task.depth
+        )
+        if not isinstance(self._target, ReferenceTarget):
+            for canary in planted:
+                self._explore_fault(canary)
+            return
+        several = variants(self._report.task.subject)
+        self._explore_variants(several)
+        if self._report.task.depth != SCHEDULER:
+            self._look_for_more(several)
+            return
+        for canary in planted:
+            if canary.contract in self._left:
+                self._explore_fault(canary)
 
-    def _explore_faults(self) -> None:
-        """Each where the release does not break of itself what the fault is planted against."""
-        report = self._report
-        for canary in canaries(report.task.manager, report.release):
-            contract = {canary.contract}
-            scopes = [one.scope for one in report.explorations if not contract <= set(one.broken)]
-            if not scopes:
-                continue
-            broken = self._refuting(self._target, scopes, contract.issubset, canary.fault)
-            report.twins[canary.contract] = [RedTwin(canary.fault, contract <= broken)]
-            if not contract <= broken:
-                report.unrefuted.append(f"{canary.fault}, planted against {canary.contract}")
+    @property
+    def _left(self) -> frozenset[str]:
+        """Contracts that have refuted nothing, and could."""
+        return frozenset(one for one in self._report.unshown if not self._report.excuse(one))
 
-    def _explore_variants(self) -> None:
-        """Each until something refutes it; then again for contracts that have refuted none."""
-        several = variants(self._report.task.manager)
+    def _explore_fault(self, canary: Canary) -> None:
+        """Where the target does not break of itself what the fault is planted against."""
+        report, contract = self._report, canary.contract
+        scopes = [one.scope for one in report.explorations if contract not in one.broken]
+        if not scopes:
+            return
+        broken = self._refuting(self._target, scopes, {contract}.issubset, canary.fault)
+        report.twins[contract] = [RedTwin(canary.fault, contract in broken)]
+        if contract not in broken:
+            report.unrefuted.append(f"{canary.fault}, planted against {contract}")
+        if report.task.depth == SCHEDULER:
+            self._note(canary.fault, broken & self._left)
+
+    def _explore_variants(self, several: Sequence[Variant]) -> None:
+        """Each until something refutes it."""
         for variant in several:
-            broken = self._refuting(target_of(variant), self._scopes_for(variant), bool)
-            self._note(variant, broken)
+            scopes = self._scopes_for(variant)
+            broken = self._refuting(target_of(variant), scopes, bool, variant.fault)
+            self._note(variant.name, broken)
             if not broken:
                 self._report.unrefuted.append(variant.name)
-        for limit in TWIN_TRANSITIONS:
+
+    def _look_for_more(self, several: Sequence[Variant]) -> None:
+        """Explore variants again, for contracts that have refuted none."""
+        for limit in self._limits:
             for scope in self._report.task.scopes:
                 for variant in several:
                     if scope in self._scopes_for(variant):
-                        self._look_for_more(variant, scope, limit)
+                        self._look_again(variant, scope, limit)
 
-    def _look_for_more(self, variant: Variant, scope: Scope, limit: int) -> None:
+    @property
+    def _limits(self) -> Sequence[int]:
+        return TWIN_TRANSITIONS[self._report.task.subject]
+
+    def _look_again(self, variant: Variant, scope: Scope, limit: int) -> None:
         """Explore a variant for the contracts that have refuted none, where there are any left."""
-        left = {one for one in self._report.unshown if not self._report.excuse(one)}
+        left = self._left
         if left:
             broken = self._broken(target_of(variant), scope, left.intersection, limit)
-            self._note(variant, broken & left)
+            self._note(variant.name, broken & left)
 
     def _refuting(
         self,
@@ -197,16 +247,16 @@ class _Twins:
         fault: str | None = None,
     ) -> Set[str]:
         """What a twin breaks in the first scope in which `until` comes true of that; or nothing."""
-        for limit in TWIN_TRANSITIONS:
+        for limit in self._limits:
             for scope in scopes:
                 broken = self._broken(target, scope, until, limit, fault)
                 if until(broken):
                     return broken
         return frozenset()
 
-    def _note(self, variant: Variant, broken: Set[str]) -> None:
+    def _note(self, name: str, broken: Set[str]) -> None:
         for contract in broken:
-            twin = RedTwin(variant.name, refuted=True)
+            twin = RedTwin(name, refuted=True)
             self._report.twins.setdefault(contract, []).append(twin)
 
     def _scopes_for(self, variant: Variant) -> list[Scope]:
@@ -230,9 +280,10 @@ class _Twins:
         return exploration.broken.keys()
 
 
-def variants(manager: str) -> list[Variant]:
-    """The gallery's faulty managers of a kind."""
-    return [one for one in VARIANTS if one.manager == manager]
+def variants(subject: str) -> list[Variant]:
+    """The gallery's faulty managers of a kind, or its schedulers; of these not the ones that are
+    about encoder-decoders, KV transfers or windows."""
+    return [one for one in VARIANTS if one.manager == subject and one.lane == SCHEDULER]
 
 
 def _finding(

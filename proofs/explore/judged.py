@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cacheproof.differential.judge import Judge
+from cacheproof.differential.scheduler import SchedulerJudge
 from cacheproof.differential.targets.host.explorer import SET, tree_of
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
@@ -13,9 +14,12 @@ LONG_AGO = 2
 """ED-3 asks whether one step has passed since an encode, or more: so many are as good as more."""
 
 
-def saved(judge: Judge) -> bytes:
-    """All that its later verdicts depend on. Equal only for judges that know the same."""
+def saved(judge: Judge, is_there: Callable[[str], bool]) -> bytes:
+    """All that its later verdicts depend on. Equal only for judges that know the same. `is_there`
+    says of a request's name whether the target remembers it."""
     _forget_history(judge.ghost, isinstance(judge.state, EncoderCacheState))
+    if isinstance(judge, SchedulerJudge):
+        judge.forget(is_there)
     return pickle.dumps(judge.position(), pickle.HIGHEST_PROTOCOL)
 
 
@@ -32,7 +36,8 @@ def ledger(judge: Judge) -> EncoderCacheState | DecoderCacheState:
 def tree(judge: Judge) -> list[Any]:
     """What it knows beside the ledger, which is the target's own, but for sizes, which not every
     target shows. Requests are in order where they are in flight."""
-    ghost, state, requests, in_flight, encoded, gathered, evicting, allocating = judge.position()
+    ghost, state, requests, in_flight, *further = judge.position()
+    encoded, gathered, evicting, allocating, *of_scheduler = further
     return [
         _ghost(ghost),
         _map(getattr(state, "size", {}), int),
@@ -42,6 +47,27 @@ def tree(judge: Judge) -> list[Any]:
         tree_of(gathered),
         tree_of(evicting),
         tree_of(allocating),
+        *(_of_scheduler(*of_scheduler) if of_scheduler else ()),
+    ]
+
+
+def _of_scheduler(order: Any, *further: Any) -> list[Any]:
+    """How requests arrived, the target knows; the judge knows in which order, and who has run."""
+    running, prompts, claims, dropped, paused, pending, in_vain, stood, steps, preempted = further
+    added, has_run = order
+    return [
+        list(added),
+        tree_of(has_run),
+        tree_of(running),
+        _map(prompts, int),
+        _map(claims, tree_of),
+        tree_of(dropped),
+        paused,
+        tree_of(pending),
+        tree_of(in_vain),
+        tree_of(stood),
+        steps,
+        tree_of(preempted),
     ]
 
 

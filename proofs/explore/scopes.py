@@ -1,11 +1,13 @@
-"""The scopes that are explored, each as small as what it is about allows.
+"""The scopes of managers that are explored, each as small as what it is about allows; and all
+scopes there are.
 
 What red twins break at once comes first.
 """
 
 from functools import partial
 
-from cacheproof.proofs.explore.scope import Prompt, Scope, prompt
+from cacheproof.proofs.explore import scheduler_scopes as schedulers
+from cacheproof.proofs.explore.scope import ManagerScope, Prompt, Scope, prompt
 
 X, W, V, Y, Z = ("x", 1), ("w", 1), ("v", 1), ("y", 2), ("z", 2)
 HALF_EMPTY, EMPTY = ("y", 2, (True, False)), ("z", 1, (False,))
@@ -16,9 +18,13 @@ def _each(*items: tuple[str, int]) -> tuple[Prompt, ...]:
     return tuple(map(prompt, items))
 
 
-_encoder = partial(Scope, manager="encoder_cache", lane="encoder cache", requests="ab")
+_encoder = partial(ManagerScope, manager="encoder_cache", lane="encoder cache", requests="ab")
 _decoder = partial(
-    Scope, manager="encoder_decoder", lane="encoder-decoder", requests="ab", transitions_max=8_000
+    ManagerScope,
+    manager="encoder_decoder",
+    lane="encoder-decoder",
+    requests="ab",
+    transitions_max=8_000,
 )
 
 SMALL = (
@@ -124,4 +130,7 @@ LARGE = (
         strides=(1,),
     ),
 )
-SCOPES = {"small": SMALL, "full": (*SMALL, *LARGE)}
+SCOPES: dict[str, tuple[Scope, ...]] = {
+    "small": (*SMALL, *schedulers.SMALL),
+    "full": (*SMALL, *LARGE, *schedulers.SMALL, *schedulers.LARGE),
+}

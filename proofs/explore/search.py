@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.examine import judge_record, rules_for
+from cacheproof.differential.examine import judge_of, judge_record
 from cacheproof.differential.judge import Judge, Violation
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import ExplorerStep
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Add, ManagerEvent, Trace
+from cacheproof.differential.trace import Add, AnyEvent, Trace
 from cacheproof.proofs.explore import judged
 from cacheproof.proofs.explore.scope import Scope
 from cacheproof.proofs.explore.symmetry import Part, Symmetry
@@ -63,9 +63,9 @@ class _State:
     number: int
     judge: bytes
     parent: "_State | None" = None
-    event: ManagerEvent | None = None
+    event: AnyEvent | None = None
 
-    def path(self) -> Iterator[ManagerEvent]:
+    def path(self) -> Iterator[AnyEvent]:
         """The events that lead here."""
         if self.parent is not None and self.event is not None:
             yield from self.parent.path()
@@ -98,14 +98,15 @@ class _Search:
         self._scope = scope
         self._alphabet = scope.alphabet
         self._symmetry = Symmetry(scope.renamings)
-        rules = rules_for(scope.manager, target.release)
         empty = Trace(scope.header, ())
-        self._judge = Judge(empty, rules, Reachability(), target.protocol)
+        judge = judge_of(empty, target.release, target.protocol, None, Reachability())
+        assert isinstance(judge, Judge)
+        self._judge = judge
         self._explorer = target.explorer(scope.header, self._alphabet, fault)
         self._parts = [Part(self._explorer.tree)]
         self._ledgers = {0: judged.ledger(self._judge)}
         self._parts_of_judge: dict[bytes, Part] = {}
-        root = _State(0, judged.saved(self._judge))
+        root = _State(0, self._saved(0))
         self._met = {(root.number, root.judge)}
         self._keys = {self._key(root)}
         self._level = [root]
@@ -147,8 +148,8 @@ class _Search:
                 for ahead in batches[asked : number + 2]:
                     self._explorer.submit([state.number for state in ahead])
                     asked += 1
-                steps = self._explorer.collect()
                 collected += 1
+                steps = self._explorer.collect()
                 yield from zip(batch, steps, strict=True)
         finally:
             for _ in range(asked - collected):
@@ -175,7 +176,11 @@ class _Search:
                     f"state that it leads to"
                 )
             if record[2] is None:
-                self._meet(_State(number, judged.saved(self._judge), state, event))
+                self._meet(_State(number, self._saved(number), state, event))
+
+    def _saved(self, number: int) -> bytes:
+        """What the judge knows, where the target is in the state of that number."""
+        return judged.saved(self._judge, self._parts[number].__contains__)
 
     def _meet(self, state: _State) -> None:
         raw = state.number, state.judge
@@ -198,18 +203,18 @@ class _Search:
             of_judge = self._parts_of_judge[state.judge] = Part(judged.tree(self._judge))
         return self._symmetry.key(self._parts[state.number], of_judge)
 
-    def _note(self, state: _State, event: ManagerEvent) -> None:
+    def _note(self, state: _State, event: AnyEvent) -> None:
         for contract, violation in self._judge.violations.items():
             if contract not in self._broken:
                 trace = Trace(self._scope.header, _with_names_of_their_own([*state.path(), event]))
                 self._broken[contract] = violation, trace
 
 
-def _with_names_of_their_own(events: list[ManagerEvent]) -> tuple[ManagerEvent, ...]:
+def _with_names_of_their_own(events: list[AnyEvent]) -> tuple[AnyEvent, ...]:
     """The same with another name for each request that arrives: in a trace none comes twice."""
     names: dict[str, str] = {}
     arrived: dict[str, int] = {}
-    renamed: list[ManagerEvent] = []
+    renamed: list[AnyEvent] = []
     for event in events:
         name = getattr(event, "request", None)
         if name is None:

@@ -16,14 +16,13 @@ from cacheproof import exploring
 from cacheproof.proofs.explore.scopes import SMALL
 
 Run = Callable[..., Any]
-DECODERS = tuple(scope for scope in SMALL if scope.manager == "encoder_decoder")
+DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")
 ORDER = next(scope for scope in SMALL if scope.name == "order of eviction")
 
 
 @pytest.fixture
 def decoders_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(exploring.SCOPES, "small", DECODERS)
-    monkeypatch.setattr(exploring, "SUBJECTS", {"encoder_decoder": "EncoderDecoderCacheManager"})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,6 @@ def test_an_exploration_that_could_not_have_failed_is_void(
 ) -> None:
     tiny = replace(ORDER, capacity=1, compute_budget=1, prompts=ORDER.prompts[:1])
     monkeypatch.setitem(exploring.SCOPES, "small", (tiny,))
-    monkeypatch.setattr(exploring, "SUBJECTS", {"encoder_cache": "EncoderCacheManager"})
     ran = run("explore", "--target", "reference")
     assert ran.code == 3
     assert "not seen to fail, so its green says nothing: EC-7 (no red twin breaks it" in ran.out
@@ -142,5 +140,5 @@ def test_a_killed_exploration_leaves_no_worker(
 def test_the_page_has_the_scopes_that_are_explored(run: Run) -> None:
     page = Path(__file__).parents[2] / "docs" / "explore.md"
     table = run("explore", "--markdown").out.strip()
-    assert table.startswith("| scope | manager |")
+    assert table.startswith("| scope of a manager |")
     assert f"\n\n{table}\n\n" in page.read_text()

@@ -1,22 +1,44 @@
 """Runs a session on from any state that it has been in: what each event makes of each state.
 
-A state is what the session and its manager hold; the objects themselves stay the same, and are put
-back into it. Its tree says the same in lists, for whoever looks for symmetries: a mapping is its
-pairs in their order, and a set a list that begins with the mark `SET`.
+A state is what a session and the objects that it drives hold; these stay the same, and are put back
+into it. Its tree says the same in lists, for whoever looks for symmetries: a mapping is its pairs
+in their order, and a set a list that begins with the mark `SET`.
 """
 
 import hashlib
 import inspect
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from .protocol import Event, HostError
+from .protocol import Event, HostError, Illegal
 from .session import run_event
 
 SET = "{}"
 Step = tuple[tuple[Any, ...], int, Any]
+
+
+class Moment(NamedTuple):
+    """The state that a session is in: equal ones have equal keys. `keep` makes of it what can be
+    put back, and `tree` its tree."""
+
+    key: Hashable
+    keep: Callable[[], Any]
+    tree: Callable[[], Any]
+
+
+class States(Protocol):
+    """The states of one session. `classes` are those whose text decides what follows from one."""
+
+    @property
+    def classes(self) -> Iterable[type]: ...
+
+    def now(self) -> Moment:
+        """The state that the session is in. Raises HostError where it cannot be kept."""
+
+    def put_back(self, kept: Any) -> None:
+        """Let the session be in a state that was kept."""
 
 
 class Explorer:
@@ -25,30 +47,28 @@ class Explorer:
     `alphabet` are the events that are tried in every state.
     """
 
-    def __init__(self, session: Any, alphabet: Iterable[Event]) -> None:
+    def __init__(self, session: Any, states: States, alphabet: Iterable[Event]) -> None:
         self._session = session
+        self._states = states
         self._alphabet = list(alphabet)
-        self._attributes: dict[str, Any] = vars(session.recorder.manager)
-        self._fixed = {name: value for name, value in self._attributes.items() if _is_fixed(value)}
-        self._numbers: dict[Any, int] = {}
-        self._states: list[Any] = []
-        self._number()
+        self._numbers: dict[Hashable, int] = {}
+        self._kept: list[Any] = []
+        self._number(states.now())
 
     @property
     def source(self) -> str:
-        """SHA-256 of the text of the manager's class and of what it builds on."""
-        classes = type(self._session.recorder.manager).__mro__[:-1]
-        text = "\0".join(map(inspect.getsource, classes))
+        """SHA-256 of the text of the classes that are explored."""
+        text = "\0".join(map(inspect.getsource, self._states.classes))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def tree(self) -> list[Any]:
+    def tree(self) -> Any:
         """The state that the session is in now."""
-        return [tree_of(self._session.position()), tree_of(list(self._data().values()))]
+        return self._states.now().tree()
 
     def expand(self, states: Iterable[int]) -> list[list[Step | None]]:
         """For each state what each event of the alphabet does in it: the record, the number of the
         state that it leads to, and that state's tree where it is new. The record has the full state
-        then. None for an event that nothing comes of."""
+        then. None for an event that nothing comes of, or that is refused."""
         return [self._expanded(state) for state in states]
 
     def _expanded(self, state: int) -> list[Step | None]:
@@ -56,44 +76,66 @@ class Explorer:
         moved = True
         for event in self._alphabet:
             if moved:
-                self._put_back(state)
-            outcome, calls, raised = run_event(self._session, event)
+                self._states.put_back(self._kept[state])
+                self._session.recorder.begin()
+            try:
+                outcome, calls, raised = run_event(self._session, event)
+            except Illegal:
+                steps.append(None)
+                moved = True
+                continue
             moved = outcome is not None or bool(calls) or raised is not None
             if not moved:
                 steps.append(None)
                 continue
-            known = len(self._states)
-            number = self._number()
+            known = len(self._kept)
+            moment = self._states.now()
+            number = self._number(moment)
             is_new = number == known
             full = self._session.recorder.full_state() if is_new else None
             record = (outcome, calls, raised, full)
-            steps.append((record, number, self.tree() if is_new else None))
+            steps.append((record, number, moment.tree() if is_new else None))
         return steps
 
-    def _data(self) -> dict[str, Any]:
-        return {name: v for name, v in self._attributes.items() if name not in self._fixed}
-
-    def _number(self) -> int:
-        try:
-            data = pickle.dumps(self._data(), pickle.HIGHEST_PROTOCOL)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise HostError(f"this manager cannot be explored: {error}") from error
-        state = self._session.position(), data
-        number = self._numbers.setdefault(state, len(self._states))
-        if number == len(self._states):
-            self._states.append(state)
+    def _number(self, moment: Moment) -> int:
+        number = self._numbers.setdefault(moment.key, len(self._kept))
+        if number == len(self._kept):
+            self._kept.append(moment.keep())
         return number
 
-    def _put_back(self, state: int) -> None:
-        position, data = self._states[state]
+
+class ManagerStates:
+    """The states of a `ManagerSession`: what its manager holds, and how far it is itself."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._manager = session.recorder.manager
+        self._attributes: dict[str, Any] = vars(self._manager)
+        self._fixed = {name: value for name, value in self._attributes.items() if is_fixed(value)}
+
+    @property
+    def classes(self) -> Iterable[type]:
+        return type(self._manager).__mro__[:-1]
+
+    def now(self) -> Moment:
+        data = {name: v for name, v in self._attributes.items() if name not in self._fixed}
+        try:
+            pickled = pickle.dumps(data, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise HostError(f"this manager cannot be explored: {error}") from error
+        position = self._session.position()
+        kept = position, pickled
+        return Moment(kept, lambda: kept, lambda: [tree_of(position), tree_of(list(data.values()))])
+
+    def put_back(self, kept: Any) -> None:
+        position, data = kept
         self._attributes.clear()
         self._attributes.update(self._fixed)
         self._attributes.update(pickle.loads(data))
         self._session.go_to(position)
-        self._session.recorder.begin()
 
 
-def _is_fixed(value: Any) -> bool:
+def is_fixed(value: Any) -> bool:
     """Whether an attribute stays as it is: a method that is logged, a class or a frozen record."""
     if is_dataclass(value) and not isinstance(value, type):
         return bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from vllm.v1.request import Request
 
 from . import media_hash
 from .block_hash_release import block_hash_session
-from .explorer import Explorer, Step
+from .explorer import Explorer, ManagerStates, Step
 from .faults import FAULTS
 from .kv_cache import KVCacheSession
 from .kv_cache_faults import KV_CACHE_FAULTS
@@ -81,7 +81,7 @@ class Release:
         except Illegal as reason:
             return {"illegal": str(reason)}
         session = ManagerSession(header, manager, self.protocol)
-        self._explorer = Explorer(session, request["alphabet"])
+        self._explorer = Explorer(session, ManagerStates(session), request["alphabet"])
         return {"tree": self._explorer.tree(), "source": self._explorer.source}
 
     def expand(self, states: list[int]) -> list[list[Step | None]]:

@@ -1,7 +1,8 @@
 """Faults to plant in a scheduler, a release's or the reference's: canaries that a search must find.
 
-A fault patches one scheduler instance. Most change what a step says of itself once it is decided,
-in words that every release shares; the others put aside what the scheduler decides from.
+A fault patches one scheduler instance; what it counts it keeps on the instance. Most change what a
+step says of itself once it is decided, in words that every release shares; the others put aside
+what the scheduler decides from.
 """
 
 from collections.abc import Callable
@@ -140,12 +141,11 @@ def computes_the_same_again(scheduler: Any) -> None:
 def stops(scheduler: Any) -> None:
     """From the third step on no request is looked at."""
     schedule = scheduler.schedule
-    steps = 0
+    scheduler.steps_seen = 0
 
     def patched(*arguments: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        if steps < 3:
+        scheduler.steps_seen = min(scheduler.steps_seen + 1, 3)
+        if scheduler.steps_seen < 3:
             return schedule(*arguments)
         state = _state(scheduler)
         names = ["running", *(name for name in _QUEUES if getattr(state, name, None))]
@@ -164,13 +164,12 @@ def stops(scheduler: Any) -> None:
 def raises_in_update(scheduler: Any) -> None:
     """The second output of a step that comes back raises."""
     update = scheduler.update_from_output
-    updates = 0
+    scheduler.updates_seen = 0
 
     def patched(*arguments: Any) -> Any:
-        nonlocal updates
-        updates += 1
-        if updates == 2:
-            raise KeyError(updates)
+        scheduler.updates_seen += 1
+        if scheduler.updates_seen == 2:
+            raise KeyError(scheduler.updates_seen)
         return update(*arguments)
 
     scheduler.update_from_output = patched

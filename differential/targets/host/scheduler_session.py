@@ -84,6 +84,7 @@ class SchedulerSession:
         self._max_in_flight = 2 if self._asynchronous else 1
         self._max_drafts: int = config["num_speculative_tokens"]
         self._has_drafter: bool = config["drafter"]
+        self._one_text: bool = config["one_text"]
         self._stops_after: dict[str, int | None] = {}
         self._sessions: dict[str, _Session] = {}
         self._open: set[str] = set()
@@ -120,6 +121,29 @@ class SchedulerSession:
             if error is self._release_error:
                 raise
             raise HostError(f"{event['event']}: {type(error).__name__}: {error}") from error
+
+    @property
+    def scheduler(self) -> Any:
+        """The scheduler that is driven."""
+        return self._scheduler
+
+    def position(self) -> dict[str, Any]:
+        """What this session holds beside the scheduler, of requests that are there or in flight;
+        the name of any other may come again."""
+        in_flight = [name for step in self._in_flight for name in step.drafts]
+        there = {*self._scheduler.requests, *in_flight}
+        return {
+            "_arrived": self._arrived & there,
+            "_stops_after": {name: self._stops_after[name] for name in sorted(there)},
+            "_in_flight": self._in_flight,
+            "_arrivals": self._arrivals,
+            "_steps": self._steps,
+        }
+
+    def go_to(self, position: dict[str, Any]) -> None:
+        """Go on from where this session has been, without resumable requests; the scheduler is put
+        back by who calls this."""
+        vars(self).update(position)
 
     def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call the scheduler; what it raises is its own and not this driver's."""
@@ -313,6 +337,8 @@ class SchedulerSession:
         if request.num_output_tokens + number + 1 == self._stops_after[request_id]:
             return STOP_TOKEN_ID
         position = request.num_tokens + number
+        if self._one_text:
+            return _text(position)
         digest = zlib.crc32(f"{request_id}@{position}".encode())
         return FIRST_TEXT_TOKEN_ID + digest % (VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)
 
@@ -384,11 +410,16 @@ def _loads(request: Any) -> bool:
 def prompt_token_ids(event: Event, *, has_placeholders: bool = True) -> list[int]:
     """One text for everybody: prompts share KV blocks wherever their items allow it. A decoder's
     prompt has no placeholders for its encoder's input."""
-    token_ids = [FIRST_TEXT_TOKEN_ID + position % 1000 for position in range(event["prompt"])]
+    token_ids = list(map(_text, range(event["prompt"])))
     for item in event["items"] if has_placeholders else ():
         start, length = item["offset"], item["length"]
         token_ids[start : start + length] = [_PLACEHOLDER_TOKEN_ID] * length
     return token_ids
+
+
+def _text(position: int) -> int:
+    """The token of everybody's text at a position."""
+    return FIRST_TEXT_TOKEN_ID + position % 1000
 
 
 def _told(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:

@@ -11,8 +11,8 @@ from cacheproof.proofs.explore.scopes import SMALL
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 
-DECODERS = tuple(scope for scope in SMALL if scope.manager == "encoder_decoder")
-SHARED = tuple(scope for scope in SMALL if scope.manager == "encoder_cache")
+DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")
+SHARED = tuple(scope for scope in SMALL if scope.subject == "encoder_cache")
 REPEATED = tuple(scope for scope in SHARED if scope.name == "repeated item")
 
 

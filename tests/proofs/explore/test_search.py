@@ -20,7 +20,7 @@ from cacheproof.proofs.explore.scopes import SMALL
 from cacheproof.proofs.explore.search import Exploration, _Search, explore
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 
-BY_NAME = {(scope.manager, scope.name): scope for scope in SMALL}
+BY_NAME = {(scope.subject, scope.name): scope for scope in SMALL}
 ORDER = BY_NAME["encoder_cache", "order of eviction"]
 REPEATED = BY_NAME["encoder_cache", "repeated item"]
 TINY = replace(ORDER, capacity=1, compute_budget=1, prompts=ORDER.prompts[:2])
