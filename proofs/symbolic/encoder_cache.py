@@ -174,12 +174,15 @@ def release(play: Play, state: State) -> Iterator[End]:
 
 
 def withdraw(play: Play, state: State) -> Iterator[End]:
-    """A request ends, or stops running; not in a step that encodes for it."""
+    """A request ends, or stops running; what the step in the making encodes others need as well."""
     r = play.universe.constant(REQUEST, "r")
     names = play.names(state)
-    ends, encoded = names["g"].fields["_claimed_end"], names["w"].fields["encoded"]
+    needed, encoded = names["g"].fields["needed"], names["w"].fields["encoded"]
     needed_by_others = encoded.all(
-        lambda h: implies(encoded.has(h), negated(conjunction((ends.has(r), ends.at(r).has(h)))))
+        lambda h: implies(
+            conjunction((encoded.has(h), needed.has(h))),
+            needed.at(h).some(lambda q: conjunction((needed.at(h).has(q), q != r))),
+        )
     )
     state = state.assuming(needed_by_others, *_nothing_held_in_vain(play, state))
     for after, _ in play.machine.call("g", "withdraw", [r], state):
