@@ -6,6 +6,7 @@ from dataclasses import replace
 from cacheproof.proofs.symbolic.conditions import Operation, Refuter, Subject
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.rules import negation
 
 SIZE = 2
 """Elements of the universe in which twins are refuted."""
@@ -27,6 +28,23 @@ def red_twins(
             found[rule] = mutant.name
             missing.discard(rule)
     return found
+
+
+def is_refuted_negated(subject: Subject, contract: str) -> bool:
+    """Whether what a contract denies is refuted of some operation, as it must be of one that can
+    be seen to hold."""
+    negated = replace(
+        subject,
+        invariants=[negation(one, contract) for one in subject.invariants],
+        transitions={
+            operation: [negation(one, contract) for one in rules]
+            for operation, rules in subject.transitions.items()
+        },
+        replay=None,
+    )
+    refuter = Refuter(negated, (SIZE,))
+    judged = [one for one in subject.operations if contract in subject.judged_at(one)]
+    return any(refuter.counterexample(one, contract, {contract}) for one in judged)
 
 
 def refuted_of(

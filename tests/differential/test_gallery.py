@@ -40,6 +40,10 @@ def test_every_contract_kills_what_no_other_does_or_says_why_it_stays(matrix: Ki
     assert covered == set(KEPT_BECAUSE)
 
 
+def test_a_contract_that_always_held_would_lose_a_kill(matrix: KillMatrix) -> None:
+    assert [rule.id for rule in matrix.contracts if not matrix.killed_by(rule.id)] == []
+
+
 def test_the_page_in_docs_is_current(matrix: KillMatrix) -> None:
     assert PAGE.read_text() == matrix.to_markdown(), (
         "write KillMatrix.to_markdown() to docs/kill-matrix.md"

@@ -11,6 +11,7 @@ from cacheproof.proofs.symbolic.conditions import prove
 from cacheproof.proofs.symbolic.encoder_decoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.evidence import prove_text, texts_of
 from cacheproof.proofs.symbolic.source import source_of
+from cacheproof.proofs.symbolic.twins import is_refuted_negated
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.spec.encoder_decoder_cache import COMPONENT
 from cacheproof.spec.registry import contracts
@@ -23,6 +24,11 @@ def test_every_contract_is_proved_beside_a_change_that_breaks_it() -> None:
     assert {row.contract for row in rows} == set(CONTRACTS)
     assert {row.outcome for row in rows} == {Outcome.HOLDS}
     assert [row.contract for row in rows if not row.counts] == []
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_negated_contract_is_refuted(contract: str) -> None:
+    assert is_refuted_negated(of_reference(), contract)
 
 
 @pytest.fixture

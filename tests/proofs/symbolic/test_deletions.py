@@ -1,0 +1,54 @@
+"""Any statement left out of a reference manager makes the proofs go red, and name the contract."""
+
+from typing import Any
+
+import pytest
+
+from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.mutants import EVERY, Mutant, mutants
+from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.twins import first_broken
+from cacheproof.spec.registry import contracts
+
+LEFT_TO_THE_SEARCH = {
+    "if not self.semantics.releases_decoder_once:": "a way of releases",
+    "if not self.semantics.delays_decoder_notices:": "a way of releases",
+    "self.semantics = semantics or Semantics.ideal()": "proofs are of one way, which they are told",
+    "self.allocated.clear()": "a reset comes between steps, when nothing is there",
+    "self.to_free.clear()": "what a worker is told in vain is for WM-4, and the search",
+}
+"""Statements that proofs do without, and why."""
+
+
+def deletions(*, of_start: bool) -> list[Any]:
+    """The mutants that lack a statement of what a class itself defines: of where it starts, or of
+    all else."""
+    found = []
+    for about in (encoder_cache, encoder_decoder_cache):
+        source = about.of_reference().sources["m"]
+        for one in mutants(source, EVERY[:1]):
+            is_own = f"def {one.method}(" in source.text
+            is_listed = any(each in one.name for each in LEFT_TO_THE_SEARCH)
+            if is_own and not is_listed and of_start == _leaves_unset(one):
+                found.append(pytest.param(about, one, id=f"{about.CLASS}.{one.name}"))
+    return found
+
+
+def _leaves_unset(mutant: Mutant) -> bool:
+    return mutant.method == "__init__" and "cache_size" in mutant.name
+
+
+def first_broken_contract(about: Any, mutant: Mutant) -> str | None:
+    own = [rule.id for rule in contracts(about.COMPONENT) if rule.component == about.COMPONENT]
+    return first_broken(about.of_reference(), mutant, own)
+
+
+@pytest.mark.parametrize(("about", "mutant"), deletions(of_start=False))
+def test_a_statement_left_out_is_refuted(about: Any, mutant: Mutant) -> None:
+    assert first_broken_contract(about, mutant)
+
+
+@pytest.mark.parametrize(("about", "mutant"), deletions(of_start=True))
+def test_what_is_not_set_at_the_start_is_named(about: Any, mutant: Mutant) -> None:
+    with pytest.raises(NotTranslated, match="nothing has set"):
+        first_broken_contract(about, mutant)
