@@ -91,11 +91,14 @@ class Report:
 
     @property
     def unshown(self) -> list[str]:
-        """Contracts that hold, and that no red twin was refuted by: their green says nothing."""
+        """Contracts that hold, and that no red twin was refuted by: their green says nothing. None
+        of a manager that is missing."""
         return [
             one
             for one in self.contracts
-            if one not in self.broken and not any(twin.refuted for twin in self.twins.get(one, ()))
+            if self.missing is None
+            and one not in self.broken
+            and not any(twin.refuted for twin in self.twins.get(one, ()))
         ]
 
     @property
@@ -133,7 +136,9 @@ class Report:
 
     def known(self, contract: str, faults: Sequence[KnownFault]) -> KnownFault | None:
         """The listed fault that a broken contract is."""
-        return covering(faults, contract, self.release, self.broken[contract].scope.lane)
+        exploration = self.broken[contract]
+        violation, _ = exploration.broken[contract]
+        return covering(faults, contract, self.release, exploration.scope.lane, violation.kind)
 
 
 def run(tasks: Sequence[Task]) -> list[Report]:

@@ -6,8 +6,6 @@ What red twins break at once comes first.
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
 from cacheproof.differential.trace import (
     Adapter,
     Add,
@@ -18,16 +16,22 @@ from cacheproof.differential.trace import (
 )
 from cacheproof.proofs.explore.scope import ANY, SchedulerScope
 
-_CONFIG = SchedulerConfig(
-    capacity=2,
-    compute_budget=2,
-    max_num_batched_tokens=4,
-    max_num_seqs=2,
-    max_model_len=8,
-    block_size=2,
-    num_blocks=4,
-)
+BLOCK_SIZE = 2
 _scope = partial(SchedulerScope, lane="scheduler", requests="ab", further=())
+
+
+def _config(blocks: int = 3, tokens: int = 4, **further: Any) -> SchedulerConfig:
+    """A scheduler with so many KV blocks, one request may have all of them; and tokens a step."""
+    sizes = {
+        "capacity": 2,
+        "compute_budget": 2,
+        "max_num_batched_tokens": tokens,
+        "max_num_seqs": 2,
+        "max_model_len": blocks * BLOCK_SIZE,
+        "block_size": BLOCK_SIZE,
+        "num_blocks": blocks + 1,
+    }
+    return SchedulerConfig(**{**sizes, **further})
 
 
 def _asks(prompt: int, *items: Item, max_tokens: int = 1, **settings: Any) -> Add:
@@ -42,15 +46,14 @@ def _item(identifier: str, offset: int, *, size: int = 1) -> Item:
 SMALL = (
     _scope(
         "items in chunks",
-        config=replace(_CONFIG, max_num_batched_tokens=2),
+        config=_config(tokens=2),
         arrivals=(_asks(5, _item("y", 1, size=2)),),
         further=(Reset(),),
     ),
     _scope(
         "whole items",
-        config=replace(
-            _CONFIG,
-            max_num_batched_tokens=3,
+        config=_config(
+            tokens=3,
             disable_chunked_mm_input=True,
             long_prefill_token_threshold=1,
             prefix_caching=False,
@@ -63,9 +66,8 @@ SMALL = (
     ),
     _scope(
         "whole items and a drafter",
-        config=replace(
-            _CONFIG,
-            max_num_batched_tokens=3,
+        config=_config(
+            tokens=3,
             disable_chunked_mm_input=True,
             num_speculative_tokens=1,
             drafter=True,
@@ -75,18 +77,18 @@ SMALL = (
     ),
     _scope(
         "two steps in flight",
-        config=replace(_CONFIG, async_scheduling=True, num_blocks=3),
+        config=_config(async_scheduling=True, blocks=2),
         arrivals=(_asks(2, _item("x", 1), max_tokens=2),),
     ),
     _scope(
         "order of eviction",
-        config=replace(_CONFIG, prefix_caching=False),
+        config=_config(prefix_caching=False),
         arrivals=tuple(_asks(1, _item(identifier, 0)) for identifier in "vwx"),
     ),
     _scope(
         "adapters",
         requests="abc",
-        config=replace(_CONFIG, max_num_batched_tokens=2, max_loras=1, prefix_caching=False),
+        config=_config(tokens=2, max_loras=1, prefix_caching=False),
         arrivals=(
             _asks(1, max_tokens=2, lora=Adapter("adapter-1", 1, "/adapters/1")),
             _asks(2, lora=Adapter("adapter-2", 2, "/adapters/2")),
@@ -95,17 +97,15 @@ SMALL = (
     _scope(
         "prompts at once",
         requests="abc",
-        config=replace(_CONFIG, chunked_prefill=False, prefix_caching=False, num_blocks=5),
+        config=_config(
+            blocks=4, tokens=5, max_model_len=5, chunked_prefill=False, prefix_caching=False
+        ),
         arrivals=(_asks(4, _item("x", 1)), _asks(2)),
     ),
     _scope(
         "a drafter",
-        config=replace(
-            _CONFIG,
-            max_num_batched_tokens=3,
-            long_prefill_token_threshold=1,
-            num_speculative_tokens=1,
-            drafter=True,
+        config=_config(
+            tokens=3, long_prefill_token_threshold=1, num_speculative_tokens=1, drafter=True
         ),
         arrivals=(
             _asks(4, Item("z", 1, 2, None, (False, True))),
@@ -114,12 +114,12 @@ SMALL = (
     ),
     _scope(
         "priority",
-        config=replace(_CONFIG, policy="priority"),
+        config=_config(policy="priority"),
         arrivals=(_asks(2, _item("x", 1), max_tokens=3), _asks(3, priority=-1)),
     ),
     _scope(
         "preemption",
-        config=_CONFIG,
+        config=_config(),
         arrivals=(_asks(2, _item("x", 1), max_tokens=3),),
         further=(ResetPrefix(True),),
     ),
@@ -127,26 +127,27 @@ SMALL = (
 LARGE = (
     _scope(
         "items in chunks beside others",
-        config=replace(_CONFIG, max_num_batched_tokens=2),
+        config=_config(tokens=2),
         arrivals=(_asks(4, _item("y", 1, size=2)), _asks(3, _item("x", 1))),
         further=(Reset(), ResetPrefix()),
     ),
     _scope(
         "preemption beside text",
-        config=_CONFIG,
+        config=_config(),
         arrivals=(_asks(2, _item("x", 1), max_tokens=3), _asks(2, max_tokens=3)),
         further=(ResetPrefix(True),),
     ),
     _scope(
         "two steps in flight and preemption",
-        config=replace(_CONFIG, async_scheduling=True),
+        transitions_max=150_000,
+        config=_config(async_scheduling=True),
         arrivals=(_asks(2, _item("x", 1), max_tokens=3), _asks(3, _item("w", 0))),
         further=(ResetPrefix(True),),
     ),
     _scope(
         "preemption of three",
         requests="abc",
-        config=replace(_CONFIG, max_num_seqs=3, num_blocks=5),
+        config=_config(max_num_seqs=3, blocks=4),
         arrivals=(_asks(2, _item("x", 1), max_tokens=3),),
         further=(ResetPrefix(True),),
     ),

@@ -128,6 +128,7 @@ LARGE = (
         compute_budget=2,
         prompts=_each(X, W),
         strides=(1,),
+        transitions_max=20_000,
     ),
 )
 SCOPES: dict[str, tuple[Scope, ...]] = {

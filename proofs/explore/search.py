@@ -91,6 +91,14 @@ def explore(
     return _Search(target, scope, fault).run(transitions_max, until)
 
 
+def traces_of(target: ReferenceTarget, scope: Scope) -> Iterator[Trace]:
+    """A shortest trace for each transition of a scope, which is explored to its end."""
+    search = _Search(target, scope, None)
+    search.run(None, lambda broken: False)
+    for state, event in search.taken:
+        yield search.trace(state, event)
+
+
 class _Search:
     def __init__(self, target: Explorable, scope: Scope, fault: str | None) -> None:
         self._started = time.perf_counter()
@@ -110,12 +118,12 @@ class _Search:
         self._met = {(root.number, root.judge)}
         self._keys = {self._key(root)}
         self._level = [root]
-        self._transitions = 0
+        self.taken: list[tuple[_State, AnyEvent]] = []
         self._broken: dict[str, tuple[Violation, Trace]] = {}
 
     def run(self, transitions_max: int | None, until: Callable[[Set[str]], object]) -> Exploration:
         events = 0
-        while self._level and (transitions_max is None or self._transitions < transitions_max):
+        while self._level and (transitions_max is None or len(self.taken) < transitions_max):
             level, self._level = self._level, []
             with closing(self._expanded(level)) as expanded:
                 for state, steps in expanded:
@@ -129,7 +137,7 @@ class _Search:
         return Exploration(
             scope=self._scope,
             states=len(self._keys),
-            transitions=self._transitions,
+            transitions=len(self.taken),
             events=events,
             closed=closed,
             seconds=time.perf_counter() - self._started,
@@ -164,7 +172,7 @@ class _Search:
                 self._parts.append(Part(tree))
             if isinstance(event, Add) and self._remembers(state, event.request):
                 continue
-            self._transitions += 1
+            self.taken.append((state, event))
             judged.put_back(self._judge, state.judge)
             judge_record(self._judge, 0, event, record, self._target)
             if self._judge.violations:
@@ -206,8 +214,11 @@ class _Search:
     def _note(self, state: _State, event: AnyEvent) -> None:
         for contract, violation in self._judge.violations.items():
             if contract not in self._broken:
-                trace = Trace(self._scope.header, _with_names_of_their_own([*state.path(), event]))
-                self._broken[contract] = violation, trace
+                self._broken[contract] = violation, self.trace(state, event)
+
+    def trace(self, state: _State, event: AnyEvent) -> Trace:
+        """How that state is come by, and then the event."""
+        return Trace(self._scope.header, _with_names_of_their_own([*state.path(), event]))
 
 
 def _with_names_of_their_own(events: list[AnyEvent]) -> tuple[AnyEvent, ...]:

@@ -103,3 +103,4 @@ def test_a_release_without_such_a_manager_has_no_rows() -> None:
     report = run([Task("vllm@0.12.0", "encoder_decoder", DECODERS)])[0]
     assert report.missing == "vLLM 0.12.0 has no EncoderDecoderCacheManager"
     assert list(report.evidence()) == []
+    assert report.unshown == []

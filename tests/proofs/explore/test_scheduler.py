@@ -1,6 +1,7 @@
 """A scheduler is explored as a manager is: every state of a scope, once, by a shortest trace."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cacheproof.differential import known
 from cacheproof.differential.examine import examine
 from cacheproof.differential.gallery import VARIANTS, target_of
 from cacheproof.differential.targets import reference
@@ -17,12 +19,14 @@ from cacheproof.differential.targets.host.explorer import Moment
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.scheduler_states import SchedulerStates
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.releases import install
+from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.trace import Add, dump, parse
 from cacheproof.proofs.evidence import Outcome
-from cacheproof.proofs.explore.job import Task, run, variants
+from cacheproof.proofs.explore.job import Report, Task, run, variants
 from cacheproof.proofs.explore.scheduler_scopes import SMALL
 from cacheproof.proofs.explore.scope import SchedulerScope
-from cacheproof.proofs.explore.search import _Search, explore
+from cacheproof.proofs.explore.search import _Search, explore, traces_of
 
 BY_NAME = {scope.name: scope for scope in SMALL}
 CHUNKS = BY_NAME["items in chunks"]
@@ -151,6 +155,42 @@ def test_a_scheduler_with_connectors_is_refused() -> None:
 def test_an_item_that_would_enlarge_the_cache_is_no_scope() -> None:
     with pytest.raises(ValueError, match="an item of 2 is larger"):
         replace(CHUNKS, config=msgspec.structs.replace(CHUNKS.config, capacity=1))
+
+
+def test_a_release_decides_every_transition_as_the_reference_does() -> None:
+    """What it breaks, the reference with its decisions breaks, by the same shortest trace."""
+    install("0.33.0", report=print)
+    scope = BY_NAME["whole items and a drafter"]
+    with (
+        closing(resolve("vllm@0.33.0", report=print)) as release,
+        closing(resolve("reference@0.33.0", report=print)) as decisions,
+    ):
+        assert isinstance(decisions, ReferenceTarget)
+        traces = list(traces_of(decisions, scope))
+        examined = [
+            examine(trace, result, release, decisions)
+            for trace, result in zip(traces, release.run(traces), strict=True)
+        ]
+        _, shortest = explore(decisions, scope).broken["SC-4"]
+        last = traces[-50:]
+        stopped = zip(last, release.run(last, "stops"), strict=True)  # red twin
+        assert all(examine(*one, release, decisions).difference for one in stopped)
+    assert len(traces) > 400
+    assert all(one.illegal is None and one.difference is None for one in examined)
+    broken = [trace for trace, one in zip(traces, examined, strict=True) if one.violations]
+    assert {contract for one in examined for contract in one.violations} == {"SC-4"}
+    assert broken[0] == shortest
+
+
+def test_a_listed_fault_of_a_scheduler_is_told_by_its_kind() -> None:
+    with closing(resolve("reference@0.33.0", report=print)) as decisions:
+        assert isinstance(decisions, ReferenceTarget)
+        report = Report(Task("reference@0.33.0", "scheduler", (WHOLE,)), decisions.release)
+        report.explorations.append(explore(decisions, WHOLE))
+    assert set(report.broken) == {"LV-1", "LV-2"}
+    assert report.broken["LV-1"].broken["LV-1"][0].kind == "whole items"
+    faults = known.load()
+    assert all(report.known(contract, faults) is not None for contract in report.broken)
 
 
 @pytest.mark.slow
