@@ -138,11 +138,15 @@ def _sources(
 
 
 def _validate_translator(seed: int) -> list[Evidence]:
+    from cacheproof.proofs.symbolic import block_pool_validation, validation
+    from cacheproof.proofs.symbolic.block_pool import of_reference as pool_of_reference
     from cacheproof.proofs.symbolic.encoder_cache import of_reference
-    from cacheproof.proofs.symbolic.validation import validate
     from cacheproof.reference.encoder_cache import EncoderCacheManager
 
-    return [validate(of_reference(), EncoderCacheManager, seed)]
+    return [
+        validation.validate(of_reference(), EncoderCacheManager, seed),
+        block_pool_validation.validate(pool_of_reference(), seed=seed),
+    ]
 
 
 # what came of it

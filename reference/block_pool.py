@@ -59,7 +59,8 @@ class FreeKVCacheBlockQueue:
     """Blocks without references, the next to be handed out in front."""
 
     def __init__(self, blocks: Iterable[KVCacheBlock]) -> None:
-        self._blocks = OrderedDict((block.block_id, block) for block in blocks)
+        self._blocks: OrderedDict[int, KVCacheBlock] = OrderedDict()
+        self.append_n(blocks)
 
     @property
     def num_free_blocks(self) -> int:
@@ -67,7 +68,10 @@ class FreeKVCacheBlockQueue:
 
     def popleft_n(self, n: int) -> list[KVCacheBlock]:
         """Take the first `n`, in order."""
-        return [self._blocks.popitem(last=False)[1] for _ in range(n)]
+        blocks = []
+        for _ in range(n):
+            blocks.append(self._blocks.popitem(last=False)[1])
+        return blocks
 
     def remove(self, block: KVCacheBlock) -> None:
         """Take a block out from where it stands."""

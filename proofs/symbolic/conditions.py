@@ -8,7 +8,7 @@ it: it is taken out, and what leaned on it is asked again.
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import z3
@@ -44,13 +44,14 @@ Names = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A sum over keys that contracts speak of: its value in a state, what one key adds, and a sum
-    that it is part of."""
+    """A sum over keys that contracts speak of: its value in a state, what one key adds, a sum that
+    it is part of, and sums that make it up."""
 
     leaf: Leaf
     value: Callable[[Words, Names], z3.ArithRef]
     share: Callable[[Words, Names, z3.ExprRef], z3.ArithRef]
     at_most: "Aggregate | None" = None
+    parts: "Sequence[Aggregate]" = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class Subject:
         safety: the contract that nothing raises.
         replay: how counterexamples are run again; None: they are not.
         assumptions: facts of the table of requests' inputs, from its words.
+        under_proof: the owners of the texts that the rules are proved of.
+        machine: what runs the texts. `objects` and `variables` are as it knows them; it `unrolls`
+            loops among a few elements.
+        hangs_on: rule -> the owner and name of a method of which a change breaks it.
     """
 
     name: str
@@ -99,6 +104,12 @@ class Subject:
     safety: str
     assumptions: Callable[["Play"], Sequence[Formula]]
     replay: Replay | None = None
+    under_proof: Sequence[str] = ("m",)
+    machine: type[Machine] = Machine
+    objects: Mapping[Leaf, str] = field(default_factory=dict)
+    variables: Mapping[tuple[str, str, str], Type] = field(default_factory=dict)
+    unrolls: bool = False
+    hangs_on: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def judged_at(self, operation: Operation) -> list[str]:
         """The rules that an operation must keep."""
@@ -118,23 +129,27 @@ class Condition:
 
 
 class Play:
-    """One operation of a subject, run over one universe: its `ends`, and the elements that stand
-    for what the call is given."""
+    """One operation of a subject, run over one universe: its `ends`, the elements that stand for
+    what the call is given, and what else it is `given`, by name."""
 
     def __init__(self, subject: Subject, operation: Operation, universe: Universe) -> None:
         self.subject = subject
         self.operation = operation
         self.universe = universe
         self.words = Words(universe)
-        self.machine = Machine(
+        self.machine = subject.machine(
             universe,
             self.words,
             subject.sources,
             subject.types,
             subject.loops(self),
             subject.safety,
+            subject.objects,
+            subject.variables,
+            subject.unrolls and universe.elements is not None,
         )
         self.arguments: list[z3.ExprRef] = []
+        self.given: dict[str, Any] = {}
         self.ends = list(operation.run(self, self._start()))
 
     # reading rules
@@ -193,7 +208,10 @@ class Play:
             yield from self._changes(one, moments)
             then, now = moments[0][1], moments[-1][1]
             yield from self._bounds(one, then, proved)
-            if not one.value(self.words, now).eq(one.value(self.words, then)):
+            sums = (one, *one.parts)
+            if any(
+                not each.value(self.words, now).eq(each.value(self.words, then)) for each in sums
+            ):
                 yield from self._bounds(one, now, proved)
 
     def _changes(
@@ -213,7 +231,8 @@ class Play:
         self, one: Aggregate, names: Names, proved: Callable[[Formula], Verdict]
     ) -> Iterator[Fact]:
         """A sum without shares is 0; one of shares that are not negative is at least each of them;
-        one whose shares are at most another's is at most that."""
+        one whose shares are at most another's is at most that; one whose shares are those of others
+        together is what these are together."""
         every, words = self.universe.all, self.words
         value = one.value(words, names)
 
@@ -232,6 +251,18 @@ class Play:
             )
             if within.word == "proved":
                 yield Fact(value <= whole.value(words, names), within.rules)
+        if one.parts:
+            made_up = proved(
+                every(
+                    one.leaf,
+                    lambda key: (
+                        share(key) == z3.Sum([part.share(words, names, key) for part in one.parts])
+                    ),
+                )
+            )
+            if made_up.word == "proved":
+                parts = z3.Sum([part.value(words, names) for part in one.parts])
+                yield Fact(value == parts, made_up.rules)
 
 
 class Prover:
@@ -250,6 +281,26 @@ class Prover:
         for fact in known:
             if condition.rule in fact.rules and _same(fact.formula, condition.claimed):
                 return Verdict("proved", fact.rules)
+        whole = self._tried(condition, condition.claimed, known, without, efforts[:1])
+        if whole.word == "proved":
+            return whole
+        verdicts = []
+        for part in _parts(condition.claimed):
+            verdicts.append(self._tried(condition, part, known, without, efforts))
+            if verdicts[-1].word != "proved":
+                return verdicts[-1]
+        rules = frozenset(rule for one in verdicts for rule in one.rules)
+        return Verdict("proved", rules, max(one.work for one in verdicts))
+
+    def _tried(
+        self,
+        condition: Condition,
+        claimed: Formula,
+        known: Sequence[Fact],
+        without: Collection[str],
+        efforts: Sequence[Effort],
+    ) -> Verdict:
+        """Whether a part of a condition holds, by the first effort that tells."""
         worst = 0.0
         for effort in efforts:
             facts = [
@@ -260,7 +311,7 @@ class Prover:
             if effort.sums:
                 sums = self._sums_at(condition.state, known)
                 facts += [one for one in sums if not one.rules & set(without)]
-            verdict = check(facts, condition.claimed, effort.rlimit, self._seed)
+            verdict = check(facts, claimed, effort.rlimit, self._seed)
             if verdict.word == "proved":
                 return verdict
             worst = max(worst, verdict.work)
@@ -278,6 +329,13 @@ class Prover:
 
             self._sums[id(state)] = state, list(self.play.sums(state, proved))
         return self._sums[id(state)][1]
+
+
+def _parts(claimed: Formula) -> list[Formula]:
+    """What a claim is that all of some hold, one by one."""
+    if isinstance(claimed, bool) or not z3.is_and(claimed):
+        return [claimed]
+    return [part for one in claimed.children() for part in _parts(one)]
 
 
 def _same(one: Formula, other: Formula) -> bool:
@@ -363,7 +421,8 @@ class Refuter:
                         found,
                         one.state,
                     )
-                    words = Counterexample(found.sentence(one.state, operation.name), breaks)
+                    sentence = found.sentence(one.state, operation.name, play.given)
+                    words = Counterexample(sentence, breaks)
                     if breaks or replay is None:
                         return words
                     first = first or words

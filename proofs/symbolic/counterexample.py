@@ -10,16 +10,21 @@ import z3
 from cacheproof.proofs.symbolic.predicates import Words
 from cacheproof.proofs.symbolic.state import Snapshot, State
 from cacheproof.proofs.symbolic.values import (
-    DEBIT,
+    BLOCK,
+    GROUP,
+    HASH,
     IDENTIFIER,
     INPUT,
     REQUEST,
+    EventsOf,
     Leaf,
     ListOf,
     MapOf,
+    SequenceOf,
     SetOf,
     Universe,
     Value,
+    is_ordered,
 )
 
 
@@ -34,7 +39,9 @@ def terms_of(at: Snapshot) -> list[z3.ExprRef]:
     return found
 
 
-_LETTERS: Mapping[Leaf, str] = {IDENTIFIER: "h", REQUEST: "r"}
+_LETTERS: Mapping[Leaf, str] = {
+    IDENTIFIER: "h", REQUEST: "r", BLOCK: "b", HASH: "h", GROUP: "g"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,9 +60,9 @@ class Model:
         if z3.is_true(value) or z3.is_false(value):
             return z3.is_true(value)
         leaf = self.universe.leaf_of(value)
-        if leaf == DEBIT:
-            return tuple(self.scalar(part) for part in self.universe.parts(value))
         assert leaf is not None
+        if leaf not in (*_LETTERS, INPUT):
+            return tuple(self.scalar(part) for part in self.universe.parts(value))
         number = [one.get_id() for one in self.universe.members(leaf)].index(value.get_id())
         return number if leaf == INPUT else f"{_LETTERS[leaf]}{number}"
 
@@ -65,15 +72,20 @@ class Model:
             return self.scalar(value)
         if isinstance(value.kind, Leaf):
             return self.scalar(value.term)
+        if isinstance(value.kind, EventsOf):
+            cleared, growth = value.terms
+            keys = self.universe.members(value.kind.key)
+            changes = {self.scalar(one): self.scalar(z3.Select(growth, one)) for one in keys}
+            return {"cleared": self.scalar(cleared)} | {k: by for k, by in changes.items() if by}
         there = [one for one in self.universe.members(value.key) if self.scalar(value.has(one))]
+        if is_ordered(value.kind):
+            there.sort(key=lambda one: self.scalar(value.place(one)))
         if isinstance(value.kind, MapOf):
-            if value.kind.ordered:
-                there.sort(key=lambda one: self.scalar(value.place(one)))
             kind = OrderedDict if value.kind.ordered else dict
             return kind((self.scalar(one), self.value(value.at(one))) for one in there)
-        assert isinstance(value.kind, SetOf | ListOf)
+        assert isinstance(value.kind, SetOf | ListOf | SequenceOf)
         members = [self.scalar(one) for one in there]
-        return members if isinstance(value.kind, ListOf) else set(members)
+        return set(members) if isinstance(value.kind, SetOf) else members
 
     def requests(self) -> list[str]:
         return [self.scalar(one) for one in self.universe.members(REQUEST)]
@@ -92,7 +104,7 @@ class Model:
             if self.scalar(words.has_input(r, i))
         }
 
-    def sentence(self, state: State, call: str) -> str:
+    def sentence(self, state: State, call: str, given: Mapping[str, Any]) -> str:
         """The state from which a path went to where a rule is broken, in one line."""
         start = [one for one in state.snapshots if one.anew][-1]
         inputs = ", ".join(
@@ -104,6 +116,13 @@ class Model:
             for (owner, name), found in self.attributes(start).items()
             if owner == "m" or found
         ]
+        if given:
+            arguments = ", ".join(
+                f"{name}={_short(self.value(one))}"
+                for name, one in given.items()
+                if isinstance(one, Value | z3.ExprRef)
+            )
+            return f"{call} of {arguments} where {' '.join(objects)}"
         return f"{call} of {self._called_with()} where {inputs or 'no inputs'}; {' '.join(objects)}"
 
     def attributes(self, at: Snapshot) -> dict[tuple[str, str], Any]:
@@ -139,8 +158,10 @@ class Model:
 
 
 def _short(found: Any) -> str:
+    if isinstance(found, list):
+        return "[" + ", ".join(map(str, found)) + "]"
     if isinstance(found, dict):
         return "{" + ", ".join(f"{key}: {_short(one)}" for key, one in found.items()) + "}"
-    if isinstance(found, set | list):
+    if isinstance(found, set):
         return "{" + ", ".join(sorted(map(str, found))) + "}"
     return str(found)

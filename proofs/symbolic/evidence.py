@@ -2,7 +2,7 @@
 
 What does not hold of any caller may hold of one that keeps a promise. So a manager is proved with
 as few promises as it takes: none, then that an identifier fixes its size, then that also no request
-shows one item twice.
+shows one item twice. What a block pool's manager promises is said at each operation, and is enough.
 """
 
 import dataclasses
@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
-from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
 from cacheproof.proofs.symbolic.conditions import Subject, prove
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.twins import red_twins
-from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import contracts as all_contracts
 
 REFERENCE = "reference"
@@ -32,6 +31,7 @@ PROMISES: tuple[tuple[str, tuple[Assumption, ...]], ...] = (
     ),
 )
 """What a caller promises beside what each operation asks of it, from nothing on."""
+_PROMISES_OF = {block_pool.CLASS: block_pool.PROMISES}
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,9 @@ class Text:
     release: str | None
 
 
-SUBJECTS = {one.CLASS: one for one in (encoder_cache, encoder_decoder_cache)}
-"""What is said of each class beside its text."""
+SUBJECTS = {one.CLASS: one for one in (encoder_cache, encoder_decoder_cache, block_pool)}
+"""What is said of each class beside its text. Of releases' block pools, which link their blocks in
+a list, no text is read."""
 
 
 def texts_of(name: str, releases: Iterable[tuple[str, Source]]) -> list[Text]:
@@ -71,7 +72,7 @@ def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
     """
     rows: dict[str, Evidence] = {}
     refuted: dict[str, OfRule] = {}
-    for promise, assumptions in PROMISES:
+    for promise, assumptions in _PROMISES_OF.get(text.source.name, PROMISES):
         started = time.monotonic()
         subject = _subject(text, assumptions)
         outcomes = prove(subject, seed)
@@ -84,7 +85,7 @@ def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
             twin = RedTwin(twins.get(one, NO_TWIN), one in twins)
             note = f"refuted without: {_words(refuted[one])}" if one in refuted else ""
             scope = f"unbounded; {promise}"
-            rows[one] = _row(text, one, Outcome.HOLDS, scope, note, seconds, (twin,))
+            rows[one] = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, (twin,))
         refuted |= {one: outcomes[one] for one in contracts if one not in rows}
         if all(one in rows for one in contracts):
             break
@@ -92,7 +93,7 @@ def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
         if one not in rows:
             word = Outcome.REFUTED if refuted[one].replayed else Outcome.UNKNOWN
             note = _words(refuted[one]) or refuted[one].failing
-            rows[one] = _row(text, one, word, f"unbounded; {promise}", note, seconds, ())
+            rows[one] = _row(text, subject, one, word, f"unbounded; {promise}", note, seconds, ())
     return [row for one in contracts for row in _for_each_target(text, rows[one])]
 
 
@@ -111,6 +112,7 @@ def _subject(text: Text, assumptions: tuple[Assumption, ...]) -> Subject:
 
 def _row(
     text: Text,
+    subject: Subject,
     contract: str,
     outcome: Outcome,
     scope: str,
@@ -118,7 +120,7 @@ def _row(
     seconds: float,
     twins: tuple[RedTwin, ...],
 ) -> Evidence:
-    digest = digest_of([text.source.text, Ghost])
+    digest = digest_of([source.text for source in subject.sources.values()])
     return Evidence(
         contract, text.targets[0], text.source.name, "proof", scope, outcome, note, digest, seconds,
         twins,

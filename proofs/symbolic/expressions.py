@@ -23,6 +23,7 @@ from cacheproof.proofs.symbolic.state import (
     Lazy,
     Loop,
     Obligation,
+    Range,
     Receiver,
     Ref,
     RequestOf,
@@ -35,10 +36,12 @@ from cacheproof.proofs.symbolic.state import (
 )
 from cacheproof.proofs.symbolic.values import (
     DEBIT,
+    INT,
     Formula,
     Leaf,
     ListOf,
     MapOf,
+    SequenceOf,
     SetOf,
     Type,
     Universe,
@@ -47,14 +50,26 @@ from cacheproof.proofs.symbolic.values import (
     disjunction,
     iff,
     implies,
+    is_ordered,
     negated,
 )
+
+
+def _facts_since(before: State, after: State) -> list[Formula]:
+    """What is known of a place beyond what was known where its path came from."""
+    return [fact.formula for fact in after.path[len(before.path) :]]
 
 
 @dataclass
 class Expressions(ABC):
     """Evaluates expressions in states. A value that is a container is a `Ref` to where it lives,
-    so that what is done to it is seen by all who have it. `safety` is the rule that nothing raises.
+    so that what is done to it is seen by all who have it.
+
+    Attributes:
+        safety: the rule that nothing raises.
+        objects: elements that are objects -> the owner of their attributes, each of them a map.
+        variables: of owner, method and name, the types of variables that start as an empty list.
+        unrolls: whether a for loop is run turn by turn, as it can be among a few elements.
     """
 
     universe: Universe
@@ -63,12 +78,21 @@ class Expressions(ABC):
     types: Mapping[tuple[str, str], Type]
     loops: Mapping[tuple[str, str], Sequence[Loop]]
     safety: str
+    objects: Mapping[Leaf, str] = field(default_factory=dict)
+    variables: Mapping[tuple[str, str, str], Type] = field(default_factory=dict)
+    unrolls: bool = False
     obligations: list[Obligation] = field(default_factory=list)
     _cells: Iterator[int] = field(default_factory=itertools.count)
 
     @abstractmethod
     def call(self, owner: str, name: str, arguments: Sequence[Any], state: State) -> list[Returned]:
         """The states in which a call of a method may end, and its answers."""
+
+    @abstractmethod
+    def call_on(
+        self, receiver: Any, owner: str, name: str, arguments: Sequence[Any], state: State
+    ) -> list[Returned]:
+        """The same of a method of an object."""
 
     def require(self, name: str, state: State, claimed: Formula, rule: str = "") -> State:
         """Leave an obligation, and go on where it is met."""
@@ -95,12 +119,18 @@ class Expressions(ABC):
     def _assign(self, target: ast.expr, operand: Any, state: State) -> Iterator[State]:
         match target:
             case ast.Name(id=name):
+                kind = self.variables.get((*state.names[""], name))
+                if isinstance(operand, Empty) and kind is not None:
+                    state, operand = self._held(self.universe.empty(kind), state)
                 yield replace(state, names={**state.names, name: operand})
             case ast.Attribute(value=of, attr=name):
                 for after, receiver in self._eval(of, state):
-                    if not isinstance(receiver, Receiver):
+                    if isinstance(receiver, Receiver):
+                        yield self._set_attribute(after, receiver.owner, name, operand)
+                    elif (owner := self._owner_of(receiver)) is not None:
+                        yield self._put(after.attributes[owner, name], receiver, operand, after)
+                    else:
                         raise self._refused_in(state, target)
-                    yield self._set_attribute(after, receiver.owner, name, operand)
             case ast.Subscript(value=container, slice=key):
                 for after, (of, at) in self._each([container, key], state):
                     yield self._put(of, at, operand, after)
@@ -113,6 +143,16 @@ class Expressions(ABC):
                 raise self._refused_in(state, target)
 
     # what containers hold
+
+    def _held(self, value: Value, state: State) -> tuple[State, Ref]:
+        """A container where only one has it."""
+        cell = next(self._cells)
+        return replace(state, cells={**state.cells, cell: value}), Ref(cell)
+
+    def _owner_of(self, operand: Any) -> str | None:
+        """Of an element that is an object, the owner of its attributes."""
+        leaf = self.universe.leaf_of(operand) if isinstance(operand, z3.ExprRef) else None
+        return self.objects.get(leaf) if leaf is not None else None
 
     def _set_attribute(self, state: State, owner: str, name: str, operand: Any) -> State:
         if isinstance(operand, Empty):
@@ -199,10 +239,10 @@ class Expressions(ABC):
             return self.universe.pair(*operand)
         return unwrapped(operand)
 
-    def _in_order(self, value: Value) -> list[Formula]:
+    def in_order(self, value: Value) -> list[Formula]:
         """What the places of an ordered map are by the way they come to be: each its own, and all
         before the next."""
-        if not (isinstance(value.kind, MapOf) and value.kind.ordered):
+        if not is_ordered(value.kind):
             return []
         before = value.all(lambda k: implies(value.has(k), value.place(k) < value.clock))
         apart = value.all(
@@ -240,7 +280,7 @@ class Expressions(ABC):
                 yield state, Empty()
             case ast.Attribute(value=of, attr=name):
                 for after, operand in self._eval(of, state):
-                    yield after, self._attribute_of(node, operand, name, after)
+                    yield from self._attribute_or_property(node, operand, name, after)
             case ast.Subscript(value=of, slice=key):
                 for after, (container, at) in self._each([of, key], state):
                     yield from self._item(node, container, at, after)
@@ -285,7 +325,19 @@ class Expressions(ABC):
             case _:
                 raise self._refused_in(state, node)
 
+    def _attribute_or_property(
+        self, node: ast.AST, operand: Any, name: str, state: State
+    ) -> Iterator[tuple[State, Any]]:
+        owner = operand.owner if isinstance(operand, Receiver) else self._owner_of(operand)
+        if owner is not None and name in self.sources[owner].properties:
+            yield from self.call_on(operand, owner, name, [], state)
+        else:
+            yield state, self._attribute_of(node, operand, name, state)
+
     def _attribute_of(self, node: ast.AST, operand: Any, name: str, state: State) -> Any:
+        owner = self._owner_of(operand)
+        if owner is not None and (owner, name) in state.attributes:
+            return self._inner(state.attributes[owner, name], operand, state)
         match operand:
             case Receiver(owner) if (owner, name) in state.attributes:
                 return state.attributes[owner, name]
@@ -313,6 +365,9 @@ class Expressions(ABC):
             state = self.require(name, state, self.words.has_input(of.request, number))
             identifier = self.words.item(of.request, number)
             yield state, identifier if of.gives_identifiers else Feature(of.request, number)
+            return
+        if isinstance(of, tuple) and isinstance(key, int):
+            yield state, of[key]
             return
         key = self._key(key)
         container = state.value(of)
@@ -369,6 +424,12 @@ class Expressions(ABC):
     def _called(self, node: ast.Call, state: State) -> Iterator[tuple[State, Any]]:
         given = [*node.args, *(one.value for one in node.keywords)]
         match node.func:
+            case ast.Name(id=name) if (owner := self._class(name)) is not None:
+                for after, arguments in self._each(given, state):
+                    for built, _ in self.call(owner, "__init__", arguments, after):
+                        yield built, Receiver(owner)
+            case ast.Name(id="next") if len(given) == 2:
+                yield from self._first_or(node, given, state)
             case ast.Name(id="any" | "all" as word) if isinstance(node.args[0], ast.GeneratorExp):
                 yield from self._quantified(node, word, node.args[0], state)
             case ast.Name(id=name):
@@ -379,6 +440,11 @@ class Expressions(ABC):
                     yield from self._method(node, operand, name, others, after)
             case _:
                 raise self._refused_in(state, node)
+
+    def _class(self, name: str) -> str | None:
+        """The owner of what an object of that class, of which there is one, works on."""
+        found = (owner for owner, source in self.sources.items() if source.name == name)
+        return next((owner for owner in found if owner not in self.objects.values()), None)
 
     def _builtin(
         self, node: ast.Call, name: str, arguments: Sequence[Any], state: State
@@ -398,6 +464,9 @@ class Expressions(ABC):
                 return state, Reversed(among)
             case "next", [Reversed(among)]:
                 return self._outermost(node, among, state, oldest=False)
+            case "next", [Values(among)]:
+                state, key = self._outermost(node, among, state, oldest=True)
+                return state, self._inner(among, key, state)
             case "enumerate", [Features(request)]:
                 lazy = Lazy(self.words.inputs(request))
                 return state, replace(
@@ -407,18 +476,36 @@ class Expressions(ABC):
                 return state, Count(request)
             case "range", [Count(request)]:
                 return state, Lazy(self.words.inputs(request))
+            case "range", [z3.ArithRef() as stop]:
+                return state, Range(z3.IntVal(0), stop)
+            case "range", [z3.ArithRef() as start, z3.ArithRef() as stop]:
+                return state, Range(start, stop)
             case "len", [Ref() as container]:
                 return state, self.words.len(state.value(container))
         raise self._refused_in(state, node)
 
+    def _first_or(
+        self, node: ast.Call, given: Sequence[ast.expr], state: State
+    ) -> Iterator[tuple[State, Any]]:
+        """What comes first, or what there is instead where nothing does."""
+        for after, (among, default) in self._each(given, state):
+            container = after.value(among.of if isinstance(among, Values) else among)
+            for branch, empty in self._split(container.is_empty, after):
+                if empty:
+                    yield branch, default
+                else:
+                    yield self._builtin(node, "next", [among], branch)
+
     def _outermost(
         self, node: ast.AST, of: Ref, state: State, *, oldest: bool
     ) -> tuple[State, z3.ExprRef]:
-        """The first key of an ordered map, or the last."""
+        """The first key of an ordered map, or the last; of another one that may be any key."""
         container = state.value(of)
         name = self._at(state, node, "an empty container has no oldest entry")
         state = self.require(name, state, negated(container.is_empty))
         found = self.universe.constant(container.key, "outermost")
+        if not is_ordered(container.kind):
+            return state.assuming(container.has(found)), found
         place = container.place(found)
 
         def inside(key: z3.ExprRef) -> Formula:
@@ -457,8 +544,13 @@ class Expressions(ABC):
                 kind = state.value(operand).kind
                 yield self._write(operand, self.universe.empty(kind), state, None), None
             case Ref(), "append", [member]:
-                longer = state.value(operand).appended(unwrapped(member))
-                yield self._write(operand, longer, state, None), None
+                found, member = state.value(operand), unwrapped(member)
+                if isinstance(found.kind, SequenceOf):
+                    name = self._at(state, node, "appended where it is read as once in a list")
+                    state = self.require(name, state, negated(found.has(member)))
+                yield self._write(operand, found.appended(member), state, member), None
+            case Ref(), "move_to_end", [key, bool() as last]:
+                yield self._moved(node, operand, self._key(key), state, last=last), None
             case Ref(), "add", [member]:
                 yield self._member(operand, unwrapped(member), True, state), None
             case Ref(), "discard", [member]:
@@ -478,6 +570,16 @@ class Expressions(ABC):
                 yield from self._with_default(operand, name, key, default, state)
             case _:
                 raise self._refused_in(state, node)
+
+    def _moved(self, node: ast.AST, of: Ref, key: z3.ExprRef, state: State, *, last: bool) -> State:
+        """A key of an ordered map goes behind all others, or in front of them."""
+        container = state.value(of)
+        state = self.require(self._at(state, node, "KeyError"), state, container.has(key))
+        if last:
+            return self._write(of, container.put(key, container.at(key)), state, key)
+        place = self.universe.constant(INT, "front")
+        in_front = container.all(lambda k: implies(container.has(k), place < container.place(k)))
+        return self._write(of, container.moved(key, place), state.assuming(in_front), key)
 
     def _member(self, of: Ref, member: z3.ExprRef, there: bool, state: State) -> State:
         return self._write(of, state.value(of).with_member(member, there), state, member)
@@ -530,9 +632,21 @@ class Expressions(ABC):
     def _lazy(self, node: ast.AST, among: Any, state: State) -> Lazy:
         if isinstance(among, Lazy):
             return among
+        if isinstance(among, Reversed):
+            lazy = self._lazy(node, among.of, state)
+            forwards = lazy.place
+            if forwards is None:
+                raise self._refused_in(state, node)
+            return replace(lazy, place=lambda member: -forwards(member))
+        if isinstance(among, Range):
+            number = self.universe.constant(INT, "number")
+            inside = z3.And(among.start <= number, number < among.stop)
+            return Lazy(Value(self.universe, SetOf(INT), (z3.Lambda([number], inside),)))
         container = state.value(among)
         if isinstance(container, Value):
-            return Lazy(container.keys, source=among if isinstance(among, Ref) else None)
+            source = among if isinstance(among, Ref) else None
+            place = container.place if is_ordered(container.kind) else None
+            return Lazy(container.keys, source=source, place=place)
         raise self._refused_in(state, node)
 
     def _comprehension(
@@ -543,21 +657,43 @@ class Expressions(ABC):
         among: Lazy,
         state: State,
     ) -> Iterator[tuple[State, Any]]:
-        """The members that a filter leaves; the element must be what is filtered."""
-        first = head.target.elts[0] if isinstance(head.target, ast.Tuple) else head.target
-        if ast.unparse(first) != ast.unparse(element):
-            raise self._refused_in(state, node)
+        """The members that a filter leaves, or what the element is of each of them."""
         leaf = among.members.key
-        kind = SetOf(leaf) if isinstance(node, ast.SetComp) else ListOf(leaf)
-        found = self.universe.fresh(kind, "filtered")
-
         member = self.universe.constant(leaf, "member")
         conditions = self._conditions(head, among, member, state)
         there = conjunction((among.members.has(member), *conditions))
+        found = self.universe.fresh(SetOf(leaf), "filtered")
         described = self.universe.of_every(member, leaf, iff(found.has(member), there))
-        cell = next(self._cells)
-        state = replace(state, cells={**state.cells, cell: found})
-        yield state.assuming(described), Ref(cell)
+        state = state.assuming(described)
+        first = head.target.elts[0] if isinstance(head.target, ast.Tuple) else head.target
+        if ast.unparse(first) != ast.unparse(element):
+            among = replace(among, members=found)
+            yield state, self._mapped(node, element, head, among, member, state)
+            return
+        if isinstance(node, ast.ListComp):
+            (there,) = found.terms
+            if among.source is not None and among.place is not None:
+                found = state.value(among.source).filtered(there)
+            else:
+                log, _, length = self.universe.fresh(ListOf(leaf), "filtered").terms
+                found = Value(self.universe, ListOf(leaf), (log, there, length))
+        yield self._held(found, state)
+
+    def _mapped(
+        self,
+        node: ast.AST,
+        element: ast.expr,
+        head: ast.comprehension,
+        among: Lazy,
+        member: z3.ExprRef,
+        state: State,
+    ) -> Lazy:
+        """What an element is of each member, which an expression of one tells."""
+        (inner,) = self._assign(head.target, among.target(member), state)
+        ((_, value),) = self._eval(element, inner.assuming(among.members.has(member)))
+        if not isinstance(value, z3.ExprRef):
+            raise self._refused_in(state, node)
+        return replace(among, source=None, target=lambda one: z3.substitute(value, (member, one)))
 
     def _conditions(
         self, head: ast.comprehension, among: Lazy, member: z3.ExprRef, state: State
@@ -567,8 +703,12 @@ class Expressions(ABC):
         inner = inner.assuming(among.members.has(member))
         conditions = []
         for condition in head.ifs:
-            ((inner, value),) = self._eval(condition, inner)
-            conditions.append(truth_of(inner, value))
+            ways = [
+                conjunction((*_facts_since(inner, end), truth_of(end, value)))
+                for end, value in self._eval(condition, inner)
+            ]
+            conditions.append(disjunction(ways))
+            inner = inner.assuming(conditions[-1])
         return conditions
 
     def _quantified(

@@ -29,8 +29,8 @@ def _sum(name: str) -> z3.FuncDeclRef:
     return z3.Function(f"sum_{name}", z3.IntSort(), z3.IntSort())
 
 
-F, G = _share("f"), _share("g")
-SUM_F, SUM_G = _sum("f"), _sum("g")
+F, G, H = _share("f"), _share("g"), _share("h")
+SUM_F, SUM_G, SUM_H = _sum("f"), _sum("g"), _sum("h")
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,11 @@ def _definitions() -> list[z3.BoolRef]:
     return [
         SUM_F(0) == 0,
         SUM_G(0) == 0,
+        SUM_H(0) == 0,
         z3.Not(AMONG(0)),
         SUM_F(N + 1) == SUM_F(N) + F(KEY_AT(N)),
         SUM_G(N + 1) == SUM_G(N) + G(KEY_AT(N)),
+        SUM_H(N + 1) == SUM_H(N) + H(KEY_AT(N)),
         AMONG(N + 1) == z3.Or(AMONG(N), KEY_AT(N) == K),
     ]
 
@@ -82,6 +84,22 @@ LEMMAS = (
         "a sum of smaller shares is no larger",
         lambda n: SUM_F(n) <= SUM_G(n),
         {"each share is at most the other": F(KEY_AT(N)) <= G(KEY_AT(N))},
+    ),
+    Lemma(
+        "parts add up",
+        "a sum of shares that are two others together is their sums together",
+        lambda n: SUM_H(n) == SUM_F(n) + SUM_G(n),
+        {"each share is two together": H(KEY_AT(N)) == F(KEY_AT(N)) + G(KEY_AT(N))},
+    ),
+    Lemma(
+        "one alone",
+        "a sum of shares of which one is 1 and all others are 0 is 1",
+        lambda n: SUM_F(n) == z3.If(AMONG(n), 1, 0),
+        {
+            "each key once": _EACH_KEY_ONCE,
+            "one share is 1": z3.Implies(KEY_AT(N) == K, F(KEY_AT(N)) == 1),
+            "other shares are 0": z3.Or(KEY_AT(N) == K, F(KEY_AT(N)) == 0),
+        },
     ),
 )
 

@@ -13,18 +13,31 @@ import z3
 
 from cacheproof.proofs.symbolic.expressions import Expressions
 from cacheproof.proofs.symbolic.predicates import NotTranslated, equal
+from cacheproof.proofs.symbolic.solver import is_possible
 from cacheproof.proofs.symbolic.state import (
     Around,
     Empty,
     Ended,
     Fact,
+    Lazy,
     Loop,
+    Range,
     Receiver,
     Returned,
     State,
     truth_of,
 )
-from cacheproof.proofs.symbolic.values import Formula, Leaf, SetOf, implies
+from cacheproof.proofs.symbolic.values import (
+    INT,
+    Formula,
+    Leaf,
+    SetOf,
+    Value,
+    conjunction,
+    disjunction,
+    implies,
+    negated,
+)
 
 
 class Machine(Expressions):
@@ -41,7 +54,7 @@ class Machine(Expressions):
         for (owner, name), kind in self.types.items():
             value = self.universe.fresh(kind, f"{owner}.{name}")
             state = self._set_attribute(state, owner, name, value)
-            state = state.assuming(*self._in_order(value))
+            state = state.assuming(*self.in_order(value))
         return replace(state, snapshots=()).snapshot(anew=True)
 
     def emptied(self, state: State, attributes: Sequence[tuple[str, str]]) -> State:
@@ -52,17 +65,26 @@ class Machine(Expressions):
             state = self._set_attribute(state, owner, name, nothing)
         return state
 
+    def become(self, owner: str, name: str, value: Value, state: State) -> State:
+        """With an attribute that is something else from now on."""
+        return self._set_attribute(state, owner, name, value)
+
     def put(self, owner: str, name: str, key: z3.ExprRef, value: z3.ExprRef, state: State) -> State:
         """With an item of a map set."""
         return self._put(state.attributes[owner, name], key, value, state)
 
     def call(self, owner: str, name: str, arguments: Sequence[Any], state: State) -> list[Returned]:
         """The states in which a call of a method may end, and its answers."""
+        return self.call_on(Receiver(owner), owner, name, arguments, state)
+
+    def call_on(
+        self, receiver: Any, owner: str, name: str, arguments: Sequence[Any], state: State
+    ) -> list[Returned]:
         method = self.sources[owner].methods[name]
         parameters = [one.arg for one in (*method.args.args, *method.args.kwonlyargs)][1:]
         if len(parameters) != len(arguments):
             raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
-        names = {"self": Receiver(owner), **dict(zip(parameters, arguments, strict=True))}
+        names = {"self": receiver, **dict(zip(parameters, arguments, strict=True))}
         inside = replace(state, names={**names, "": (owner, name)})
         return [
             (replace(end, names=state.names), answer if done else None)
@@ -139,13 +161,16 @@ class Machine(Expressions):
                     (self._delete(node, of, at, after), False, None)
                     for after, (of, at) in self._each([container, key], state)
                 ]
+            case ast.Raise():  # what leads here must not happen
+                self.require(self._at(state, node, ast.unparse(node)), state, False)
+                return []
             case ast.While(test=test, body=body, orelse=[]):
                 return [(after, False, None) for after in self._while(node, test, body, state)]
             case ast.For(target=target, iter=iterable, body=body, orelse=[]):
                 return [
-                    (end, False, None)
+                    end
                     for after, among in self._eval(iterable, state)
-                    for end in self._for(node, target, among, body, after)
+                    for end in self._for(node, target, among, _without_continue(body), after)
                 ]
         raise self._refused_in(state, node)
 
@@ -194,33 +219,98 @@ class Machine(Expressions):
 
     def _for(
         self, node: ast.For, target: ast.expr, among: Any, body: Sequence[ast.stmt], state: State
-    ) -> Iterator[State]:
+    ) -> Iterator[Ended]:
         if isinstance(among, Empty):
-            yield state
+            yield state, False, None
+        elif isinstance(among, Range):
+            run = self._counted if self.unrolls else self._counting
+            yield from run(node, among, body, state)
+        elif self.unrolls:
+            lazy = self._lazy(node, among, state)
+            none = self.universe.empty(SetOf(lazy.members.key))
+            yield from self._turns(target, lazy, body, none, state)
+        else:
+            yield from self._running(node, target, self._lazy(node, among, state), body, state)
+
+    def _turns(
+        self, target: ast.expr, lazy: Lazy, body: Sequence[ast.stmt], seen: Value, state: State
+    ) -> Iterator[Ended]:
+        """The rest of a loop, turn by turn, each member once."""
+        members = lazy.members
+        yield state.assuming(_are_done(members, seen)), False, None
+        member = self.universe.constant(members.key, "member")
+        once = replace(lazy, again=None)
+        before = state.assuming(members.has(member), *_comes_next(once, seen, member))
+        if not is_possible(before.path):
             return
-        lazy = self._lazy(node, among, state)
+        (inner,) = self._assign(target, lazy.target(member), before)
+        for end, returned, answer in self._block(body, inner):
+            if returned:
+                yield end, True, answer
+            else:
+                done = seen.with_member(member, True)
+                yield from self._turns(target, lazy, body, done, end)
+
+    def _running(
+        self, node: ast.For, target: ast.expr, lazy: Lazy, body: Sequence[ast.stmt], state: State
+    ) -> Iterator[Ended]:
+        """A loop over members, which may return from the method."""
         members = lazy.members
         none = self.universe.empty(SetOf(members.key))
 
-        def once(before: State, member: z3.ExprRef) -> list[State]:
+        def once(before: State, member: z3.ExprRef) -> list[Ended]:
             (inner,) = self._assign(target, lazy.target(member), before)
-            return self._once(node, body, inner)
+            return self._block(body, inner)
 
         loop = self._loop(node, state)
-        self._claim(node, "loop starts with", loop, Around(state, state, none, members))
+        self._claim(node, "loop starts with", loop, Around(state, state, none, members, lazy.place))
         member = self.universe.constant(members.key, "member")
-        around = self._forgotten(state, lambda s: once(s.assuming(members.has(member)), member))
+        around = self._forgotten(
+            state,
+            lambda s: [end for end, _, _ in once(s.assuming(members.has(member)), member)],
+        )
         seen = self.universe.fresh(SetOf(members.key), "seen")
-        of_members = members.all(lambda k: implies(seen.has(k), members.has(k)))
-        known = self._take(loop, Around(state, around.assuming(of_members), seen, members))
-        before = known.assuming(members.has(member), z3.Not(seen.has(member)))
-        for end in once(before, member):
+        of_members = _are_done(seen, members)
+        known = around.assuming(of_members, *_in_their_order(lazy, seen))
+        known = self._take(loop, Around(state, known, seen, members, lazy.place))
+        before = known.assuming(members.has(member), *_comes_next(lazy, seen, member))
+        for end, returned, answer in once(before, member):
+            if returned:
+                yield end, True, answer
+                continue
             if lazy.source is not None:
                 same = equal(end.value(lazy.source).keys, members)
                 self.require(self._at(state, node, "what it runs over stays"), end, same)
             done = seen.with_member(member, True)
-            self._claim(node, "loop keeps", loop, Around(state, end, done, members))
-        yield self._take(loop, Around(state, around, members, members))
+            now = Around(state, end, done, members, lazy.place)
+            self._claim(node, "loop keeps", loop, now)
+        yield self._take(loop, Around(state, around, members, members, lazy.place)), False, None
+
+    def _counted(
+        self, node: ast.For, among: Range, body: Sequence[ast.stmt], state: State
+    ) -> Iterator[Ended]:
+        """A loop that is run so many times, turn by turn."""
+        yield state.assuming(among.stop <= among.start), False, None
+        before = state.assuming(among.start < among.stop)
+        if not is_possible(before.path):
+            return
+        rest = Range(among.start + 1, among.stop)
+        for end in self._once(node, body, before):
+            yield from self._counted(node, rest, body, end)
+
+    def _counting(
+        self, node: ast.For, among: Range, body: Sequence[ast.stmt], state: State
+    ) -> Iterator[Ended]:
+        """A loop that is run so many times, whatever the number of the turn is."""
+        many = z3.If(among.start < among.stop, among.stop - among.start, 0)
+        loop = self._loop(node, state)
+        self._claim(node, "loop starts with", loop, Around(state, state, turns=z3.IntVal(0)))
+        around = self._forgotten(state, lambda s: self._once(node, body, s))
+        turns = self.universe.constant(INT, "turns")
+        known = self._take(loop, Around(state, around, turns=turns))
+        for end in self._once(node, body, known.assuming(turns >= 0, turns < many)):
+            self._claim(node, "loop keeps", loop, Around(state, end, turns=turns + 1))
+        yield self._take(loop, Around(state, around, turns=many)), False, None
 
     def _loop(self, node: ast.AST, state: State) -> Loop:
         """What is known of a loop, by its number among those of its method."""
@@ -254,7 +344,7 @@ class Machine(Expressions):
                         and cells[cell] is state.cells[cell]
                     ):
                         cells[cell] = self.universe.fresh(value.kind, "after")
-                        facts += self._in_order(cells[cell])
+                        facts += self.in_order(cells[cell])
                         changed = True
                 for place, operand in end.attributes.items():
                     if (
@@ -273,3 +363,48 @@ class Machine(Expressions):
         self.obligations = kept
         forgotten = replace(state, cells=cells, attributes=attributes, names=names)
         return forgotten.assuming(*facts).snapshot(anew=True)
+
+
+def _are_done(members: Value, seen: Value) -> Formula:
+    return members.all(lambda k: implies(members.has(k), seen.has(k)))
+
+
+def _in_their_order(lazy: Lazy, seen: Value) -> list[Formula]:
+    """What came before a member that is done is done."""
+    members, place = lazy.members, lazy.place
+    if place is None:
+        return []
+
+    def closed(one: z3.ExprRef, other: z3.ExprRef) -> Formula:
+        earlier = conjunction((members.has(one), seen.has(other), place(one) < place(other)))
+        return implies(earlier, seen.has(one))
+
+    return [members.all(lambda one: members.all(lambda other: closed(one, other)))]
+
+
+def _comes_next(lazy: Lazy, seen: Value, member: z3.ExprRef) -> list[Formula]:
+    """A member comes when those before it are done; once, or again."""
+    members, place, again = lazy.members, lazy.place, lazy.again
+    new = negated(seen.has(member))
+    known = [new if again is None else disjunction((new, again(member)))]
+    if place is not None:
+        known.append(
+            members.all(
+                lambda one: implies(
+                    conjunction((members.has(one), place(one) < place(member))), seen.has(one)
+                )
+            )
+        )
+    return known
+
+
+def _without_continue(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """A loop's body in which what follows a condition to continue is its other branch."""
+    for number, one in enumerate(body):
+        match one:
+            case ast.If(test=test, body=[ast.Continue()], orelse=[]):
+                rest = _without_continue(body[number + 1 :])
+                nothing = ast.copy_location(ast.Pass(), one)
+                branch = ast.copy_location(ast.If(test, [nothing], rest), one)
+                return [*body[:number], branch]
+    return list(body)

@@ -27,24 +27,32 @@ def mutants(source: Source, changes: "Sequence[Change] | None" = None) -> Iterat
     last = ("reset", "__init__")
     for name, method in sorted(source.methods.items(), key=lambda one: one[0] in last):
         made = {ast.unparse(method)}
+        changed, places = _copy(method)
         for number, node in enumerate(ast.walk(method)):
             for change in FOR_TWINS if changes is None else changes:
-                changed = copy.deepcopy(method)
-                place = list(ast.walk(changed))[number]
-                done = change(changed, place)
-                if done is None or ast.unparse(changed) in made:
+                done = change(changed, places[number])
+                if done is None:
                     continue
-                made.add(ast.unparse(changed))
-                ast.fix_missing_locations(changed)
-                line = getattr(node, "lineno", method.lineno)
-                words = f"{name}() line {line}: {done}"
-                yield Mutant(
-                    words, name, replace(source, methods={**source.methods, name: changed})
-                )
+                text = ast.unparse(changed)
+                if text not in made:
+                    made.add(text)
+                    ast.fix_missing_locations(changed)
+                    line = getattr(node, "lineno", method.lineno)
+                    words = f"{name}() line {line}: {done}"
+                    methods = {**source.methods, name: changed}
+                    yield Mutant(words, name, replace(source, methods=methods))
+                changed, places = _copy(method)
+
+
+def _copy(method: ast.FunctionDef) -> tuple[ast.FunctionDef, list[ast.AST]]:
+    """A method to be changed, and its nodes."""
+    copied = copy.deepcopy(method)
+    return copied, list(ast.walk(copied))
 
 
 Change = Callable[[ast.FunctionDef, ast.AST], str | None]
-"""Changes a method at a node, and says how; None where there is nothing of its kind."""
+"""Changes a method at a node, and says how; None, and nothing done, where there is nothing of its
+kind."""
 
 
 _STATEMENTS = (ast.Assign, ast.AugAssign, ast.Delete, ast.Expr, ast.If, ast.For, ast.While)
@@ -236,9 +244,11 @@ def _other_constant(by: int) -> Change:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, int):
             return None
         before = node.value
+        if isinstance(before, bool) and by < 0:
+            return None
         if isinstance(before, bool):
             node.value = not before
-            return f"{node.value} for {before}" if by > 0 else None
+            return f"{node.value} for {before}"
         node.value = before + by
         return f"{node.value} for {before}"
 

@@ -6,7 +6,7 @@ text that runs. The invariants that only proofs need are written in the same way
 """
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from cacheproof.proofs.symbolic.values import (
     disjunction,
     iff,
     implies,
+    is_ordered,
     negated,
 )
 
@@ -39,6 +40,13 @@ class Record:
     """A record of spec, or an object with attributes, whose fields are symbolic."""
 
     fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Sequences one after the other."""
+
+    parts: tuple[Value, ...]
 
 
 def unwrapped(value: Any) -> Any:
@@ -62,6 +70,8 @@ def truth(value: Any) -> Formula:
 def equal(left: Any, right: Any) -> Formula:
     """Whether two values are equal, as Python's == says."""
     left, right = unwrapped(left), unwrapped(right)
+    if isinstance(left, Joined) or isinstance(right, Joined):
+        return _equal_sequences(_parts(left), _parts(right))
     if isinstance(left, Record) and isinstance(right, Record):
         return conjunction(
             tuple(equal(left.fields[name], right.fields[name]) for name in left.fields)
@@ -71,6 +81,43 @@ def equal(left: Any, right: Any) -> Formula:
     if isinstance(left, bool) or isinstance(right, bool):
         return iff(left, right)
     return left == right
+
+
+def _parts(value: Any) -> tuple[Value, ...]:
+    """The sequences that follow each other in a value."""
+    parts = value.parts if isinstance(value, Joined) else (value,)
+    if not all(isinstance(one, Value) and is_ordered(one.kind) for one in parts):
+        raise NotTranslated(f"what is joined to a sequence is {value}")
+    return parts
+
+
+def _equal_sequences(left: Sequence[Value], right: Sequence[Value]) -> Formula:
+    """Whether a sequence, in which nothing occurs twice, is several one after the other."""
+    (whole, *others), parts = sorted((left, right), key=len)
+    if others:
+        raise NotTranslated("several sequences are compared with several")
+    universe, leaf = whole.universe, whole.key
+
+    def follows(number: int, one: z3.ExprRef, other: z3.ExprRef) -> Formula:
+        """Behind the members of a part stand those of parts to come, and its own as they do."""
+        part = parts[number]
+        later = disjunction(after.has(other) for after in parts[number + 1 :])
+        behind = conjunction((part.has(other), part.place(one) < part.place(other)))
+        return implies(
+            conjunction((part.has(one), disjunction((later, behind)))),
+            whole.place(one) < whole.place(other),
+        )
+
+    same = universe.all(
+        leaf, lambda one: iff(whole.has(one), disjunction(part.has(one) for part in parts))
+    )
+
+    def in_order(number: int) -> Formula:
+        return universe.all(
+            leaf, lambda one: universe.all(leaf, lambda other: follows(number, one, other))
+        )
+
+    return conjunction((same, *map(in_order, range(len(parts)))))
 
 
 def _equal_containers(left: Value, right: Value) -> Formula:
@@ -123,17 +170,27 @@ class Words:
         return z3.If(counts, sizes.at(key).term, 0)
 
     def len(self, container: Value) -> z3.ArithRef:
+        if self._universe.elements is None:
+            self._facts += [_of_subsets(container, other, self.count) for other in self._measured]
+            self._measured.append(container)
+        return self.number(container)
+
+    def number(self, container: Value) -> z3.ArithRef:
+        """How many keys there are, when it is not compared with how many another has."""
         if self._universe.elements is not None:
             members = self._universe.members(container.key)
             return z3.Sum([z3.If(container.has(k), 1, 0) for k in members])
-        self._facts += [_of_subsets(container, other, self.count) for other in self._measured]
-        self._measured.append(container)
         return self.count(container)
 
     def count(self, container: Value) -> z3.ArithRef:
-        """How many keys there are, when it is not compared with how many another has."""
+        """The same, where nothing but how it changes is asked of it."""
         (there,) = container.keys.terms
         return z3.Function("len", there.sort(), z3.IntSort())(there)
+
+    def distinct(self, queue: Value) -> Formula:
+        """The keys of a map are."""
+        assert is_ordered(queue.kind)
+        return True
 
     def within(self, part: Value, whole: Value) -> Formula:
         return part.all(
@@ -175,6 +232,54 @@ class Words:
     def stands_before(self, queue: Value, one: z3.ExprRef, other: z3.ExprRef) -> z3.BoolRef:
         """Whether an entry of a queue goes before another."""
         return queue.place(one) < queue.place(other)
+
+    # what a follower of events knows
+
+    def replays(self, events: Value, replayed: Value, found: Value) -> Formula:
+        """Whether who knew these counts, and replays these events, knows how many each finds."""
+        return found.all(
+            lambda k: self.count_told(events, replayed, k) == self.count_found(found, k)
+        )
+
+    def count_told(self, events: Value, replayed: Value, key: z3.ExprRef) -> z3.ArithRef:
+        """The count of a key behind a replay of events."""
+        cleared, growth = events.terms
+        before = z3.If(replayed.has(key), replayed.at(key).term, 0)
+        return z3.If(cleared, 0, before) + z3.Select(growth, key)
+
+    def count_found(self, found: Value, key: z3.ExprRef) -> z3.ArithRef:
+        """How many a key finds."""
+        return z3.If(found.has(key), self.number(found.at(key)), 0)
+
+    def laws_of_count(self, leaf: Leaf) -> list[Formula]:
+        """How the number of members of a set changes with one of them, and when it is 0."""
+        if self._universe.elements is not None:
+            return []
+        nothing = self._universe.empty(SetOf(leaf))
+        members = self._universe.fresh(SetOf(leaf), "members")
+        one, there = self._universe.constant(leaf, "one"), z3.Bool("there")
+        changed = Value(self._universe, SetOf(leaf), (z3.Store(members.term, one, there),))
+        count, count_changed = self.count(members), self.count(changed)
+        was = members.has(one)
+        some = z3.Function("some_member", members.term.sort(), one.sort())(members.term)
+        return [
+            self.count(nothing) == 0,
+            z3.ForAll(
+                [members.term, one, there],
+                count_changed == count - z3.If(was, 1, 0) + z3.If(there, 1, 0),
+                patterns=[count_changed],
+            ),
+            z3.ForAll(
+                [members.term],
+                z3.And(count >= 0, z3.Or(count == 0, members.has(some))),
+                patterns=[count],
+            ),
+            z3.ForAll(
+                [members.term, one],
+                z3.Implies(was, count >= 1),
+                patterns=[z3.MultiPattern(count, was)],
+            ),
+        ]
 
     # what a request's inputs are
 
@@ -314,7 +419,10 @@ class Reader:
             case ast.UnaryOp(op=ast.Not(), operand=part):
                 return negated(truth(self.read(part, names)))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self.read(left, names) + self.read(right, names)
+                one, other = self.read(left, names), self.read(right, names)
+                if isinstance(one, Value | Joined):
+                    return Joined((*_parts(one), *_parts(other)))
+                return one + other
             case ast.BinOp(left=left, op=ast.Sub(), right=right):
                 return self.read(left, names) - self.read(right, names)
             case ast.Compare():
@@ -336,6 +444,14 @@ class Reader:
         raise self._refused(tree)
 
     def _comparison(self, tree: ast.Compare, names: Mapping[str, Any]) -> Formula:
+        match tree:
+            case ast.Compare(
+                left=ast.Call(func=ast.Name(id="len"), args=[of]),
+                ops=[ast.Gt() | ast.Eq() as operator],
+                comparators=[ast.Constant(value=0)],
+            ):
+                some = truth(self.read(of, names))
+                return some if isinstance(operator, ast.Gt) else negated(some)
         operands = [unwrapped(self.read(one, names)) for one in (tree.left, *tree.comparators)]
         parts = [
             self._compared(tree, operator, left, right)

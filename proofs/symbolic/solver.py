@@ -96,6 +96,11 @@ def models(
         solver.add(z3.Or([term != found.eval(term, model_completion=True) for term in terms]))
 
 
+def is_possible(facts: Iterable[Fact]) -> bool:
+    """Whether facts of a bounded universe have a model."""
+    return next(models(facts, False, ()), None) is not None
+
+
 def _work(solver: z3.Solver) -> int:
     statistics = solver.statistics()
     counts = {key: statistics.get_key_value(key) for key in statistics.keys()}  # noqa: SIM118

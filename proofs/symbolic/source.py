@@ -1,7 +1,7 @@
 """Classes by their source text, which is read and never changed."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,17 @@ class Source:
         return replace(self, methods={**base.methods, **self.methods})
 
     @property
+    def properties(self) -> frozenset[str]:
+        """The methods that are read as attributes."""
+        return frozenset(
+            name
+            for name, method in self.methods.items()
+            if any(
+                isinstance(one, ast.Name) and one.id == "property" for one in method.decorator_list
+            )
+        )
+
+    @property
     def attributes(self) -> frozenset[str]:
         """What `__init__` sets on the object."""
         return frozenset(
@@ -28,20 +39,26 @@ class Source:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         )
 
-    def reached_from(self, method: str) -> frozenset[str]:
-        """The methods that a call of one may run."""
-        found: set[str] = set()
-        to_do = [method]
-        while to_do:
-            name = to_do.pop()
-            if name in self.methods and name not in found:
-                found.add(name)
-                to_do += [
-                    node.attr
-                    for node in ast.walk(self.methods[name])
-                    if isinstance(node, ast.Attribute)
-                ]
-        return frozenset(found)
+
+def reached_from(method: str, sources: Iterable[Source]) -> frozenset[str]:
+    """The methods of these classes that a call of one may run."""
+    methods: dict[str, list[ast.FunctionDef]] = {}
+    for source in sources:
+        for name, definition in source.methods.items():
+            methods.setdefault(name, []).append(definition)
+    found: set[str] = set()
+    to_do = [method]
+    while to_do:
+        name = to_do.pop()
+        if name in methods and name not in found:
+            found.add(name)
+            to_do += [
+                node.attr
+                for definition in methods[name]
+                for node in ast.walk(definition)
+                if isinstance(node, ast.Attribute)
+            ]
+    return frozenset(found)
 
 
 def source_of(path: Path, name: str, within: str | None = None) -> Source:

@@ -48,12 +48,15 @@ class Feature:
 
 @dataclass(frozen=True)
 class Lazy:
-    """What a loop or a comprehension runs over: members of a set, in an order that nothing is
-    known of; `target` makes of a member what the loop's target is."""
+    """What a loop or a comprehension runs over: the members of a set; `target` makes of a member
+    what the loop's target is. `place` is where a member comes, where something is known of it;
+    `again` tells which members may come more than once."""
 
     members: Value
     target: Callable[[z3.ExprRef], Any] = lambda member: member
     source: Ref | None = None
+    place: Callable[[z3.ExprRef], z3.ArithRef] | None = None
+    again: Callable[[z3.ExprRef], Formula] | None = None
 
 
 @dataclass(frozen=True)
@@ -127,12 +130,15 @@ class Obligation:
 @dataclass(frozen=True)
 class Around:
     """Where a loop begins anew: the state at its start and the state now; the members that are
-    done and those that there are; whether what is said is to be `taken` as proved."""
+    done and those that there are, with their places where they have some; of a loop that only
+    counts, the `turns` that are done; whether what is said is to be `taken` as proved."""
 
     start: State
     now: State
     seen: Value | None = None
     members: Value | None = None
+    place: Callable[[z3.ExprRef], z3.ArithRef] | None = None
+    turns: z3.ArithRef | None = None
     taken: bool = False
 
 
@@ -164,9 +170,17 @@ class Values:
 
 @dataclass(frozen=True)
 class Reversed:
-    """A map whose keys are asked for from the last."""
+    """An ordered container that is run through from the last."""
 
     of: Ref
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `start` on, up to before `stop`."""
+
+    start: z3.ArithRef
+    stop: z3.ArithRef
 
 
 @dataclass(frozen=True)
@@ -178,8 +192,10 @@ class Count:
 
 def truth_of(state: State, operand: Any) -> Formula:
     """What Python makes of an operand where it needs a truth value."""
-    return truth(state.value(operand))
+    return truth(operand.members if isinstance(operand, Lazy) else state.value(operand))
 
 
 def term_of(operand: Any) -> z3.ExprRef:
+    if isinstance(operand, bool):
+        return z3.BoolVal(operand)
     return z3.IntVal(operand) if isinstance(operand, int) else operand

@@ -7,6 +7,7 @@ from cacheproof.proofs.symbolic.conditions import Operation, Refuter, Subject
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.rules import negation
+from cacheproof.proofs.symbolic.source import reached_from
 
 SIZE = 2
 """Elements of the universe in which twins are refuted."""
@@ -20,13 +21,12 @@ def red_twins(
     A rule that no mutant breaks is missing.
     """
     found: dict[str, str] = {}
-    missing = set(rules)
-    for mutant in mutants(subject.sources["m"]):
-        if not missing:
-            break
-        for rule in refuted_of(subject, mutant, missing, without):
+    for mutant, owner, asked in _changes(subject, rules):
+        missing = [rule for rule in asked if rule not in found]
+        for rule in refuted_of(subject, mutant, missing, without, owner):
             found[rule] = mutant.name
-            missing.discard(rule)
+        if len(found) == len(rules):
+            break
     return found
 
 
@@ -47,11 +47,33 @@ def is_refuted_negated(subject: Subject, contract: str) -> bool:
     return any(refuter.counterexample(one, contract, {contract}) for one in judged)
 
 
+def _changes(
+    subject: Subject, rules: Collection[str]
+) -> Iterator[tuple[Mutant, str, Collection[str]]]:
+    """Every mutant with its owner and the rules that are asked of it; first, for each rule, those
+    of a method that it is known to hang on."""
+    for rule in rules:
+        if rule in subject.hangs_on:
+            owner, method = subject.hangs_on[rule]
+            for mutant in mutants(subject.sources[owner]):
+                if mutant.method == method:
+                    yield mutant, owner, (rule,)
+    for owner in subject.under_proof:
+        for mutant in mutants(subject.sources[owner]):
+            yield mutant, owner, rules
+
+
 def refuted_of(
-    subject: Subject, mutant: Mutant, rules: Collection[str], without: Collection[str] = ()
+    subject: Subject,
+    mutant: Mutant,
+    rules: Collection[str],
+    without: Collection[str] = (),
+    owner: str = "m",
 ) -> list[str]:
     """Those of the rules that a counterexample refutes of a mutant."""
-    broken = replace(subject, sources={**subject.sources, "m": mutant.source}, replay=None)
+    if not rules:
+        return []
+    broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
     refuter = Refuter(broken, (SIZE,))
     found: list[str] = []
     for operation in _running(broken, mutant):
@@ -66,13 +88,15 @@ def refuted_of(
     return found
 
 
-def first_broken(subject: Subject, mutant: Mutant, contracts: Collection[str]) -> str | None:
+def first_broken(
+    subject: Subject, mutant: Mutant, contracts: Collection[str], owner: str = "m"
+) -> str | None:
     """A contract that a mutant breaks, if need be by way of invariants that fall before it.
 
     Raises:
         NotTranslated: the change led out of what can be read.
     """
-    broken = replace(subject, sources={**subject.sources, "m": mutant.source}, replay=None)
+    broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
     refuter = Refuter(broken, (SIZE,))
     fallen: set[str] = set()
     asked = [(one, rule) for one in broken.operations for rule in broken.judged_at(one)]
@@ -93,7 +117,7 @@ def first_broken(subject: Subject, mutant: Mutant, contracts: Collection[str]) -
 
 def _running(subject: Subject, mutant: Mutant) -> Iterator[Operation]:
     """The operations that run what was changed, but for those that only repeat others."""
-    source = subject.sources["m"]
+    texts = [subject.sources[owner] for owner in subject.under_proof]
     for operation in subject.operations:
-        if mutant.method in source.reached_from(operation.method):
+        if mutant.method in reached_from(operation.method, texts):
             yield operation

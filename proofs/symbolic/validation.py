@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import z3
@@ -20,15 +21,20 @@ from cacheproof.proofs.symbolic.conditions import End, Play, Subject
 from cacheproof.proofs.symbolic.encoder_cache import MANAGER
 from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.values import (
+    BOOL,
     IDENTIFIER,
     INPUT,
+    INT,
+    PARTS,
     REQUEST,
+    EventsOf,
     Formula,
     Leaf,
     MapOf,
     Universe,
     Value,
     iff,
+    is_ordered,
 )
 
 SIZE = 3
@@ -135,9 +141,9 @@ class Paths:
         if one.operation in ("check", "can"):
             solver.add(iff(call["granted"], bool(one.answer)))
         for name, found in one.before.items():
-            solver.add(*_is(before.attribute("m", name), found))
+            solver.add(*is_found(before.attribute("m", name), found))
         for name, found in after.items():
-            solver.add(*_is(end.after.attribute("m", name), found))
+            solver.add(*is_found(end.after.attribute("m", name), found))
         return bool(solver.check() == z3.sat)
 
     def _input(self, play: Play, one: Transition) -> z3.ExprRef:
@@ -163,33 +169,47 @@ class Paths:
                 yield words.embeds(r, i) == request.sizes[shown]
 
 
-def _is(value: Any, found: Any) -> Iterator[Formula]:
+def is_found(value: Any, found: Any) -> Iterator[Formula]:
     """That a symbolic value is what was found."""
     if not isinstance(value, Value):
         yield value == found
         return
     if isinstance(value.kind, Leaf):
-        yield value.term == _element(value.universe, value.kind, found)
+        yield value.term == element(value.universe, value.kind, found)
         return
-    keys = {key: _element(value.universe, value.key, key) for key in found}
+    if isinstance(value.kind, EventsOf):
+        yield from _are_events(value, value.kind.key, *found)
+        return
+    keys = {key: element(value.universe, value.key, key) for key in found}
     known = {term.get_id(): key for key, term in keys.items()}
     for member in value.universe.members(value.key):
         there = member.get_id() in known
         yield value.has(member) == there
         if there and isinstance(value.kind, MapOf):
-            yield from _is(value.at(member), found[known[member.get_id()]])
-    if isinstance(value.kind, MapOf) and value.kind.ordered:
+            yield from is_found(value.at(member), found[known[member.get_id()]])
+    if is_ordered(value.kind):
         in_order = list(keys.values())
         for earlier, later in itertools.pairwise(in_order):
             yield value.place(earlier) < value.place(later)
 
 
-def _element(universe: Universe, leaf: Leaf, found: Any) -> Any:
-    if leaf == INPUT:
-        return universe.members(leaf)[found]
-    if leaf in (IDENTIFIER, REQUEST):
-        return universe.members(leaf)[int(found[1:])]
-    return found
+def _are_events(
+    value: Value, leaf: Leaf, cleared: bool, growth: Mapping[Any, int]
+) -> Iterator[Formula]:
+    known = {element(value.universe, leaf, key).get_id(): by for key, by in growth.items()}
+    yield value.terms[0] == cleared
+    for member in value.universe.members(leaf):
+        yield z3.Select(value.terms[1], member) == known.get(member.get_id(), 0)
+
+
+def element(universe: Universe, leaf: Leaf, found: Any) -> Any:
+    """The element that a number, a letter and a number, or a pair of such stands for."""
+    if leaf in (INT, BOOL):
+        return found
+    if isinstance(found, tuple):
+        one, other = map(partial(element, universe), PARTS[leaf], found)
+        return universe.pair(one, other, leaf)
+    return universe.members(leaf)[found if isinstance(found, int) else int(found[1:])]
 
 
 def _changed(after: Mapping[str, Any], draw: random.Random) -> dict[str, Any]:

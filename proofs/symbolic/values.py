@@ -8,7 +8,6 @@ have just a few elements, so that a solver can write a counterexample down.
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import z3
@@ -26,8 +25,14 @@ class Leaf(Type):
 
 
 IDENTIFIER, REQUEST, INPUT, INT = map(Leaf, ("identifier", "request", "input", "int"))
+BLOCK, HASH, GROUP, BOOL = map(Leaf, ("block", "hash", "group", "bool"))
 DEBIT = Leaf("debit")
 """A pair of a request and an input of it."""
+KEY = Leaf("key")
+"""What a block is found by: a pair of a hash and a group."""
+PARTS = {DEBIT: (REQUEST, INPUT), KEY: (HASH, GROUP)}
+_MORE = {BLOCK: 1, GROUP: -1}
+"""Elements beyond those of other sorts in a bounded universe: one block is the null block."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,26 @@ class ListOf(Type):
     element: Leaf
 
 
+@dataclass(frozen=True)
+class SequenceOf(Type):
+    """A list in which nothing occurs twice, in its order."""
+
+    element: Leaf
+
+
+@dataclass(frozen=True)
+class EventsOf(Type):
+    """A list of events, by what a replay of them does to counts of keys: whether it clears them,
+    and by how much each grows behind that."""
+
+    key: Leaf
+
+
+def is_ordered(kind: Type) -> bool:
+    """Whether the members of a container have places."""
+    return isinstance(kind, SequenceOf) or (isinstance(kind, MapOf) and kind.ordered)
+
+
 class Universe:
     """The sorts of keys: unbounded when `elements` is None, else of so many elements."""
 
@@ -58,51 +83,59 @@ class Universe:
 
     def __init__(self, elements: int | None = None) -> None:
         self.elements = elements
-        mark = next(self._numbers)
+        self._mark = next(self._numbers)
         self._members: dict[Leaf, list[z3.ExprRef]] = {}
-        self._sorts: dict[Leaf, z3.SortRef] = {INT: z3.IntSort()}
-        for leaf in (IDENTIFIER, REQUEST, INPUT):
-            self._sorts[leaf] = self._sort(leaf, mark)
-        pair, self._pair, self._parts = z3.TupleSort(
-            f"debit{mark}", [self._sorts[REQUEST], self._sorts[INPUT]]
-        )
-        self._sorts[DEBIT] = pair
-        if elements is not None:
-            self._members[DEBIT] = [
-                self._pair(*both)
-                for both in itertools.product(self._members[REQUEST], self._members[INPUT])
-            ]
-        self.log = z3.DeclareSort(f"log{mark}")
+        self._sorts: dict[Leaf, z3.SortRef] = {INT: z3.IntSort(), BOOL: z3.BoolSort()}
+        self._leaves: dict[z3.SortRef, Leaf] = {self._sorts[INT]: INT}
+        self._pairs: dict[Leaf, tuple[z3.FuncDeclRef, list[z3.FuncDeclRef]]] = {}
+        self.log = z3.DeclareSort(f"log{self._mark}")
         self.names = itertools.count()
         self._depth = 0
 
-    def _sort(self, leaf: Leaf, mark: int) -> z3.SortRef:
-        if self.elements is None:
-            return z3.DeclareSort(f"{leaf.name}{mark}")
-        names = [f"{leaf.name[0]}{mark}_{n}" for n in range(self.elements)]
-        sort, self._members[leaf] = z3.EnumSort(f"{leaf.name}{mark}", names)
-        return sort
-
     def members(self, leaf: Leaf) -> list[z3.ExprRef]:
-        """All elements of a sort of a bounded universe."""
+        """All elements of a sort of a bounded universe; of numbers, those that count elements."""
+        assert self.elements is not None
+        if leaf == INT:
+            return [z3.IntVal(number) for number in range(self.elements)]
+        self.sort(leaf)
         return self._members[leaf]
 
     def sort(self, leaf: Leaf) -> z3.SortRef:
+        if leaf not in self._sorts:
+            self._sorts[leaf] = self._pair_sort(leaf) if leaf in PARTS else self._plain_sort(leaf)
+            self._leaves[self._sorts[leaf]] = leaf
         return self._sorts[leaf]
+
+    def _plain_sort(self, leaf: Leaf) -> z3.SortRef:
+        name = f"{leaf.name}{self._mark}"
+        if self.elements is None:
+            return z3.DeclareSort(name)
+        count = self.elements + _MORE.get(leaf, 0)
+        names = [f"{leaf.name[0]}{self._mark}_{number}" for number in range(count)]
+        sort, self._members[leaf] = z3.EnumSort(name, names)
+        return sort
+
+    def _pair_sort(self, leaf: Leaf) -> z3.SortRef:
+        sorts = [self.sort(part) for part in PARTS[leaf]]
+        sort, make, parts = z3.TupleSort(f"{leaf.name}{self._mark}", sorts)
+        self._pairs[leaf] = make, parts
+        if self.elements is not None:
+            members = [self.members(part) for part in PARTS[leaf]]
+            self._members[leaf] = [make(*both) for both in itertools.product(*members)]
+        return sort
 
     def leaf_of(self, term: z3.ExprRef) -> Leaf | None:
         """What a term stands for; None for a truth value or an array."""
         return self._leaves.get(term.sort())
 
-    @cached_property
-    def _leaves(self) -> dict[z3.SortRef, Leaf]:
-        return {sort: leaf for leaf, sort in self._sorts.items()}
-
-    def pair(self, request: z3.ExprRef, number: z3.ExprRef) -> z3.ExprRef:
-        return self._pair(request, number)
+    def pair(self, one: z3.ExprRef, other: z3.ExprRef, leaf: Leaf = DEBIT) -> z3.ExprRef:
+        self.sort(leaf)
+        return self._pairs[leaf][0](one, other)
 
     def parts(self, pair: z3.ExprRef) -> tuple[z3.ExprRef, z3.ExprRef]:
-        first, second = self._parts
+        leaf = self.leaf_of(pair)
+        assert leaf is not None
+        first, second = self._pairs[leaf][1]
         return first(pair), second(pair)
 
     def constant(self, leaf: Leaf, name: str) -> z3.ExprRef:
@@ -127,7 +160,7 @@ class Universe:
             return formula
         if self.elements is None:
             return z3.ForAll([element], formula)
-        return z3.And([z3.substitute(formula, (element, one)) for one in self._members[leaf]])
+        return z3.And([z3.substitute(formula, (element, one)) for one in self.members(leaf)])
 
     def components(self, kind: Type) -> list[z3.SortRef]:
         """The sorts of the terms that make up a value."""
@@ -138,6 +171,12 @@ class Universe:
                 return [z3.ArraySort(self.sort(element), z3.BoolSort())]
             case ListOf(element):
                 return [self.log, z3.ArraySort(self.sort(element), z3.BoolSort()), z3.IntSort()]
+            case EventsOf(key):
+                return [z3.BoolSort(), z3.ArraySort(self.sort(key), z3.IntSort())]
+            case SequenceOf(element):
+                of_member = self.sort(element)
+                there, places = (z3.ArraySort(of_member, s) for s in (z3.BoolSort(), z3.IntSort()))
+                return [there, places, z3.IntSort()]
             case MapOf(key, value, ordered):
                 of_key = self.sort(key)
                 inner = [z3.BoolSort(), *self.components(value)]
@@ -151,7 +190,16 @@ class Universe:
             z3.Const(f"{name}.{number}!{next(self.names)}", sort)
             for number, sort in enumerate(self.components(kind))
         ]
+        if isinstance(kind, SetOf | ListOf) and kind.element == INT and self.elements is not None:
+            place = 0 if isinstance(kind, SetOf) else 1
+            terms[place] = self._counting_only(terms[place])
         return Value(self, kind, tuple(terms))
+
+    def _counting_only(self, numbers: z3.ExprRef) -> z3.ExprRef:
+        """A set of numbers without those that are no members of a bounded universe."""
+        number = z3.Int("number")
+        inside = z3.And(number >= 0, number < self.elements)
+        return z3.Lambda([number], z3.And(inside, z3.Select(numbers, number)))
 
     def named(self, value: "Value", before: "Value") -> tuple["Value", list["Formula"]]:
         """A value by constants where it is not as `before`, and what these are. Quantifiers over
@@ -176,6 +224,13 @@ class Universe:
                 log, members, _ = self.components(kind)
                 none = z3.K(members.domain(), z3.BoolVal(False))
                 return Value(self, kind, (z3.Const("nothing", log), none, z3.IntVal(0)))
+            case EventsOf(key):
+                unchanged = z3.K(self.sort(key), z3.IntVal(0))
+                return Value(self, kind, (z3.BoolVal(False), unchanged))
+            case SequenceOf():
+                there, places, clock = self.fresh(kind, "empty").terms
+                none = z3.K(self.sort(kind.element), z3.BoolVal(False))
+                return Value(self, kind, (none, places, clock))
             case MapOf():
                 fresh = self.fresh(kind, "empty")
                 there = z3.K(self.sort(kind.key), z3.BoolVal(False))
@@ -232,6 +287,10 @@ class Value:
     # lists
 
     def appended(self, member: z3.ExprRef) -> "Value":
+        if isinstance(self.kind, SequenceOf):
+            there, places, clock = self.terms
+            terms = z3.Store(there, member, True), z3.Store(places, member, clock), clock + 1
+            return Value(self.universe, self.kind, terms)
         log, members, length = self.terms
         sort = self.universe.log
         append = z3.Function("append", sort, member.sort(), sort)
@@ -270,8 +329,17 @@ class Value:
         )
 
     def place(self, key: z3.ExprRef) -> z3.ArithRef:
-        """Where a key of an ordered map stands: lower is earlier."""
+        """Where a key of an ordered map, or a member of a sequence, stands: lower is earlier."""
         return z3.Select(self.terms[-2], key)
+
+    def moved(self, key: z3.ExprRef, place: z3.ArithRef) -> "Value":
+        """An ordered map with a key at another place."""
+        places = z3.Store(self.terms[-2], key, place)
+        return Value(self.universe, self.kind, (*self.terms[:-2], places, self.clock))
+
+    def filtered(self, there: z3.ExprRef) -> "Value":
+        """Of an ordered container the members that are in a set, as a sequence."""
+        return Value(self.universe, SequenceOf(self.key), (there, *self.terms[-2:]))
 
     @property
     def clock(self) -> z3.ArithRef:
@@ -301,7 +369,9 @@ def conjunction(parts: Iterable[Formula]) -> Formula:
     open_ = [one for one in parts if one is not True]
     if any(one is False for one in open_):
         return False
-    return z3.And(open_) if open_ else True
+    if len(open_) < 2:
+        return open_[0] if open_ else True
+    return z3.And(open_)
 
 
 def disjunction(parts: Iterable[Formula]) -> Formula:
@@ -309,7 +379,9 @@ def disjunction(parts: Iterable[Formula]) -> Formula:
     open_ = [one for one in parts if one is not False]
     if any(one is True for one in open_):
         return True
-    return z3.Or(open_) if open_ else False
+    if len(open_) < 2:
+        return open_[0] if open_ else False
+    return z3.Or(open_)
 
 
 def negated(formula: Formula) -> Formula:

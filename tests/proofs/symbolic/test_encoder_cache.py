@@ -66,6 +66,6 @@ def test_a_counterexample_names_the_state_and_the_call() -> None:
     (allocate,) = [one for one in broken.operations if one.name == "allocate"]
     found = Refuter(broken, (2,)).counterexample(allocate, "EC-1")
     assert found is not None
-    assert found.startswith("allocate of i")
-    assert "num_free_slots=" in found
-    assert "shows h" in found
+    assert found.sentence.startswith("allocate of i")
+    assert "num_free_slots=" in found.sentence
+    assert "shows h" in found.sentence

@@ -1,0 +1,93 @@
+"""The block pool of the reference is proved by its text, and changes of it are not."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from cacheproof.proofs.symbolic.block_pool import PROVED, of_reference
+from cacheproof.proofs.symbolic.conditions import Outcome, Subject, prove
+from cacheproof.proofs.symbolic.mutants import Mutant
+from cacheproof.proofs.symbolic.twins import is_refuted_negated, refuted_of
+
+SUBJECT = of_reference()
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> Mapping[str, Outcome]:
+    return prove(SUBJECT)
+
+
+def test_every_contract_is_proved(outcomes: Mapping[str, Outcome]) -> None:
+    assert {one: outcomes[one].word for one in PROVED} == dict.fromkeys(PROVED, "proved")
+
+
+def test_nothing_that_is_only_for_the_proof_fails(outcomes: Mapping[str, Outcome]) -> None:
+    assert {one for one, outcome in outcomes.items() if outcome.word != "proved"} == set()
+
+
+def test_the_hardest_condition_takes_less_than_a_tenth_of_what_it_may(
+    outcomes: Mapping[str, Outcome],
+) -> None:
+    assert max(one.work_max for one in outcomes.values()) < 0.1
+
+
+@pytest.mark.parametrize("contract", [one for one in PROVED if one != SUBJECT.safety])
+def test_a_negated_contract_is_refuted(contract: str) -> None:
+    assert is_refuted_negated(SUBJECT, contract)
+
+
+def changed(subject: Subject, owner: str, method: str, old: str, new: str) -> Mutant:
+    """A class in whose method one piece of text is another."""
+    source = subject.sources[owner]
+    text = ast.unparse(source.methods[method])
+    assert text.count(old) == 1, text
+    (definition,) = ast.parse(text.replace(old, new)).body
+    assert isinstance(definition, ast.FunctionDef)
+    methods = {**source.methods, method: definition}
+    return Mutant(f"{method}: {new}", method, replace(source, methods=methods))
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "old", "new", "contract"),
+    [
+        ("q", "popleft_n", "last=False", "last=True", "BP-7"),
+        ("q", "prepend_n", "reversed(blocks)", "blocks", "BP-5"),
+        ("q", "prepend_n", "last=False", "last=True", "BP-5"),
+        ("q", "remove", "del self._blocks[block.block_id]", "pass", "BP-1"),
+        ("q", "append_n", "self._blocks[block.block_id] = block", "pass", "BP-1"),
+        ("m", "touch", "block.ref_cnt += 1", "pass", "BP-1"),
+        ("m", "touch", "block.ref_cnt += 1", "block.ref_cnt = 1", "BP-3"),
+        ("m", "touch", "block.is_null", "False", "KV-3"),
+        ("m", "free_blocks", "if block.ref_cnt == 0:", "if True:", "BP-1"),
+        ("m", "free_blocks", "block.ref_cnt -= 1", "block.ref_cnt = 0", "BP-3"),
+        ("m", "free_blocks", "if not block.keys", "if block.keys", "BP-5"),
+        ("m", "get_new_blocks", "block.ref_cnt = 1", "block.ref_cnt = 2", "BP-3"),
+        ("m", "get_new_blocks", "self._evict(block)", "pass", "BP-9"),
+        ("m", "reset_prefix_cache", "self.num_gpu_blocks - 1", "self.num_gpu_blocks", "BP-8"),
+        ("m", "reset_prefix_cache", "block.keys.clear()", "pass", "BP-2"),
+        ("m", "evict_blocks", "self._evict(self.blocks[block_id])", "pass", "BP-9"),
+        ("m", "_forget", "block.keys.clear()", "pass", "BP-2"),
+        ("m", "_forget", "if not blocks:", "if False:", "BP-2"),
+        ("m", "_forget", "if not blocks:", "if True:", "BP-2"),
+        ("m", "_remember", "block.keys[key] = num_tokens", "pass", "BP-2"),
+        ("m", "_forget", "if self.enable_kv_cache_events:", "if False:", "BP-4"),
+        ("m", "_tell_stored", "if self.enable_kv_cache_events and tells:", "if False:", "BP-4"),
+        ("m", "reset_prefix_cache", "if self.enable_kv_cache_events:", "if False:", "BP-4"),
+        (
+            "m",
+            "take_events",
+            "(self.kv_event_queue, [])",
+            "(self.kv_event_queue, self.kv_event_queue)",
+            "BP-4",
+        ),
+        ("m", "cache_partial_block", "self._remember(block, key, num_tokens)", "pass", "BP-4"),
+        ("m", "__init__", "self.blocks[1:]", "self.blocks", "BP-1"),
+    ],
+)
+def test_a_change_of_the_text_breaks_a_contract(
+    owner: str, method: str, old: str, new: str, contract: str
+) -> None:
+    mutant = changed(SUBJECT, owner, method, old, new)
+    assert refuted_of(SUBJECT, mutant, [contract], owner=owner) == [contract]
