@@ -408,6 +408,11 @@ class Semantics:
     holds_prefills: bool = change(
         "0.33.0", "release source", "prompts can be held back in favour of requests that decode"
     )
+    forgets_withdrawn_prefills: bool = change(
+        None,
+        "no public thread",
+        "a chunk of a prompt that a step takes back does not hold back others",
+    )
     counts_running_loras: bool = change(
         "0.33.0", "release source", "adapters of running requests count, scheduled or not"
     )

@@ -64,6 +64,9 @@ class SingleTypeKVCacheManager:
         """Blocks that leave the free queue when the request gets `num_tokens` slots.
 
         Those of its hit count that nobody holds: they are free until the request touches them.
+
+        Raises:
+            AssertionError: a request that has blocks is hit once more.
         """
         required = ceil_div(num_tokens, self.block_size)
         if apply_admission_cap and self.max_admission_blocks_per_request is not None:
@@ -72,6 +75,7 @@ class SingleTypeKVCacheManager:
             self.req_to_blocks.setdefault(request_id, [])
         held = len(self.req_to_blocks.get(request_id, ()))
         if request_id in self.num_cached_block:
+            assert not new_computed_blocks
             return max(required - held, 0)
         skipped = self.get_num_skipped_tokens(total_computed_tokens) // self.block_size
         new = required - max(skipped, len(new_computed_blocks) + held)

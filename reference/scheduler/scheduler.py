@@ -212,7 +212,8 @@ def _count(state: SchedulerState, step: Step) -> None:
     """Count the step, and remember whether it had tokens of a prompt."""
     if step.num_scheduled_tokens:
         state.num_executed_steps += 1
-    if step.admits_prefill or step.runs_prefill:
+    withdrew = step.withdrew_prefill and not state.semantics.forgets_withdrawn_prefills
+    if step.admits_prefill or step.runs_prefill or withdrew:
         state.last_prefill_step = state.num_executed_steps
 
 

@@ -21,6 +21,7 @@ class Step:
         preempted: requests that lost their blocks, in order.
         loras: adapters of the step's requests, by number.
         admits_prefill: whether a request was admitted that has more than one token to compute.
+        withdrew_prefill: whether a chunk of a prompt was scheduled and taken back.
         num_scheduled_tokens: tokens of every scheduled request.
         new_block_ids: blocks that the workers do not know of, of the requests that have some.
         encoder_inputs: items to encode, of the requests that have some.
@@ -37,6 +38,7 @@ class Step:
     preempted: list[ScheduledRequest] = field(default_factory=list)
     loras: set[int] = field(default_factory=set)
     admits_prefill: bool = False
+    withdrew_prefill: bool = False
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     new_block_ids: dict[str, BlockIds] = field(default_factory=dict)
     encoder_inputs: dict[str, Sequence[int]] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Step:
         """A running request that was scheduled in this step is not any more; unless `wholly`, what
         it was to compute stays in the step."""
         self.running.remove(request)
+        self.withdrew_prefill |= request.is_prefill_chunk
         if not wholly:
             return
         self.token_budget += self.num_scheduled_tokens.pop(request.request_id)

@@ -46,6 +46,7 @@ OF_THE_SCHEDULER = {
     "reads_ahead_without",
     "releases_ahead",
     "holds_prefills",
+    "forgets_withdrawn_prefills",
     "counts_running_loras",
     "caches_processed",
     "keeps_items_whole",

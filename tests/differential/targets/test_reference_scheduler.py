@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,33 @@ def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides() -> None:
     assert ("SC-8", "AssertionError in update") in examined.by_kind
     ideal = ReferenceTarget()
     assert examine(trace, ideal.run([trace])[0], ideal).broken == set()
+
+
+def test_a_failed_load_whose_session_hits_its_own_blocks_stops_both_sides() -> None:
+    trace = finding_file.load(FINDINGS / "kv-load-hit.jsonl")
+    assert isinstance(trace, Trace)
+    with closing(resolve("vllm@0.33.0", report=print)) as real:
+        reference = reference_for(real)
+        assert reference is not None
+        examined = examine(trace, real.run([trace])[0], real, reference)
+    assert examined.difference is None
+    assert ("SC-8", "AssertionError in schedule") in examined.by_kind
+    ideal = ReferenceTarget()
+    assert examine(trace, ideal.run([trace])[0], ideal).broken == set()
+
+
+def test_a_chunk_of_a_prompt_that_is_taken_back_holds_back_prompts_in_the_release() -> None:
+    trace = finding_file.load(Path(__file__).parents[1] / "data" / "withdrawn_prefill.jsonl")
+    assert isinstance(trace, Trace)
+    with closing(resolve("vllm@0.33.0", report=print)) as real:
+        (result,) = real.run([trace])
+        reference = reference_for(real)
+        assert reference is not None
+        assert examine(trace, result, real, reference).difference is None
+        otherwise = replace(reference.semantics, forgets_withdrawn_prefills=True)
+        parted = examine(trace, result, real, ReferenceTarget(otherwise)).difference
+    assert parted is not None
+    assert parted.event == len(trace.events) - 1
 
 
 def test_a_reference_that_decides_otherwise_is_seen(
