@@ -428,6 +428,11 @@ class Refuter:
                     first = first or words
         return first
 
+    def rules(self, operation: Operation) -> list[str]:
+        """All that an operation must keep: contracts, invariants, and what its loops carry."""
+        play = self._play(operation, self._sizes[0])
+        return list(dict.fromkeys(one.rule for one in play.conditions()))
+
     def _play(self, operation: Operation, size: int) -> Play:
         place = (operation.name, size)
         if place not in self._plays:

@@ -295,7 +295,7 @@ def _aggregates() -> list[Aggregate]:
         share_unheld,
         at_most=whole,
     )
-    queued = Aggregate(IDENTIFIER, lambda w, n: w.count(n["s"].fields["queue"]), one_each)
+    queued = Aggregate(IDENTIFIER, lambda w, n: w.number(n["s"].fields["queue"]), one_each)
     return [whole, unheld, queued]
 
 

@@ -49,7 +49,7 @@ def loops(play: Play) -> Mapping[tuple[str, str], Sequence[Loop]]:
         ]
 
     def queued(state: State) -> z3.ArithRef:
-        return play.words.count(play.names(state)["s"].fields["queue"])
+        return play.words.number(play.names(state)["s"].fields["queue"])
 
     def releasing(around: Around) -> Rules:
         return play.invariants(around.now, taken=around.taken) + _released(play, around)

@@ -99,7 +99,7 @@ def first_broken(
     broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
     refuter = Refuter(broken, (SIZE,))
     fallen: set[str] = set()
-    asked = [(one, rule) for one in broken.operations for rule in broken.judged_at(one)]
+    asked = [(one, rule) for one in broken.operations for rule in refuter.rules(one)]
     asked.sort(key=lambda one: one[1] not in contracts)
     settled = False
     while not settled:

@@ -11,6 +11,11 @@ from cacheproof.proofs.symbolic.twins import first_broken
 from cacheproof.spec.registry import contracts
 
 LEFT_TO_THE_SEARCH = {
+    "if self.semantics.remembers_claims:": "a way of releases",
+    "if not claims:": "a table of no claims answers as none does",
+    "self._claims.pop(request.request_id, None)": "the same",
+    "self.freed.clear()": "a worker that has forgotten all is told to drop what it has not",
+    "self._claims.clear()": "who claimed before a reset may release once more, which changes nothing",
     "if not self.semantics.releases_decoder_once:": "a way of releases",
     "if not self.semantics.delays_decoder_notices:": "a way of releases",
     "self.semantics = semantics or Semantics.ideal()": "proofs are of one way, which they are told",
@@ -52,3 +57,9 @@ def test_a_statement_left_out_is_refuted(about: Any, mutant: Mutant) -> None:
 def test_what_is_not_set_at_the_start_is_named(about: Any, mutant: Mutant) -> None:
     with pytest.raises(NotTranslated, match="nothing has set"):
         first_broken_contract(about, mutant)
+
+
+@pytest.mark.parametrize("about", [encoder_cache, encoder_decoder_cache])
+def test_the_reference_as_it_is_is_not_refuted(about: Any) -> None:
+    source = about.of_reference().sources["m"]
+    assert first_broken_contract(about, Mutant("nothing", "free", source)) is None
