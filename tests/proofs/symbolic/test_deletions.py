@@ -15,7 +15,7 @@ LEFT_TO_THE_SEARCH = {
     "if not claims:": "a table of no claims answers as none does",
     "self._claims.pop(request.request_id, None)": "the same",
     "self.freed.clear()": "a worker that has forgotten all is told to drop what it has not",
-    "self._claims.clear()": "who claimed before a reset may release once more, which changes nothing",
+    "self._claims.clear()": "who claimed before a reset may release once more, in vain",
     "if not self.semantics.releases_decoder_once:": "a way of releases",
     "if not self.semantics.delays_decoder_notices:": "a way of releases",
     "self.semantics = semantics or Semantics.ideal()": "proofs are of one way, which they are told",
