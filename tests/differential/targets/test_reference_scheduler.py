@@ -82,28 +82,18 @@ def test_a_prompt_token_that_a_session_loses_is_still_counted() -> None:
     assert examined.difference is None
 
 
-def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides() -> None:
-    trace = finding_file.load(FINDINGS / "kv-load-turn.jsonl")
+@pytest.mark.parametrize(("finding", "where"), [("turn", "update"), ("hit", "schedule")])
+def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides(
+    finding: str, where: str
+) -> None:
+    trace = finding_file.load(FINDINGS / f"kv-load-{finding}.jsonl")
     assert isinstance(trace, Trace)
     with closing(resolve("vllm@0.33.0", report=print)) as real:
         reference = reference_for(real)
         assert reference is not None
         examined = examine(trace, real.run([trace])[0], real, reference)
     assert examined.difference is None
-    assert ("SC-8", "AssertionError in update") in examined.by_kind
-    ideal = ReferenceTarget()
-    assert examine(trace, ideal.run([trace])[0], ideal).broken == set()
-
-
-def test_a_failed_load_whose_session_hits_its_own_blocks_stops_both_sides() -> None:
-    trace = finding_file.load(FINDINGS / "kv-load-hit.jsonl")
-    assert isinstance(trace, Trace)
-    with closing(resolve("vllm@0.33.0", report=print)) as real:
-        reference = reference_for(real)
-        assert reference is not None
-        examined = examine(trace, real.run([trace])[0], real, reference)
-    assert examined.difference is None
-    assert ("SC-8", "AssertionError in schedule") in examined.by_kind
+    assert ("SC-8", f"AssertionError in {where}") in examined.by_kind
     ideal = ReferenceTarget()
     assert examine(trace, ideal.run([trace])[0], ideal).broken == set()
 
