@@ -120,11 +120,15 @@ def _row(
     seconds: float,
     twins: tuple[RedTwin, ...],
 ) -> Evidence:
-    digest = digest_of([source.text for source in subject.sources.values()])
     return Evidence(
-        contract, text.targets[0], text.source.name, "proof", scope, outcome, note, digest, seconds,
-        twins,
+        contract, text.targets[0], text.source.name, "proof", scope, outcome, note,
+        digest_of_texts(subject), seconds, twins,
     )  # fmt: skip
+
+
+def digest_of_texts(subject: Subject) -> str:
+    """Of all texts that are run, the ghost's among them."""
+    return digest_of([source.text for source in subject.sources.values()])
 
 
 def _for_each_target(text: Text, row: Evidence) -> Iterator[Evidence]:
