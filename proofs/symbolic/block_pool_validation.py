@@ -14,9 +14,10 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
+from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
 from cacheproof.proofs.symbolic.block_pool_machine import Places
 from cacheproof.proofs.symbolic.conditions import Play, Subject
+from cacheproof.proofs.symbolic.evidence import digest_of_texts
 from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.validation import element, is_found
 from cacheproof.proofs.symbolic.values import BLOCK, BOOL, HASH, Formula, Universe, Value
@@ -307,7 +308,7 @@ def validate(subject: Subject, pool_class: type[BlockPool] = BlockPool, seed: in
         f"{TRANSITIONS} random calls",
         Outcome.REFUTED if refused else Outcome.HOLDS,
         refused,
-        digest_of([source.text for source in subject.sources.values()]),
+        digest_of_texts(subject),
         time.monotonic() - started,
         (RedTwin("as many states after with one thing changed", not refused and wrong == 0),),
     )
