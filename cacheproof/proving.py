@@ -109,13 +109,13 @@ def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job
     """The work, the longest first."""
     from cacheproof.proofs.crosshair import text, witness
     from cacheproof.proofs.keys.prove import prove_keys
-    from cacheproof.proofs.symbolic.evidence import SUBJECTS, prove_text, texts_of
+    from cacheproof.proofs.symbolic.evidence import SUBJECTS, families, prove_texts, texts_of
     from cacheproof.proofs.symbolic.lemmas import prove_lemmas
 
     for name in SUBJECTS:
-        for each in texts_of(name, _sources(name, wanted)):
-            if each.release is not None or None in wanted:
-                yield _Job(prove_text, (each, seed))
+        texts = texts_of(name, _sources(name, wanted))
+        for family in families(one for one in texts if one.release is not None or None in wanted):
+            yield _Job(prove_texts, (family, seed))
     yield _Job(prove_keys, (seed,))
     yield _Job(prove_lemmas, (seed,))
     if None in wanted:

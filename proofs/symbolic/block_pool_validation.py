@@ -18,6 +18,7 @@ from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
 from cacheproof.proofs.symbolic.block_pool_machine import Places
 from cacheproof.proofs.symbolic.conditions import Play, Subject
 from cacheproof.proofs.symbolic.evidence import digest_of_texts
+from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.validation import element, is_found
 from cacheproof.proofs.symbolic.values import BLOCK, BOOL, HASH, Formula, Universe, Value
@@ -215,7 +216,7 @@ class Paths:
     def _play(self, name: str) -> Play:
         if name not in self._plays:
             (operation,) = [one for one in self._subject.operations if one.name == name]
-            self._plays[name] = Play(self._subject, operation, Universe(SIZE))
+            self._plays[name] = Play(self._subject, operation, Language(Universe(SIZE)))
         return self._plays[name]
 
 

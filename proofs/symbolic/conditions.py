@@ -15,19 +15,22 @@ import z3
 
 from cacheproof.proofs.symbolic.counterexample import Model, terms_of
 from cacheproof.proofs.symbolic.machine import Machine
-from cacheproof.proofs.symbolic.predicates import Reader, Words
+from cacheproof.proofs.symbolic.predicates import Words
+from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import Predicate
 from cacheproof.proofs.symbolic.solver import (
-    EFFORTS,
     RLIMIT,
+    SOON,
     Among,
     Effort,
     Verdict,
     check,
+    efforts_for,
+    is_possible,
     models,
 )
-from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.source import Source, reached_from, reading_of
 from cacheproof.proofs.symbolic.state import Fact, Loop, Snapshot, State
 from cacheproof.proofs.symbolic.values import (
     Formula,
@@ -36,6 +39,7 @@ from cacheproof.proofs.symbolic.values import (
     Universe,
     conjunction,
     implies,
+    negated,
 )
 from cacheproof.spec.registry import contracts
 
@@ -116,6 +120,25 @@ class Subject:
         rules = (*self.invariants, *self.transitions.get(operation.name, ()))
         return list(dict.fromkeys([*(rule.id for rule in rules), self.safety]))
 
+    def reading_of(self, operation: Operation) -> tuple[Any, ...]:
+        """All that makes an operation of two subjects the same, where they differ in their texts
+        and in what follows from these."""
+        reached = reached_from(operation.method, self.sources.values())
+        texts = [
+            (owner, name, reading_of(method))
+            for owner, source in self.sources.items()
+            for name, method in source.methods.items()
+            if name in reached
+        ]
+        return (
+            operation,
+            tuple(sorted(texts)),
+            tuple(sorted(self.types.items(), key=lambda one: one[0])),
+            tuple(self.constants.items()),
+            tuple(self.invariants),
+            tuple(self.transitions.get(operation.name, ())),
+        )
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -129,14 +152,15 @@ class Condition:
 
 
 class Play:
-    """One operation of a subject, run over one universe: its `ends`, the elements that stand for
+    """One operation of a subject, run in one language: its `ends`, the elements that stand for
     what the call is given, and what else it is `given`, by name."""
 
-    def __init__(self, subject: Subject, operation: Operation, universe: Universe) -> None:
+    def __init__(self, subject: Subject, operation: Operation, language: Language) -> None:
         self.subject = subject
         self.operation = operation
-        self.universe = universe
-        self.words = Words(universe)
+        self.universe = universe = language.universe
+        self.words = language.words
+        self._language = language
         self.machine = subject.machine(
             universe,
             self.words,
@@ -162,7 +186,7 @@ class Play:
 
     def read(self, rule: Predicate, names: Names, *, taken: bool = False) -> Formula:
         """A predicate over these records: to be proved, or taken to hold."""
-        defined, holds = Reader(self.words, rule.place).formula(rule.tree, names)
+        defined, holds = self._language.formula(rule, names)
         return conjunction((defined, holds)) if taken else implies(defined, holds)
 
     def invariants(self, state: State, *, taken: bool = False) -> list[tuple[str, Formula]]:
@@ -270,22 +294,39 @@ class Prover:
 
     def __init__(self, play: Play, seed: int = 0) -> None:
         self.play = play
+        self.conditions = list(play.conditions())
+        self._proved: dict[int, list[Verdict]] = {}
         self._seed = seed
         self._sums: dict[int, tuple[State, list[Fact]]] = {}
+        self._told: dict[str, Effort] = {}
 
-    def verdict(
-        self, condition: Condition, without: Collection[str], efforts: Sequence[Effort] = EFFORTS
+    def verdict(self, number: int, without: Collection[str], tries: slice) -> Verdict:
+        """Whether a condition holds, `without` some rules, by some of its efforts; what was proved
+        once stays so."""
+        proved = self._proved.setdefault(number, [])
+        for known in proved:
+            if known.rules.isdisjoint(without):
+                return known
+        condition = self.conditions[number]
+        verdict = self._decided(condition, without, efforts_for(condition.claimed)[tries])
+        if verdict.word == "proved":
+            proved.append(verdict)
+        return verdict
+
+    def _decided(
+        self, condition: Condition, without: Collection[str], efforts: Sequence[Effort]
     ) -> Verdict:
-        """Whether a condition holds, `without` some rules."""
-        known = [one for one in condition.state.path if not one.rules & set(without)]
+        known = _known(condition.state, without)
         for fact in known:
             if condition.rule in fact.rules and _same(fact.formula, condition.claimed):
                 return Verdict("proved", fact.rules)
-        whole = self._tried(condition, condition.claimed, known, without, efforts[:1])
-        if whole.word == "proved":
-            return whole
+        parts = _parts(condition.claimed)
+        if len(parts) > 1:
+            whole = self._tried(condition, condition.claimed, known, without, efforts[:1])
+            if whole.word == "proved":
+                return whole
         verdicts = []
-        for part in _parts(condition.claimed):
+        for part in parts:
             verdicts.append(self._tried(condition, part, known, without, efforts))
             if verdicts[-1].word != "proved":
                 return verdicts[-1]
@@ -300,9 +341,11 @@ class Prover:
         without: Collection[str],
         efforts: Sequence[Effort],
     ) -> Verdict:
-        """Whether a part of a condition holds, by the first effort that tells."""
+        """Whether a part of a condition holds, by the first effort that tells; what told last time
+        of this rule goes first."""
         worst = 0.0
-        for effort in efforts:
+        told = self._told.get(condition.rule)
+        for effort in sorted(efforts, key=lambda one: one is not told):
             facts = [
                 one
                 for one in known
@@ -313,6 +356,7 @@ class Prover:
                 facts += [one for one in sums if not one.rules & set(without)]
             verdict = check(facts, claimed, effort.rlimit, self._seed)
             if verdict.word == "proved":
+                self._told[condition.rule] = effort
                 return verdict
             worst = max(worst, verdict.work)
         return Verdict("unknown", frozenset(), worst)
@@ -331,6 +375,11 @@ class Prover:
         return self._sums[id(state)][1]
 
 
+def _known(state: State, without: Collection[str]) -> list[Fact]:
+    """What is known at a place, `without` some rules."""
+    return [fact for fact in state.path if fact.rules.isdisjoint(without)]
+
+
 def _parts(claimed: Formula) -> list[Formula]:
     """What a claim is that all of some hold, one by one."""
     if isinstance(claimed, bool) or not z3.is_and(claimed):
@@ -344,34 +393,8 @@ def _same(one: Formula, other: Formula) -> bool:
 
 def _takes_part(fact: Fact, among: Among) -> bool:
     return (
-        not fact.rules
-        or among is Among.ALL
-        or (among is Among.PLAIN and not gives_elements(fact.formula))
+        not fact.rules or among is Among.ALL or (among is Among.PLAIN and not fact.gives_elements)
     )
-
-
-def gives_elements(formula: Formula) -> bool:
-    """Whether a formula says of every element that there is another one: to take such facts at
-    their word again and again leads a solver astray."""
-    return isinstance(formula, z3.ExprRef) and _gives(formula, True, False)
-
-
-def _gives(formula: z3.ExprRef, positive: bool, inside: bool) -> bool:
-    if z3.is_quantifier(formula):
-        return (not positive and inside) or _gives(formula.body(), positive, inside or positive)
-    if z3.is_not(formula):
-        return _gives(formula.arg(0), not positive, inside)
-    if z3.is_implies(formula):
-        return _gives(formula.arg(0), not positive, inside) or _gives(
-            formula.arg(1), positive, inside
-        )
-    if z3.is_and(formula) or z3.is_or(formula):
-        return any(_gives(part, positive, inside) for part in formula.children())
-    if z3.is_bool(formula) and formula.children() and z3.is_bool(formula.arg(0)):
-        return any(
-            _gives(part, way, inside) for part in formula.children() for way in (True, False)
-        )
-    return False
 
 
 MODELS_MAX = 8
@@ -392,11 +415,12 @@ class Refuter:
     part: what is found there is one. It may start from a state that no calls lead to, if the
     invariants that stand allow it."""
 
-    def __init__(self, subject: Subject, sizes: Sequence[int] = (2, 3)) -> None:
+    def __init__(self, subject: Subject, languages: Sequence[Language]) -> None:
         self._subject = subject
-        self._sizes = sizes
+        self._languages = languages
         self._contracts = {rule.id for rule in contracts()}
         self._plays: dict[tuple[str, int], Play] = {}
+        self._soon: dict[tuple[str, str, frozenset[str]], bool] = {}
 
     def counterexample(
         self, operation: Operation, rule: str, without: Collection[str] = ()
@@ -406,10 +430,10 @@ class Refuter:
         subject = self._subject
         replay = subject.replay if rule in self._contracts else None
         first = None
-        for size in self._sizes:
-            play = self._play(operation, size)
+        for number in range(len(self._languages)):
+            play = self._play(operation, number)
             for one in play.conditions(rule):
-                facts = [fact for fact in one.state.path if not fact.rules & set(without)]
+                facts = _known(one.state, without)
                 start = terms_of(one.state.snapshots[0])
                 for model in itertools.islice(models(facts, one.claimed, start), MODELS_MAX):
                     found = Model(play.universe, play.words, model)
@@ -428,15 +452,27 @@ class Refuter:
                     first = first or words
         return first
 
+    def is_soon_refuted(
+        self, operation: Operation, rule: str, without: Collection[str] = ()
+    ) -> bool:
+        """Whether a counterexample is there among the fewest elements."""
+        asked = operation.name, rule, frozenset(without)
+        if asked not in self._soon:
+            self._soon[asked] = any(
+                is_possible([*_known(one.state, without), Fact(negated(one.claimed))])
+                for one in self._play(operation, 0).conditions(rule)
+            )
+        return self._soon[asked]
+
     def rules(self, operation: Operation) -> list[str]:
         """All that an operation must keep: contracts, invariants, and what its loops carry."""
-        play = self._play(operation, self._sizes[0])
+        play = self._play(operation, 0)
         return list(dict.fromkeys(one.rule for one in play.conditions()))
 
-    def _play(self, operation: Operation, size: int) -> Play:
-        place = (operation.name, size)
+    def _play(self, operation: Operation, number: int) -> Play:
+        place = (operation.name, number)
         if place not in self._plays:
-            self._plays[place] = Play(self._subject, operation, Universe(size))
+            self._plays[place] = Play(self._subject, operation, self._languages[number])
         return self._plays[place]
 
 
@@ -446,7 +482,7 @@ class Outcome:
 
     Attributes:
         word: proved, refuted, or unknown.
-        failing: of a rule that is not proved, the first condition that is not.
+        failing: of an unknown rule, the first condition that was not proved.
         counterexample: of a refuted rule, in words; `replayed` as it says.
         conditions: how many were proved. `work_max`: what the hardest took, as a share of RLIMIT.
         rests_on: the rules that its proofs lean on.
@@ -462,39 +498,70 @@ class Outcome:
     rests_on: frozenset[str] = frozenset()
 
 
+class Library:
+    """Provers of operations, each for all subjects of one kind in which its text reads alike: what
+    is proved of it there is proved of each."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.few = [Language(Universe(size)) for size in (2, 3)]
+        self._language = Language(Universe())
+        self._seed = seed
+        self._provers: dict[tuple[Any, ...], Prover] = {}
+
+    def prover(self, subject: Subject, operation: Operation) -> Prover:
+        key = subject.reading_of(operation)
+        if key not in self._provers:
+            self._provers[key] = Prover(self.play(subject, operation), self._seed)
+        return self._provers[key]
+
+    def play(self, subject: Subject, operation: Operation) -> Play:
+        return Play(subject, operation, self._language)
+
+
 def prove(
-    subject: Subject, seed: int = 0, report: Callable[[str], None] = lambda _: None
+    subject: Subject, library: Library | None = None, settled: Collection[str] = ()
 ) -> dict[str, Outcome]:
-    """What holds of a subject, by the id of the rule."""
-    provers = [
-        Prover(Play(subject, operation, Universe()), seed) for operation in subject.operations
+    """What holds of a subject, by the id of the rule; but for rules that are `settled`: they hold,
+    and lean on each other only. A library is for subjects that differ in their texts alone."""
+    library = library or Library()
+    refuter = Refuter(subject, library.few)
+    conditions = [
+        (operation, prover, number)
+        for operation in subject.operations
+        for prover in (library.prover(subject, operation),)
+        for number, one in enumerate(prover.conditions)
+        if one.rule not in settled
     ]
-    refuter = Refuter(subject)
-    conditions = [(prover, one) for prover in provers for one in prover.play.conditions()]
-    outcomes = {one.rule: Outcome(one.rule) for _, one in conditions}
+    outcomes = {
+        rule: Outcome(rule)
+        for rule in (prover.conditions[number].rule for _, prover, number in conditions)
+    }
     out: set[str] = set()
-    proved: dict[int, Verdict] = {}
-    settled = False
-    while not settled:
-        settled = True
-        for number, (prover, one) in enumerate(conditions):
-            if one.rule in out or (number in proved and not proved[number].rules & out):
+    proved: dict[tuple[str, int], tuple[str, Verdict]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for operation, prover, number in conditions:
+            rule = prover.conditions[number].rule
+            place = operation.name, number
+            if rule in out or (place in proved and proved[place][1].rules.isdisjoint(out)):
                 continue
-            verdict = _decided(prover, refuter, one, out)
+            verdict = _decided(prover, refuter, operation, number, out)
             if isinstance(verdict, Verdict) and verdict.word == "proved":
-                proved[number] = verdict
+                proved[place] = rule, verdict
                 continue
-            outcome = outcomes[one.rule]
-            outcome.failing = f"{one.operation}: {one.name}"
-            outcome.word = "unknown"
+            outcome = outcomes[rule]
             if isinstance(verdict, Counterexample):
                 outcome.word, outcome.replayed = "refuted", verdict.replayed
                 outcome.counterexample = verdict.sentence
-            report(f"{one.rule} is {outcome.word} at {outcome.failing} {outcome.counterexample}")
-            out.add(one.rule)
-            settled = False
-    for number, verdict in proved.items():
-        outcome = outcomes[conditions[number][1].rule]
+            else:
+                outcome.word = "unknown"
+                one = Prover(library.play(subject, operation)).conditions[number]
+                outcome.failing = f"{one.operation}: {one.name}"
+            out.add(rule)
+            changed = True
+    for rule, verdict in proved.values():
+        outcome = outcomes[rule]
         outcome.conditions += 1
         outcome.work_max = max(outcome.work_max, verdict.work)
         outcome.rests_on |= verdict.rules
@@ -502,11 +569,14 @@ def prove(
 
 
 def _decided(
-    prover: Prover, refuter: Refuter, one: Condition, out: Collection[str]
+    prover: Prover, refuter: Refuter, operation: Operation, number: int, out: Collection[str]
 ) -> Verdict | Counterexample:
     """A proof, or a counterexample; or a verdict that says that neither was found."""
-    verdict = prover.verdict(one, out, EFFORTS[:-1])
+    rule = prover.conditions[number].rule
+    verdict = prover.verdict(number, out, slice(SOON))
+    if verdict.word != "proved" and not refuter.is_soon_refuted(operation, rule, out):
+        verdict = prover.verdict(number, out, slice(SOON, -1))
     if verdict.word == "proved":
         return verdict
-    found = refuter.counterexample(prover.play.operation, one.rule, out)
-    return found or prover.verdict(one, out, EFFORTS[-1:])
+    found = refuter.counterexample(operation, rule, out)
+    return found or prover.verdict(number, out, slice(-1, None))

@@ -70,6 +70,8 @@ MANAGER: Mapping[str, Type] = {
 }
 """The attributes of managers, of which each release's has some."""
 CLAIMS = ("_claims", "request_cached_ids")
+HANGS_ON = {"EC-9": ("m", "get_freed_mm_hashes"), "EC-14": ("m", "free")}
+"""Where to change a manager so that it breaks a contract, of those that little else breaks."""
 
 
 class View:
@@ -350,6 +352,7 @@ def subject_of(
             *(play.words.laws_of_occurrences() if "request_hash_refs" in attributes else ()),
         ],
         Replay(state_of, has_ledger=True),
+        hangs_on=HANGS_ON,
     )
 
 

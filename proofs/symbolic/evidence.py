@@ -7,14 +7,14 @@ shows one item twice. What a block pool's manager promises is said at each opera
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
 from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
+from cacheproof.proofs.symbolic.conditions import Library, Subject, prove
 from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
-from cacheproof.proofs.symbolic.conditions import Subject, prove
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.twins import red_twins
 from cacheproof.spec.registry import contracts as all_contracts
@@ -22,7 +22,8 @@ from cacheproof.spec.registry import contracts as all_contracts
 REFERENCE = "reference"
 _CONTRACTS = frozenset(rule.id for rule in all_contracts())
 NO_TWIN = "a change that breaks it"
-PROMISES: tuple[tuple[str, tuple[Assumption, ...]], ...] = (
+Promise = tuple[str, tuple[Assumption, ...]]
+PROMISES: tuple[Promise, ...] = (
     ("any caller", ()),
     ("an identifier fixes its size", (identifier_fixes_size,)),
     (
@@ -63,22 +64,44 @@ def texts_of(name: str, releases: Iterable[tuple[str, Source]]) -> list[Text]:
     return found
 
 
-def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
-    """Every contract of a manager, under the fewest promises that it is proved under; one row for
-    each target that has the text. Refuted is what the class itself was seen to break.
+def families(texts: Iterable[Text]) -> list[list[Text]]:
+    """Texts of a class, those with the same attributes together: they have most methods in common,
+    and what is proved of such a method is proved once."""
+    found: dict[frozenset[str], list[Text]] = {}
+    for one in texts:
+        found.setdefault(one.source.attributes, []).append(one)
+    return list(found.values())
+
+
+def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
+    """Every contract of managers, under the fewest promises that it is proved under; one row for
+    each target that has a text. Refuted is what the class itself was seen to break.
+
+    Args:
+        texts: of one family.
+        seed: of the solver.
 
     Raises:
-        NotTranslated: the text has a construct without a reading.
+        NotTranslated: a text has a construct without a reading.
     """
+    promises = _PROMISES_OF.get(texts[0].source.name, PROMISES)
+    libraries = [Library(seed) for _ in promises]
+    return [
+        row for text in texts for row in _proved(text, list(zip(promises, libraries, strict=True)))
+    ]
+
+
+def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evidence]:
     rows: dict[str, Evidence] = {}
     refuted: dict[str, OfRule] = {}
-    for promise, assumptions in _PROMISES_OF.get(text.source.name, PROMISES):
+    settled: set[str] = set()
+    for (promise, assumptions), library in promises:
         started = time.monotonic()
         subject = _subject(text, assumptions)
-        outcomes = prove(subject, seed)
-        contracts = [one for one in outcomes if one in _CONTRACTS]
-        new = [one for one in contracts if one not in rows and outcomes[one].word == "proved"]
+        outcomes = prove(subject, library, settled)
+        new = [one for one in outcomes if one in _CONTRACTS and outcomes[one].word == "proved"]
         fallen = [one for one in outcomes if outcomes[one].word != "proved"]
+        settled |= outcomes.keys() - set(fallen)
         twins = red_twins(subject, new, fallen)
         seconds = time.monotonic() - started
         for one in new:
@@ -86,15 +109,15 @@ def prove_text(text: Text, seed: int = 0) -> list[Evidence]:
             note = f"refuted without: {_words(refuted[one])}" if one in refuted else ""
             scope = f"unbounded; {promise}"
             rows[one] = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, (twin,))
-        refuted |= {one: outcomes[one] for one in contracts if one not in rows}
-        if all(one in rows for one in contracts):
+        refuted |= {one: outcomes[one] for one in fallen if one in _CONTRACTS}
+        if rows.keys() >= refuted.keys():
             break
-    for one in contracts:
-        if one not in rows:
-            word = Outcome.REFUTED if refuted[one].replayed else Outcome.UNKNOWN
-            note = _words(refuted[one]) or refuted[one].failing
-            rows[one] = _row(text, subject, one, word, f"unbounded; {promise}", note, seconds, ())
-    return [row for one in contracts for row in _for_each_target(text, rows[one])]
+    for one in refuted.keys() - rows.keys():
+        word = Outcome.REFUTED if refuted[one].replayed else Outcome.UNKNOWN
+        note = _words(refuted[one]) or refuted[one].failing
+        rows[one] = _row(text, subject, one, word, f"unbounded; {promise}", note, seconds, ())
+    in_order = [one.id for one in all_contracts() if one.id in rows]
+    return [row for one in in_order for row in _for_each_target(text, rows[one])]
 
 
 def _words(refuted: OfRule) -> str:

@@ -30,6 +30,9 @@ from cacheproof.proofs.symbolic.values import (
     negated,
 )
 
+TOTAL, TOTAL_UNHELD, LEN = SUMS = "total", "total_unheld", "len"
+"""Functions of whole maps, of which it is known how they change with one key."""
+
 
 class NotTranslated(Exception):
     """A construct that has no reading; the message names file, line and construct."""
@@ -153,7 +156,7 @@ class Words:
         if self._universe.elements is not None:
             members = self._universe.members(sizes.key)
             return z3.Sum([z3.If(sizes.has(k), sizes.at(k).term, 0) for k in members])
-        function = z3.Function("total", there.sort(), values.sort(), z3.IntSort())
+        function = z3.Function(TOTAL, there.sort(), values.sort(), z3.IntSort())
         return function(there, values)
 
     def total_unheld(self, sizes: Value, holders: Value) -> z3.ArithRef:
@@ -162,7 +165,7 @@ class Words:
             return z3.Sum([self.unheld(sizes, holders, k) for k in members])
         terms = (*sizes.terms[:2], holders.terms[1])
         sorts = [term.sort() for term in terms]
-        return z3.Function("total_unheld", *sorts, z3.IntSort())(*terms)
+        return z3.Function(TOTAL_UNHELD, *sorts, z3.IntSort())(*terms)
 
     def unheld(self, sizes: Value, holders: Value, key: z3.ExprRef) -> z3.ArithRef:
         """What one key is in `total_unheld`."""
@@ -185,7 +188,7 @@ class Words:
     def count(self, container: Value) -> z3.ArithRef:
         """The same, where nothing but how it changes is asked of it."""
         (there,) = container.keys.terms
-        return z3.Function("len", there.sort(), z3.IntSort())(there)
+        return z3.Function(LEN, there.sort(), z3.IntSort())(there)
 
     def distinct(self, queue: Value) -> Formula:
         """The keys of a map are."""

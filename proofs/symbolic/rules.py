@@ -5,6 +5,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from cacheproof.spec.registry import Contract
 
@@ -26,6 +27,7 @@ def of_contract(rule: Contract) -> Predicate:
     return Predicate(rule.id, rule.title, rule.parameters, rule.expression.tree, path)
 
 
+@cache
 def auxiliary(function: Callable[..., bool]) -> Predicate:
     """A predicate that only proofs need, by the name and the docstring of its function."""
     text = textwrap.dedent(inspect.getsource(function))

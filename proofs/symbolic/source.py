@@ -1,6 +1,7 @@
 """Classes by their source text, which is read and never changed."""
 
 import ast
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,13 @@ class Source:
             for node in ast.walk(self.methods["__init__"])
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         )
+
+
+def reading_of(method: ast.FunctionDef) -> str:
+    """A method as it is read: without comments, layout and docstring."""
+    bare = copy.copy(method)
+    bare.body = method.body[ast.get_docstring(method) is not None :] or [ast.Pass()]
+    return ast.unparse(bare)
 
 
 def reached_from(method: str, sources: Iterable[Source]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import z3
@@ -70,12 +71,29 @@ class Snapshot:
     anew: bool
 
 
+def mark_of(rule: str) -> z3.BoolRef:
+    """The truth value that says that a rule stands."""
+    return z3.Bool(f"stands {rule}")
+
+
 @dataclass(frozen=True)
 class Fact:
     """What is known at a place, since those invariants stand."""
 
     formula: Formula
     rules: frozenset[str] = frozenset()
+
+    @cached_property
+    def while_it_stands(self) -> Formula:
+        """What it says where the rules' marks are true."""
+        standing = [mark_of(rule) for rule in sorted(self.rules)]
+        return z3.Implies(z3.And(standing), self.formula) if standing else self.formula
+
+    @cached_property
+    def gives_elements(self) -> bool:
+        """Whether it says of every element that there is another one: to take such facts at their
+        word again and again leads a solver astray."""
+        return isinstance(self.formula, z3.ExprRef) and _gives(self.formula, True, False)
 
 
 @dataclass(frozen=True)
@@ -199,3 +217,21 @@ def term_of(operand: Any) -> z3.ExprRef:
     if isinstance(operand, bool):
         return z3.BoolVal(operand)
     return z3.IntVal(operand) if isinstance(operand, int) else operand
+
+
+def _gives(formula: z3.ExprRef, positive: bool, inside: bool) -> bool:
+    if z3.is_quantifier(formula):
+        return (not positive and inside) or _gives(formula.body(), positive, inside or positive)
+    if z3.is_not(formula):
+        return _gives(formula.arg(0), not positive, inside)
+    if z3.is_implies(formula):
+        return _gives(formula.arg(0), not positive, inside) or _gives(
+            formula.arg(1), positive, inside
+        )
+    if z3.is_and(formula) or z3.is_or(formula):
+        return any(_gives(part, positive, inside) for part in formula.children())
+    if z3.is_bool(formula) and formula.children() and z3.is_bool(formula.arg(0)):
+        return any(
+            _gives(part, way, inside) for part in formula.children() for way in (True, False)
+        )
+    return False

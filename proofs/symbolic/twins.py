@@ -6,8 +6,10 @@ from dataclasses import replace
 from cacheproof.proofs.symbolic.conditions import Operation, Refuter, Subject
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.rules import negation
 from cacheproof.proofs.symbolic.source import reached_from
+from cacheproof.proofs.symbolic.values import Universe
 
 SIZE = 2
 """Elements of the universe in which twins are refuted."""
@@ -21,9 +23,10 @@ def red_twins(
     A rule that no mutant breaks is missing.
     """
     found: dict[str, str] = {}
+    language = Language(Universe(SIZE))
     for mutant, owner, asked in _changes(subject, rules):
         missing = [rule for rule in asked if rule not in found]
-        for rule in refuted_of(subject, mutant, missing, without, owner):
+        for rule in refuted_of(subject, mutant, missing, without, owner, language):
             found[rule] = mutant.name
         if len(found) == len(rules):
             break
@@ -42,7 +45,7 @@ def is_refuted_negated(subject: Subject, contract: str) -> bool:
         },
         replay=None,
     )
-    refuter = Refuter(negated, (SIZE,))
+    refuter = Refuter(negated, [Language(Universe(SIZE))])
     judged = [one for one in subject.operations if contract in subject.judged_at(one)]
     return any(refuter.counterexample(one, contract, {contract}) for one in judged)
 
@@ -69,12 +72,13 @@ def refuted_of(
     rules: Collection[str],
     without: Collection[str] = (),
     owner: str = "m",
+    language: Language | None = None,
 ) -> list[str]:
     """Those of the rules that a counterexample refutes of a mutant."""
     if not rules:
         return []
     broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
-    refuter = Refuter(broken, (SIZE,))
+    refuter = Refuter(broken, [language or Language(Universe(SIZE))])
     found: list[str] = []
     for operation in _running(broken, mutant):
         for rule in broken.judged_at(operation):
@@ -97,7 +101,7 @@ def first_broken(
         NotTranslated: the change led out of what can be read.
     """
     broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
-    refuter = Refuter(broken, (SIZE,))
+    refuter = Refuter(broken, [Language(Universe(SIZE))])
     fallen: set[str] = set()
     asked = [(one, rule) for one in broken.operations for rule in refuter.rules(one)]
     asked.sort(key=lambda one: one[1] not in contracts)

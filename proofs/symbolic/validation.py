@@ -19,6 +19,7 @@ import z3
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
 from cacheproof.proofs.symbolic.conditions import End, Play, Subject
 from cacheproof.proofs.symbolic.encoder_cache import MANAGER
+from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.values import (
     BOOL,
@@ -117,7 +118,7 @@ class Paths:
 
     def __init__(self, subject: Subject) -> None:
         self._plays = {
-            operation.name: Play(subject, operation, Universe(SIZE))
+            operation.name: Play(subject, operation, Language(Universe(SIZE)))
             for operation in subject.operations
             if operation.name in _METHODS
         }

@@ -8,7 +8,9 @@ import pytest
 from cacheproof.proofs.symbolic.conditions import Outcome, Refuter, prove
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
+from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.twins import is_refuted_negated, refuted_of
+from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.spec.encoder_cache import COMPONENT
 from cacheproof.spec.registry import contracts
 
@@ -64,7 +66,7 @@ def test_a_counterexample_names_the_state_and_the_call() -> None:
     ]
     broken = replace(SUBJECT, sources={**SUBJECT.sources, "m": mutant.source})
     (allocate,) = [one for one in broken.operations if one.name == "allocate"]
-    found = Refuter(broken, (2,)).counterexample(allocate, "EC-1")
+    found = Refuter(broken, [Language(Universe(2))]).counterexample(allocate, "EC-1")
     assert found is not None
     assert found.sentence.startswith("allocate of i")
     assert "num_free_slots=" in found.sentence

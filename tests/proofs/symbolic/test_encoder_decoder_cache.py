@@ -9,7 +9,7 @@ import pytest
 from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.symbolic.conditions import prove
 from cacheproof.proofs.symbolic.encoder_decoder_cache import CLASS, of_reference
-from cacheproof.proofs.symbolic.evidence import prove_text, texts_of
+from cacheproof.proofs.symbolic.evidence import prove_texts, texts_of
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proofs.symbolic.twins import is_refuted_negated
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -20,7 +20,7 @@ CONTRACTS = [rule.id for rule in contracts(COMPONENT) if rule.component == COMPO
 
 
 def test_every_contract_is_proved_beside_a_change_that_breaks_it() -> None:
-    rows = prove_text(texts_of(CLASS, [])[0])
+    rows = prove_texts(texts_of(CLASS, []))
     assert {row.contract for row in rows} == set(CONTRACTS)
     assert {row.outcome for row in rows} == {Outcome.HOLDS}
     assert [row.contract for row in rows if not row.counts] == []

@@ -9,6 +9,7 @@ import pytest
 from cacheproof.proofs.symbolic.conditions import Play
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.values import Universe
 
 SUBJECT = of_reference()
@@ -22,7 +23,7 @@ def with_method(text: str) -> None:
     changed = replace(source, methods={**source.methods, method.name: method})
     subject = replace(SUBJECT, sources={**SUBJECT.sources, "m": changed})
     (check,) = [one for one in subject.operations if one.name == "check"]
-    Play(subject, check, Universe())
+    Play(subject, check, Language(Universe()))
 
 
 @pytest.mark.parametrize(

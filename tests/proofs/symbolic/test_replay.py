@@ -8,8 +8,10 @@ import pytest
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.conditions import Counterexample, Refuter, Subject
 from cacheproof.proofs.symbolic.mutants import EVERY, mutants
+from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.values import Universe
 
 BROKEN = [
     (encoder_cache, "check", "check_and_update_cache() ", "'not not holders'", "EC-2"),
@@ -44,7 +46,7 @@ def refuted(
     if replay is not None:
         broken = replace(broken, replay=replay)
     (called,) = [one for one in broken.operations if one.name == operation]
-    found = Refuter(broken, (2,)).counterexample(called, contract)
+    found = Refuter(broken, [Language(Universe(2))]).counterexample(called, contract)
     assert found is not None
     return found
 
