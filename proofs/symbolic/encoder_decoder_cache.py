@@ -67,10 +67,12 @@ CLASS = "EncoderDecoderCacheManager"
 MANAGER: Mapping[str, Type] = {
     "cache_size": INT,
     "num_free_slots": INT,
+    "freed": ListOf(IDENTIFIER),
     "allocated": ListOf(IDENTIFIER),
     "to_free": ListOf(IDENTIFIER),
     "_debits": MapOf(DEBIT, INT),
 }
+"""The attributes of managers, of which each release's has some."""
 
 
 # what only proofs need to know
@@ -91,12 +93,19 @@ def encoded_is_to_be_dropped(m: Any, w: Any) -> bool:
     return all(h in m.allocated for h in w.encoded)
 
 
+def stored_is_dated(g: Any) -> bool:
+    """Of what the worker has, and of nothing else, it is known how long it has it."""
+    return all(h in g.steps_since_encode for h in g.stored) and all(
+        h in g.stored for h in g.steps_since_encode
+    )
+
+
 def stored_is_to_be_dropped(m: Any, g: Any) -> bool:
     """What the worker has was encoded in the last step, and is to be dropped in the next."""
     return all(
         h in m.to_free and h in g.steps_since_encode and g.steps_since_encode[h] == 0
         for h in g.stored
-    ) and all(h in g.stored for h in g.steps_since_encode)
+    )
 
 
 def books_balance(m: Any, total: Any) -> bool:
@@ -117,10 +126,12 @@ _ALWAYS = (
     idle_is_not_needed,
     debits_are_sized,
     debits_are_of_inputs,
-    encoded_is_to_be_dropped,
-    stored_is_to_be_dropped,
+    stored_is_dated,
 )
-_OF_DEBITS = (books_balance, debits_are_known)
+_OF_ATTRIBUTE: Mapping[str, Sequence[Callable[..., bool]]] = {
+    "to_free": (encoded_is_to_be_dropped, stored_is_to_be_dropped),
+    "_debits": (books_balance, debits_are_known),
+}
 
 
 class View:
@@ -311,7 +322,10 @@ def _subject_of(
 ) -> Subject:
     attributes = [one for one in MANAGER if one in source.attributes]
     rules = [rule for rule in contracts(COMPONENT, release) if rule.component == COMPONENT]
-    auxiliaries = [*_ALWAYS, *(_OF_DEBITS if "_debits" in attributes else ())]
+    auxiliaries = [
+        *_ALWAYS,
+        *(rule for name, rules in _OF_ATTRIBUTE.items() if name in attributes for rule in rules),
+    ]
     operations = [one for one in _OPERATIONS if one.method in {"", *source.methods}]
     return Subject(
         name,
