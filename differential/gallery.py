@@ -516,6 +516,16 @@ VARIANTS: tuple[Variant, ...] = (
         lane=_KV_LOADS,
     ),
     _scheduler_without(
+        "holders-wait-behind-a-load",
+        "Who holds blocks waits behind a load that finds none (as vLLM 0.33.0).",
+        (
+            3534,
+            11311,
+        ),
+        "tries_all_holders",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
         "load-too-large-beside-drafts",
         "A load leaves blocks to drafts though nobody has any (as vLLM 0.33.0).",
         (254,),

@@ -61,13 +61,14 @@ class Order:
         """What a step makes of the order.
 
         `in_flight` are the steps whose output was outstanding when it was decided, `items` those of
-        a request.
+        a request. Who is rejected only waits for its end.
         """
         admitted = list(self._admitted(outcome))
         overtaken = {
             name
             for name in (outcome["waiting"] if admitted else ())
             if not self._added[name].resumable
+            and name not in outcome["rejected"]
             and any(self._is_due_before(name, other) for other in admitted)
         }
         self._has_run.update(outcome["computed"])

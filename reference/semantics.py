@@ -320,6 +320,9 @@ class Semantics:
     reserves_for_holders: bool = change(
         None, "no public thread", "no blocks are left to a request that has given all of its back"
     )
+    tries_all_holders: bool = change(
+        None, "no public thread", "who holds blocks and finds no more holds up no other that does"
+    )
     caches_loads_when_right: bool = change(
         None, "no public thread", "what a step loads can be found once the step has not failed"
     )

@@ -34,6 +34,13 @@ def fail_loads(
     return at_once
 
 
+def give_back_items(state: SchedulerState, thrown_back: Iterable[str]) -> None:
+    """Who computes its tokens anew claims its items anew as well, behind the releases of all."""
+    if state.semantics.gives_back_items_ahead and state.config.recomputes_failed_loads:
+        for request_id in thrown_back:
+            state.encoder_cache_manager.free(state.requests[request_id])
+
+
 def _cut(
     state: SchedulerState,
     requests: Iterable[ScheduledRequest],
@@ -62,8 +69,6 @@ def _cut(
             tainted.update(block_ids[own[0] :])
         if state.semantics.drops_output_of_failed_loads:
             request.drop_output()
-        if state.semantics.gives_back_items_ahead:
-            state.encoder_cache_manager.free(request)
     return affected, tainted
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
-from cacheproof.reference.scheduler.failed_loads import fail_loads
+from cacheproof.reference.scheduler.failed_loads import fail_loads, give_back_items
 from cacheproof.reference.scheduler.kv_loads import end_transfers
 from cacheproof.reference.scheduler.output import (
     EngineCoreOutput,
@@ -49,6 +49,7 @@ def update_from_output(
     answers: list[EngineCoreOutput] = []
     stopped: set[ScheduledRequest] = set()
     going_on: list[ScheduledRequest] = []
+    thrown_back: list[str] = []
     for request_id, count in output.num_scheduled_tokens.items():
         request = state.requests.get(request_id)
         if request is None or request.status.is_finished:
@@ -60,6 +61,7 @@ def update_from_output(
             if request.drop_stale_output:
                 continue
         if request_id in failed:
+            thrown_back.append(request_id)
             continue
         new_token_ids = sampled[request_id]
         drafts = output.scheduled_spec_decode_tokens.get(request_id)
@@ -84,6 +86,7 @@ def update_from_output(
     state.remove_from_queues(stopped)
     for request in going_on:
         state.enqueue(request)
+    give_back_items(state, thrown_back)
     answers += _end_in_error(state, set() if state.config.recomputes_failed_loads else failed)
     end_transfers(state, transfers)
     return answers

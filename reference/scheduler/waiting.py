@@ -1,7 +1,8 @@
 """The waiting pass: requests are admitted in order, as long as there is room for the next one.
 
 A request that waits for something of its own is passed over and keeps its place. One that finds no
-KV blocks, or with chunked prefill off no tokens, ends the pass.
+KV blocks, or with chunked prefill off no tokens, ends the pass; but if it holds blocks already, as
+one whose KV was loaded, others that do are still considered: they may be what it waits for.
 """
 
 from dataclasses import dataclass
@@ -54,15 +55,18 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
     if state.pause_state is PauseState.PAUSED_NEW and not state.semantics.drains_when_paused:
         return
     passed_over: list[ScheduledRequest] = []
+    only_holders = False
     while step.token_budget > 0 and _has_place(state):
         queue = state.next_queue()
-        if queue is None:
+        if queue is None or (only_holders and queue is not state.holding):
             break
         outcome = _consider(state, step, queue.peek_request())
         if outcome is _Outcome.ENDS_PASS:
-            break
+            only_holders = queue is state.holding and state.semantics.tries_all_holders
+            if not only_holders:
+                break
         request = queue.pop_request()
-        if outcome is _Outcome.PASSED_OVER:
+        if outcome is not _Outcome.ADMITTED:
             passed_over.append(request)
     state.pass_over(passed_over)
     if state.config.prefill_schedule_interval > 1 and not step.holds_prefills:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import pytest
@@ -17,8 +18,10 @@ from cacheproof.differential.trace import (
     Adapter,
     Add,
     AnyEvent,
+    Elsewhere,
     Item,
     Pause,
+    Received,
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
@@ -270,6 +273,49 @@ def test_who_is_ended_for_a_failed_load_gives_its_items_back_behind_all_others()
     target = ReferenceTarget(Semantics.of_vllm("0.33.0"), release="0.33.0")
     trace = scheduler_trace(6184, kv_transfers=True, release="0.33.0")
     assert "EC-7" not in examine(trace, target.run([trace])[0], target).violations
+
+
+@pytest.mark.parametrize("seed", [26088, 4033], ids=["ended", "thrown back"])
+def test_the_ideal_gives_items_of_failed_loads_back_behind_all_others(seed: int) -> None:
+    target = ReferenceTarget()
+    trace = scheduler_trace(seed, kv_transfers=True)
+    assert not examine(trace, target.run([trace])[0], target).violations
+
+
+def test_who_holds_all_its_blocks_does_not_wait_behind_one_that_needs_another() -> None:
+    load = partial(Elsewhere, later=True)
+    behind = trace(
+        *(Add("a", 65, max_tokens=1, priority=1), load("a", 65), Schedule(), Update()),
+        *(Add("b", 25, max_tokens=1), load("b", 24), Schedule(), Received("b"), Update()),
+        *(Schedule(), Received("a"), Update()),
+        *(Schedule(), Update(), Schedule()),
+        block_size=8,
+        num_blocks=13,
+        max_model_len=84,
+        policy="priority",
+        scheduler_reserve_full_isl=False,
+        kv_connector="recompute",
+    )
+    assert "LV-1" in broken(behind, without("tries_all_holders"))
+    assert broken(behind) == {}
+
+
+def test_who_is_rejected_is_not_overtaken() -> None:
+    again = (Item("z", 0, 2), Item("x", 2, 2))
+    rejected = trace(
+        Add("a", 3, (Item("x", 0, 1), Item("y", 1, 2)), max_tokens=1),
+        Add("b", 2, (Item("x", 0, 2),), max_tokens=1),
+        Add("c", 4, again, max_tokens=1),
+        *STEPS,
+        capacity=4,
+        compute_budget=4,
+        max_num_seqs=1,
+        max_num_batched_tokens=3,
+        block_size=2,
+        num_blocks=4,
+    )
+    assert states_met(rejected)["reused media id rejected"] == 1
+    assert broken(rejected) == {}
 
 
 def states_met(trace: Trace, semantics: Semantics | None = None) -> Counter[str]:
