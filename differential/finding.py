@@ -159,18 +159,18 @@ def found_in(
     """Run the trace, and when it breaks the contract, shrink it, replay it and write it down.
 
     `contract` is an id, or `lockstep` for a difference from `reference`. A smaller trace must break
-    the same contract, by nothing but parts of that `kind`, or differ in the same field. `seconds`
-    is how long the search took, `batches` how many tries shrinking has. No batch of the target's
-    may be in flight. Half of the replays run `elsewhere`, in another process (see `replay`).
+    the same contract, by nothing but parts of that `kind`, and no other one before it that `trace`
+    keeps; or differ in the same field. `seconds` is how long the search took, `batches` how many
+    tries shrinking has. No batch of the target's may be in flight. Half of the replays run
+    `elsewhere`, in another process (see `replay`).
 
     Raises:
         HarnessError: the target broke.
     """
     fault = _Fault(target, contract, kind, reference if contract == LOCKSTEP else None)
-    first = fault.of([trace])[0]
+    first = fault.first(trace)
     if first is None:
         return None
-    fault.field = getattr(first, "field", None)
     cut = trace.with_events(trace.events[: first.event + 1])
     failing = cut if fault.still_in([cut])[0] else trace
     small = _unsigned(shrink(failing, fault.still_in, batch=batch, batches=batches))
@@ -228,7 +228,8 @@ def digest_of(records: Sequence[StepRecord]) -> str:
 
 
 class _Fault:
-    """What a smaller trace must still do: break a contract in a kind, or differ in a field."""
+    """What a smaller trace must still do: break a contract in a kind, or differ in a field. What it
+    breaks before that, the trace that was found breaks too: else it may have another cause."""
 
     def __init__(self, target: Target, contract: str, kind: str, reference: Any) -> None:
         self.reference = reference
@@ -236,30 +237,42 @@ class _Fault:
         self._target = target
         self._contract = contract
         self._parts = parts(kind)
+        self._beside: frozenset[str] | None = None
 
-    def of(self, traces: list[Trace]) -> list[Violation | Difference | None]:
+    def first(self, trace: Trace) -> Violation | Difference | None:
+        """What the trace that was found breaks, or how it differs."""
+        (examination,) = self._examined([trace])
+        broken = self.broken(examination)
+        self._beside = frozenset(examination.violations)
+        self.field = getattr(broken, "field", None)
+        return broken
+
+    def _examined(self, traces: list[Trace]) -> list[Examination]:
         return [
-            self.broken(examine(trace, result, self._target, self.reference))
+            examine(trace, result, self._target, self.reference)
             for trace, result in zip(traces, self._target.run(traces), strict=True)
         ]
 
     def broken(self, examination: Examination) -> Violation | Difference | None:
         if self._contract != LOCKSTEP:
-            return next(
-                (
-                    violation
-                    for (contract, kind), violation in examination.by_kind.items()
-                    if contract == self._contract and parts(kind) <= self._parts
-                ),
-                None,
-            )
+            for (contract, kind), violation in examination.by_kind.items():
+                if contract == self._contract and parts(kind) <= self._parts:
+                    return None if self._comes_behind_others(violation, examination) else violation
+            return None
         difference = examination.difference
         if difference is None or self.field not in (None, difference.field):
             return None
         return difference
 
+    def _comes_behind_others(self, violation: Violation, examination: Examination) -> bool:
+        """Whether something is broken before it that was not when the fault was found."""
+        return self._beside is not None and any(
+            other.event < violation.event and contract not in self._beside
+            for contract, other in examination.violations.items()
+        )
+
     def still_in(self, traces: list[Trace]) -> list[bool]:
-        return [broken is not None for broken in self.of(traces)]
+        return [self.broken(one) is not None for one in self._examined(traces)]
 
 
 def _verdict(examination: Examination) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +16,13 @@ from rich.console import Console
 
 import cacheproof.differential.trace as trace_module
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.examine import examine
 from cacheproof.differential.finding import LOCKSTEP, Finding, found_in, replay
 from cacheproof.differential.finding_file import load, path_of, save
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.report import print_finding
+from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.standalone import standalone_test
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Trace, dump
@@ -71,6 +74,17 @@ def test_a_known_fault_is_found_small_and_replayed(
 
 def test_what_holds_is_no_finding() -> None:
     assert found_in(ReferenceTarget(), manager_trace(0), "EC-6a") is None
+
+
+def test_what_is_made_small_breaks_nothing_else_first() -> None:
+    held_up = replace(Semantics.ideal(), tries_all_holders=False)
+    finding = found_in(
+        ReferenceTarget(held_up), scheduler_trace(3534, kv_transfers=True), "LV-1", batches=40
+    )
+    assert finding is not None
+    target = ReferenceTarget(held_up)
+    small = examine(finding.trace, target.run([finding.trace])[0], target)
+    assert set(small.violations) == {"LV-1"}  # and no request that could never be scheduled (LV-2)
 
 
 def test_the_same_fault_from_two_seeds_is_one_finding() -> None:
