@@ -34,11 +34,13 @@ def fail_loads(
     return at_once
 
 
-def give_back_items(state: SchedulerState, thrown_back: Iterable[str]) -> None:
+def give_back_items(state: SchedulerState, failed: Collection[str]) -> None:
     """Who computes its tokens anew claims its items anew as well, behind the releases of all."""
-    if state.semantics.gives_back_items_ahead and state.config.recomputes_failed_loads:
-        for request_id in thrown_back:
-            state.encoder_cache_manager.free(state.requests[request_id])
+    if not state.semantics.gives_back_items_ahead or not state.config.recomputes_failed_loads:
+        return
+    for request in state.running:
+        if request.request_id in failed:
+            state.encoder_cache_manager.free(request)
 
 
 def _cut(

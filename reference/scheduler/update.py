@@ -49,7 +49,6 @@ def update_from_output(
     answers: list[EngineCoreOutput] = []
     stopped: set[ScheduledRequest] = set()
     going_on: list[ScheduledRequest] = []
-    thrown_back: list[str] = []
     for request_id, count in output.num_scheduled_tokens.items():
         request = state.requests.get(request_id)
         if request is None or request.status.is_finished:
@@ -61,7 +60,6 @@ def update_from_output(
             if request.drop_stale_output:
                 continue
         if request_id in failed:
-            thrown_back.append(request_id)
             continue
         new_token_ids = sampled[request_id]
         drafts = output.scheduled_spec_decode_tokens.get(request_id)
@@ -86,7 +84,7 @@ def update_from_output(
     state.remove_from_queues(stopped)
     for request in going_on:
         state.enqueue(request)
-    give_back_items(state, thrown_back)
+    give_back_items(state, failed)
     answers += _end_in_error(state, set() if state.config.recomputes_failed_loads else failed)
     end_transfers(state, transfers)
     return answers

@@ -90,6 +90,7 @@ OF_THE_SCHEDULER = {
     "reserves_for_drafts",
     "skips_reading_elsewhere",
     "gives_back_items_ahead",
+    "tries_all_holders",
     "spares_lone_loads",
     "reserves_for_holders",
     "caches_loads_when_right",

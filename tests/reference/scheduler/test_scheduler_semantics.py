@@ -84,6 +84,7 @@ SEED_OF_KV_LOADS_THAT_SHOWS = {
     "gives_back_items_ahead": 0,
     "spares_lone_loads": 113,
     "reserves_for_holders": 4,
+    "tries_all_holders": 32,
     "caches_loads_when_right": 6,
     "drops_output_of_failed_loads": 7,
     "refuses_reset_beside_transfers": 55,
