@@ -67,20 +67,20 @@ class Language:
     def _parts_of(self, rule: Predicate, names: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What a rule looks at: of records the fields, of other names themselves ("")."""
         if rule.tree not in self._parts:
-            fields = {
-                (node.value.id, node.attr): node.value
-                for node in ast.walk(rule.tree)
+            nodes = list(ast.walk(rule.tree))
+            of_names = [
+                node
+                for node in nodes
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-            }
-            inside = {
-                id(node.value) for node in ast.walk(rule.tree) if isinstance(node, ast.Attribute)
-            }
-            bare = {
-                (node.id, ""): node
-                for node in ast.walk(rule.tree)
+            ]
+            inside = {id(node.value) for node in of_names}
+            found = [(ast.unparse(node.value), node.attr) for node in of_names]
+            found += [
+                (node.id, "")
+                for node in nodes
                 if isinstance(node, ast.Name) and id(node) not in inside
-            }
-            self._parts[rule.tree] = [one for one in (*fields, *bare) if one[0] in names]
+            ]
+            self._parts[rule.tree] = [one for one in dict.fromkeys(found) if one[0] in names]
         return self._parts[rule.tree]
 
 
