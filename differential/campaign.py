@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.encoder_decoder_generator import encoder_decoder_trace
+from cacheproof.differential.engine_generator import engine_trace
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import Examination, examine
 from cacheproof.differential.generator import manager_trace
@@ -109,6 +110,22 @@ _KV_LOADS = frozenset(
         "ended for a failed load",
         "caching put off until loaded",
         "free put off",
+    }
+)
+_ENGINE = frozenset(
+    {
+        "repeated item",
+        "shared",
+        "rescue",
+        "eviction",
+        "full",
+        "refused by budget",
+        "refused by space",
+        "preemption inside an item",
+        "encoded anew after an eviction",
+        "stopped before an item",
+        "hit after preemption",
+        "equal prompts decoded",
     }
 )
 _WITHOUT_KV_CONNECTOR = frozenset({"KT-1", "KT-2", "KT-3"})
@@ -306,6 +323,14 @@ LANES = {
             silent_on=frozenset({"SC-7", "LV-3"}),
             by_release=True,
             since="0.10.2",
+        ),
+        Lane(
+            "LLaVA",
+            "engine",
+            "encoder_cache",
+            engine_trace,
+            _ENGINE,
+            silent_on=_WITHOUT_KV_CONNECTOR,
         ),
         Lane(
             "block keys",

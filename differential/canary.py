@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cacheproof.differential.campaign import Lane
 from cacheproof.differential.examine import examine, rules_for
-from cacheproof.differential.judge import SCHEDULER
+from cacheproof.differential.judge import ENGINE, SCHEDULER
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Trace
@@ -83,6 +83,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "KT-2": "reads_what_nobody_wrote",
         "KT-3": "overlooks_failed_loads",
     },
+    "engine": {"EQ-1": "reads_the_row_before", "WM-1": "never_frees"},
     "kv_cache": {
         "BP-1": "keeps_hits_queued",
         "BP-2": "loses_a_hash",
@@ -157,7 +158,16 @@ def canaries(
     break that is told apart.
 
     `broken` are contracts that the release breaks of itself: their canaries would prove nothing.
+    Of an engine only what executes steps has canaries: those of its decisions are planted at
+    scheduler depth, where the same classes take them.
     """
+    if depth == ENGINE:
+        faults = _FAULT_OF[ENGINE]
+        return [
+            one
+            for rule in sorted(faults.keys() - set(broken))
+            for one in _canaries_of(rule, faults[rule])
+        ]
     return [
         canary
         for rule in rules_for(manager, release, depth).all

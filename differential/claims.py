@@ -132,7 +132,7 @@ class Case:
     def gathered(self) -> list[Any]:
         """Entries that the windows of the last step read."""
         outcome = self.finding.records[self.broken.event][0]
-        if self.finding.trace.depth == "scheduler":
+        if self.finding.trace.has_scheduler:
             windows = [(r, outcome["computed"][r], n) for r, n in outcome["scheduled"].items()]
             return list(
                 {

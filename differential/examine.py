@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.block_hash import BlockHashJudge
+from cacheproof.differential.engine import EngineJudge
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.judge import SCHEDULER, Judge, Rules, Violation
+from cacheproof.differential.judge import Judge, Rules, Violation
 from cacheproof.differential.kv_cache import KVCacheJudge
 from cacheproof.differential.lockstep import Difference, compare
 from cacheproof.differential.media_hash import MediaHashJudge
@@ -19,7 +20,7 @@ from cacheproof.differential.scheduler import SchedulerJudge
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import SchedulerHeader, Trace
+from cacheproof.differential.trace import SchedulerConfig, Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.records import EncoderCacheState
 
@@ -131,14 +132,16 @@ def judge_of(
         semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
         return KVCacheJudge(msgspec.to_builtins(trace.header.config), semantics, release, reach)
     asynchronous = (
-        isinstance(trace.header, SchedulerHeader) and trace.header.config.async_scheduling
+        isinstance(trace.header.config, SchedulerConfig) and trace.header.config.async_scheduling
     )
     rules = rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)
-    judge = (
-        SchedulerJudge(trace, rules, reach, protocol, release)
-        if trace.depth == SCHEDULER
-        else Judge(trace, rules, reach, protocol)
-    )
+    judge: Judge
+    if trace.depth == "engine":
+        judge = EngineJudge(trace, rules, reach, protocol, release)
+    elif trace.has_scheduler:
+        judge = SchedulerJudge(trace, rules, reach, protocol, release)
+    else:
+        judge = Judge(trace, rules, reach, protocol)
     if capacity is not None:
         judge.set_capacity(capacity)
     return judge
@@ -148,7 +151,7 @@ def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
     """Every event has a record, up to the first exception; the last one carries the full state."""
     records = result.records
     ended = len(records) == len(trace.events) or (records and records[-1][2] is not None)
-    has_state = trace.depth in ("manager", "scheduler")
+    has_state = trace.has_scheduler or trace.depth == "manager"
     without_state = has_state and records and records[-1][3] is None
     if not ended or without_state:
         raise HarnessError(

@@ -13,6 +13,7 @@ from typing import Any
 
 import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
+import cacheproof.spec.engine
 import cacheproof.spec.kv_transfers
 import cacheproof.spec.scheduler
 import cacheproof.spec.worker_mirror
@@ -20,7 +21,12 @@ from cacheproof.differential import trace as events
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Delta, Raised, StepRecord
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.trace import ManagerConfig, SchedulerConfig, Trace
+from cacheproof.differential.trace import (
+    SCHEDULER_DEPTHS,
+    ManagerConfig,
+    SchedulerConfig,
+    Trace,
+)
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
@@ -29,6 +35,7 @@ from cacheproof.spec.scheduler import Span
 _READS = frozenset({"check", "inputs", "embeds", "notices"})
 CREDITS = frozenset({"release", "free"})
 SCHEDULER = cacheproof.spec.scheduler.COMPONENT
+ENGINE = cacheproof.spec.engine.COMPONENT
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ class Rules:
     """The contracts that apply to one kind of manager and one release, sorted for the hot path.
 
     Transition contracts are grouped by operation, state contracts by whether they look at the
-    ghost. At scheduler depth those of the scheduler are beside them, by what they look at.
+    ghost. At scheduler depth those of the scheduler are beside them, by what they look at, and
+    where an engine executes its steps those of the engine as well.
     """
 
     def __init__(
@@ -74,7 +82,9 @@ class Rules:
             for rule in contracts(manager_component(manager), release)
             if not (asynchronous and rule.synchronous_only)
         ]
-        of_scheduler = list(contracts(SCHEDULER, release)) if depth == SCHEDULER else []
+        of_scheduler = list(contracts(SCHEDULER, release)) if depth in SCHEDULER_DEPTHS else []
+        if depth == ENGINE:
+            of_scheduler += contracts(ENGINE, release)
         self.all = [*rules, *of_scheduler]
         self.of_scheduler: dict[type, list[Contract]] = {}
         for rule in of_scheduler:
@@ -214,7 +224,7 @@ class Judge:
         self._state_of_last_step: Any = None
         self._requests: dict[str, _Request] = {}
         self._chunks: dict[str, list[events.Chunk]] = {}
-        self._is_scheduler = trace.depth == "scheduler"
+        self._is_scheduler = trace.has_scheduler
         self._read_ahead = int(protocol.holds_for_drafter and _has_drafter(trace))
         self._in_flight: list[dict[str, int]] = [] if self._is_scheduler else [{}]
         self._running: set[str] = set()
@@ -226,6 +236,7 @@ class Judge:
         self._evicting: set[str] = set()
         self._allocating: set[str] = set()
         self._decoded: set[tuple[str, str]] = set()
+        self._last_step: Step | None = None
         self._handlers: dict[type, Callable[[Any, Any, Any], None]] = {
             events.Add: self._add,
             events.Chunk: self._chunk,
@@ -745,6 +756,7 @@ class Judge:
             evicting=self._evicting,
             allocating=self._allocating,
         )
+        self._last_step = step
         for rule in self._rules.of_step:
             if not rule.predicate(step):
                 self._broken(rule, {"w": step}, "step", "", "")

@@ -36,6 +36,8 @@ RARE_STATES = {
     "decoder entry reported": "notices follow an encoder-decoder encode",
     "reset with entries": "a reset finds resident entries",
     "preempted after encode in the same step": "a scheduled encode is dropped by a preemption",
+    "equal prompts decoded": "two requests of one prompt have decoded a token or more",
+    "best two logits nearly tie": "rounding may decide on a token; what follows is not compared",
     "loaded from elsewhere": "an encoder output is loaded, not encoded",
     "waits for a transfer": "an encoder output that a request needs is on its way",
     "preempted after a load in the same step": "a load goes on for a request that was preempted",

@@ -101,7 +101,7 @@ class Retrace:
         if count == 0 and calls:
             return judge
         if count < len(calls):
-            outcome, raised = (outcome if self.trace.depth == "scheduler" else None), None
+            outcome, raised = (outcome if self.trace.has_scheduler else None), None
         judge.judge(number, self.trace.events[number], (outcome, calls[:count], raised, None))
         return judge
 

@@ -67,6 +67,8 @@ def _written(finding: Finding) -> tuple[str | None, str]:
         return _kv_cache_test(finding), "what this rule compares is shown by its replay"
     if finding.trace.depth == "media_hash":
         return _media_hash_test(finding), "a difference from the reference is shown by its replay"
+    if finding.trace.depth == "engine":
+        return None, "an engine is made of more than a script can hold"
     if finding.trace.depth == "scheduler":
         return _scheduler_test(finding)
     retrace, parting = finding.retrace, finding.parting

@@ -338,6 +338,7 @@ SchedulerEvent = (
     | Received
     | Sent
 )
+EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
 BlockHashEvent = Prompt | Decode | Continue
 MediaHashEvent = Hash
 KVCacheEvent = (
@@ -362,10 +363,14 @@ Showing = Arrival | Chunk | Continue
 EVENTS_OF_DEPTH = {
     "manager": get_args(ManagerEvent),
     "scheduler": get_args(SchedulerEvent),
+    "engine": get_args(EngineEvent),
     "block_hash": get_args(BlockHashEvent),
     "media_hash": (MediaHashEvent,),
     "kv_cache": get_args(KVCacheEvent),
 }
+
+
+SCHEDULER_DEPTHS = ("scheduler", "engine")
 
 
 class ManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -443,6 +448,25 @@ class SchedulerHeader(
     generator: Name | None = None
 
 
+class EngineConfig(SchedulerConfig, frozen=True):
+    """What an engine is made with: its scheduler's configuration, and which of
+    `gpu_runner.tiny_models` it executes."""
+
+    model: Literal["llava"] = "llava"
+
+
+class EngineHeader(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="engine"
+):
+    """The first line of a trace for an engine, which executes what its scheduler decides."""
+
+    schema: int
+    manager: Literal["encoder_cache"]
+    config: EngineConfig
+    seed: int | None = None
+    generator: Name | None = None
+
+
 class BlockHashConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How keys are made: tokens a block, tokens after it that its key covers, and the function."""
 
@@ -507,7 +531,14 @@ class KVCacheHeader(
     generator: Name | None = None
 
 
-Header = ManagerHeader | SchedulerHeader | BlockHashHeader | MediaHashHeader | KVCacheHeader
+Header = (
+    ManagerHeader
+    | SchedulerHeader
+    | EngineHeader
+    | BlockHashHeader
+    | MediaHashHeader
+    | KVCacheHeader
+)
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -520,6 +551,11 @@ class Trace(msgspec.Struct, frozen=True):
     def depth(self) -> str:
         """How the target is driven: one of `EVENTS_OF_DEPTH`."""
         return depth_of(self.header)
+
+    @property
+    def has_scheduler(self) -> bool:
+        """Whether a scheduler takes the decisions; an engine executes them as well."""
+        return self.depth in SCHEDULER_DEPTHS
 
     def with_events(self, events: Iterable[AnyEvent]) -> "Trace":
         """The same configuration with other events."""

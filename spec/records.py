@@ -75,3 +75,13 @@ class Step(NamedTuple):
     steps_since_encode: Mapping[str, int]
     evicting: Set[str]
     allocating: Set[str]
+
+
+class Twins(NamedTuple):
+    """What two requests of one prompt have decoded: token ids, as far as both have come.
+
+    Neither goes on behind a token whose logit hardly led the second: rounding decides there.
+    """
+
+    one: tuple[int, ...]
+    other: tuple[int, ...]

@@ -58,6 +58,14 @@ class Cache:
         return self.root / "releases"
 
     @property
+    def engines(self) -> Path:
+        return self.root / "engines"
+
+    @property
+    def models(self) -> Path:
+        return self.root / "models"
+
+    @property
     def environments(self) -> Path:
         return self.root / "environments"
 
@@ -91,6 +99,7 @@ class Cache:
         try:
             for folder in (
                 self.releases,
+                self.engines,
                 self.environments,
                 self.checkouts,
                 self.logs,

@@ -10,7 +10,6 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import environment, sources
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.releases import CHECKOUT, Release
-from cacheproof.differential.targets.versions import needs_older_libraries
 
 UNKNOWN = "0+unknown"
 GIT_SECONDS_MAX = 30
@@ -35,12 +34,12 @@ def for_path(directory: Path, *, report: Report, cache: Cache | None = None) -> 
         )
     cache = cache or Cache.locate()
     version = version_of(tree)
-    older = needs_older_libraries(version)
+    overlay = environment.overlay_of(version)
     metadata = _metadata_folder(cache, tree, version)
-    libraries = environment.locate(cache, older=older)
+    libraries = environment.locate(cache, overlay)
     if libraries is None or not metadata.is_dir():
         with cache.writing():
-            libraries = environment.ensure(cache, older=older, report=report)
+            libraries = environment.ensure(cache, overlay, report=report)
             _write_metadata(cache, metadata, version)
     return Release(
         version=version,

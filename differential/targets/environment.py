@@ -1,8 +1,9 @@
 """The libraries that every release shares: one environment from a lock, made once.
 
 An environment cannot be moved, so it is made where it stays, under a lock, and a stamp is written
-last: without its stamp it is deleted and made anew. Releases before 0.24.0 get a second folder in
-front, with the older libraries that they were written for.
+last: without its stamp it is deleted and made anew. Some get a second folder in front, an overlay:
+releases before 0.24.0 the older libraries that they were written for, engines what it takes to
+execute a model.
 """
 
 import hashlib
@@ -19,15 +20,34 @@ from cacheproof.differential.errors import SetupError
 from cacheproof.differential.targets.cache import Cache, Report, Workspace
 from cacheproof.differential.targets.child import last_line, run_logged
 from cacheproof.differential.targets.pip import run_pip
+from cacheproof.differential.targets.versions import needs_older_libraries
 
 ENVIRONMENT_MIB = 2300
-OLDER_MIB = 350
 _PROBE = "import torch, transformers, msgspec, setuptools_scm, setuptools_rust"
 
 
 @dataclass(frozen=True)
+class Overlay:
+    """Libraries in front of the shared ones: their lock, and what for."""
+
+    name: str
+    lock: str
+    mib: int
+    purpose: str
+
+
+OLDER = Overlay("older", "older_releases.lock", 350, "older libraries for releases before 0.24.0")
+ENGINE = Overlay("engine", "engine.lock", 150, "the libraries of an engine")
+
+
+def overlay_of(version: str) -> Overlay | None:
+    """What a release wants in front of the shared libraries."""
+    return OLDER if needs_older_libraries(version) else None
+
+
+@dataclass(frozen=True)
 class Libraries:
-    """One set of libraries: the shared environment, and older ones in front where needed."""
+    """One set of libraries: the shared environment, and an overlay in front where needed."""
 
     python: Path
     overlays: tuple[Path, ...]
@@ -38,23 +58,23 @@ class Libraries:
         return "+".join((self.python.parent.parent.name, *(path.name for path in self.overlays)))
 
 
-def locate(cache: Cache, *, older: bool) -> Libraries | None:
+def locate(cache: Cache, overlay: Overlay | None = None) -> Libraries | None:
     """The libraries if they are there and whole. Touches neither network nor disk."""
     environment = _environment_folder(cache)
-    overlays = (_older_folder(cache),) if older else ()
+    overlays = () if overlay is None else (_overlay_folder(cache, overlay),)
     if not all(_is_complete(folder) for folder in (environment, *overlays)):
         return None
     python = environment / "bin" / "python"
     return Libraries(python, overlays) if python.exists() else None
 
 
-def ensure(cache: Cache, *, older: bool, report: Report) -> Libraries:
+def ensure(cache: Cache, overlay: Overlay | None = None, *, report: Report) -> Libraries:
     """The libraries, made first where they are missing or were left half made.
 
     Raises:
         SetupError: no network, disk full, no pip, or an environment that does not work.
     """
-    found = locate(cache, older=older)
+    found = locate(cache, overlay)
     if found is not None:
         return found
     environment = _environment_folder(cache)
@@ -62,12 +82,12 @@ def ensure(cache: Cache, *, older: bool, report: Report) -> Libraries:
     with cache.alone(environment.name, report) as guard:
         if not (_is_complete(environment) and python.exists()):
             _make_environment(cache, environment, report, guard)
-    if not older:
+    if overlay is None:
         return Libraries(python, ())
-    folder = _older_folder(cache)
+    folder = _overlay_folder(cache, overlay)
     with cache.alone(folder.name, report) as guard:
         if not _is_complete(folder):
-            _make_older(cache, folder, python, report, guard)
+            _make_overlay(cache, overlay, folder, python, report, guard)
     return Libraries(python, (folder,))
 
 
@@ -144,28 +164,49 @@ def _probe(cache: Cache, python: Path, workspace: Workspace, report: Report, gua
     log.unlink()
 
 
-def _make_older(cache: Cache, folder: Path, python: Path, report: Report, guard: int) -> None:
+def _make_overlay(
+    cache: Cache, overlay: Overlay, folder: Path, python: Path, report: Report, guard: int
+) -> None:
     cache.discard(folder)
-    cache.require(OLDER_MIB, "the older libraries for releases before 0.24.0")
+    cache.require(overlay.mib, overlay.purpose)
     with cache.workspace() as workspace:
-        requirements = workspace.path / "older.lock"
-        requirements.write_text(_lock("older_releases.lock"))
-        draft = workspace.path / "older"
+        requirements = workspace.path / overlay.lock
+        requirements.write_text(_lock(overlay.lock))
+        draft = workspace.path / overlay.name
         _pip(cache, workspace, python,
              ["install", "--progress-bar", "off", "--no-deps", "--target", str(draft),
               "-r", str(requirements)],
-             "installing older libraries for releases before 0.24.0", report, guard)  # fmt: skip
+             f"installing {overlay.purpose}", report, guard)  # fmt: skip
+        if overlay is ENGINE:
+            _declare_operators(draft / "torchvision" / "extension.py")
         _stamp(draft)
         os.sync()
         draft.rename(folder)
+
+
+def _declare_operators(extension: Path) -> None:
+    """Let torchvision be imported beside a torch that its compiled part was not built for.
+
+    The index has it for one CUDA alone. Its Python then registers shapes for operators that do not
+    exist; nothing here calls them, so it is enough that they are declared.
+    """
+    with extension.open("a") as file:
+        file.write(
+            "\n\nif not _has_ops():\n"
+            '    _declared = torch.library.Library("torchvision", "DEF")\n'
+            '    for _name in ("nms", "qnms"):\n'
+            "        _declared.define(\n"
+            '            f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"\n'
+            "        )\n"
+        )
 
 
 def _environment_folder(cache: Cache) -> Path:
     return cache.environments / f"{_digest('environment.lock')}-{_python_tag()}"
 
 
-def _older_folder(cache: Cache) -> Path:
-    return cache.environments / f"older-{_digest('older_releases.lock')}-{_python_tag()}"
+def _overlay_folder(cache: Cache, overlay: Overlay) -> Path:
+    return cache.environments / f"{overlay.name}-{_digest(overlay.lock)}-{_python_tag()}"
 
 
 def _python_tag() -> str:

@@ -72,7 +72,8 @@ def protocol_of(semantics: Semantics) -> Protocol:
 
 class ReferenceTarget:
     """Runs traces on the reference, under the semantics of a release or the ideal. `media_hash` is
-    a host that hashes media for it, with the libraries of a release."""
+    a host that hashes media for it, with the libraries of a release; `runner` one that has the
+    reference's steps executed, with those of an engine."""
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class ReferenceTarget:
         release: str | None = None,
         managers: dict[str, Factory] | None = None,
         media_hash: HostTarget | None = None,
+        runner: HostTarget | None = None,
     ) -> None:
         self.name = name
         self.release = release
@@ -90,6 +92,7 @@ class ReferenceTarget:
         self._protocol = protocol or protocol_of(self.semantics)
         self._managers = managers or MANAGERS
         self._media_hash = media_hash
+        self._runner = runner
 
     @property
     def protocol(self) -> Protocol:
@@ -99,6 +102,8 @@ class ReferenceTarget:
         return [self._result(trace, fault) for trace in traces]
 
     def runs_depth(self, depth: str) -> bool:
+        if depth == "engine":
+            return self._runner is not None
         return (
             depth != "media_hash" or self._media_hash is not None or not missing_media_libraries()
         )
@@ -114,6 +119,8 @@ class ReferenceTarget:
             return kv_cache.models(msgspec.to_builtins(config), self.semantics)
         if isinstance(config, MediaHashConfig) and config.algorithm != "blake3":
             return self.runs_depth(trace.depth) and self.semantics.chooses_media_digest
+        if trace.has_scheduler and not self.runs_depth(trace.depth):
+            return False
         if isinstance(config, SchedulerConfig):
             return scheduler.models(msgspec.to_builtins(trace), self.semantics)
         return self.runs_depth(trace.depth)
@@ -130,6 +137,9 @@ class ReferenceTarget:
             return TraceResult([], illegal=str(reason))
 
     def _run(self, trace: Trace, fault: str | None) -> TraceResult:
+        if trace.depth == "engine":
+            assert self._runner is not None
+            return self._runner.run([trace], fault)[0]
         if trace.depth != "scheduler":
             return TraceResult(self._records(trace, fault))
         lines = msgspec.to_builtins(trace)
@@ -182,9 +192,10 @@ class ReferenceTarget:
         return self
 
     def close(self) -> None:
-        """End the host that hashes media, where there is one."""
-        if self._media_hash is not None:
-            self._media_hash.close()
+        """End the hosts that it has."""
+        for host in (self._media_hash, self._runner):
+            if host is not None:
+                host.close()
 
 
 class ReferenceExplorer:

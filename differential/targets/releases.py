@@ -1,13 +1,15 @@
 """Real vLLM releases in the user's cache folder, and the interpreters that run them.
 
 A release is there whole or not at all: it is unpacked and imported in a folder of its own and
-renamed into place last. What is there is used without network and without pip.
+renamed into place last. What is there is used without network and without pip. An engine is a
+release with its compiled parts, which executes models; it has a folder of its own.
 """
 
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -15,14 +17,16 @@ from cacheproof.differential.errors import InputError, SetupError
 from cacheproof.differential.targets import environment, sources
 from cacheproof.differential.targets.cache import Cache, Report, Workspace
 from cacheproof.differential.targets.child import last_line, run_logged
-from cacheproof.differential.targets.environment import Libraries
+from cacheproof.differential.targets.environment import Libraries, Overlay
 from cacheproof.differential.targets.versions import (
-    needs_older_libraries,
     order,
     parse,
     runs_hasher_alone,
 )
 
+Kind = Literal["vllm", "engine"]
+VLLM: Kind = "vllm"
+ENGINE: Kind = "engine"
 CHECKOUT = "checkout"
 RECORD = "release.json"
 SCHEMA = 1
@@ -41,6 +45,13 @@ PROVEN_MODULES = (
 HASHER_MODULES = ("vllm.multimodal.hasher",)
 """The same for a release whose packages import what the libraries here no longer have."""
 
+ENGINE_MODULES = (
+    "vllm.entrypoints.llm",
+    "vllm.v1.worker.cpu_worker",
+    "vllm.model_executor.models.llava",
+)
+"""The same for an engine."""
+
 _HOST = Path(__file__).parent / "host"
 _IMPORT_HASHER = "; ".join(
     (
@@ -52,7 +63,7 @@ _IMPORT_HASHER = "; ".join(
         "hasher_module()",
     )
 )
-_IMPORTS = "; ".join(f"import {name}" for name in PROVEN_MODULES) + (
+_CHOSE_CPU = (
     "; from vllm.platforms import current_platform as platform"
     "; assert platform.is_cpu(), f'vLLM chose the platform {platform}, not the CPU'"
 )
@@ -94,8 +105,10 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     proven_modules: tuple[str, ...]
 
 
-def install(version: str, *, report: Report, cache: Cache | None = None) -> Release:
-    """Makes a release usable; does nothing when it already is.
+def install(
+    version: str, *, report: Report, cache: Cache | None = None, kind: Kind = VLLM
+) -> Release:
+    """Makes a release usable, or an engine of it; does nothing when it already is.
 
     Raises:
         InputError: no version number.
@@ -104,55 +117,57 @@ def install(version: str, *, report: Report, cache: Cache | None = None) -> Rele
     """
     version = parse(version)
     cache = cache or Cache.locate()
-    found = find(version, cache=cache)
+    found = find(version, cache=cache, kind=kind)
     if found is not None:
         return found
     with cache.writing():
-        libraries = environment.ensure(cache, older=needs_older_libraries(version), report=report)
-        with cache.alone(f"vllm-{version}", report) as guard:
-            found = find(version, cache=cache)
+        libraries = environment.ensure(cache, _overlay(version, kind), report=report)
+        with cache.alone(f"{kind}-{version}", report) as guard:
+            found = find(version, cache=cache, kind=kind)
             if found is not None:
                 return found
             with cache.workspace() as workspace:
-                return _install(version, libraries, cache, workspace, report, guard)
+                return _install(version, libraries, cache, workspace, report, guard, kind)
 
 
-def find(version: str, *, cache: Cache | None = None) -> Release | None:
-    """The release if it is installed and usable. Touches no network and changes nothing.
+def find(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> Release | None:
+    """The release, or the engine, if it is installed and usable. Touches no network and changes
+    nothing.
 
     Raises:
         InputError: no version number.
     """
     cache = cache or Cache.locate()
-    folder = cache.releases / parse(version)
+    folder = _home(cache, kind) / parse(version)
     record = _read_record(folder)
-    libraries = environment.locate(cache, older=needs_older_libraries(version))
+    libraries = environment.locate(cache, _overlay(version, kind))
     if record is None or libraries is None or record.proven_with != libraries.key:
         return None
     return _release(record, folder / "tree", libraries)
 
 
-def list_installed(*, cache: Cache | None = None) -> list[Release]:
-    """The usable releases, from old to new. Touches no network and changes nothing."""
+def list_installed(*, cache: Cache | None = None, kind: Kind = VLLM) -> list[Release]:
+    """The usable releases, or engines, from old to new. Touches no network and changes nothing."""
     cache = cache or Cache.locate()
-    versions = [path.parent.name for path in cache.releases.glob(f"*/{RECORD}")]
-    found = (find(version, cache=cache) for version in sorted(versions, key=order))
+    versions = [path.parent.name for path in _home(cache, kind).glob(f"*/{RECORD}")]
+    found = (find(version, cache=cache, kind=kind) for version in sorted(versions, key=order))
     return [release for release in found if release is not None]
 
 
-def remove(version: str, *, cache: Cache | None = None) -> None:
-    """Removes a release. The libraries stay: others share them.
+def remove(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> None:
+    """Removes a release, or an engine. The libraries stay: others share them.
 
     Raises:
         InputError: no version number, or not installed.
         SetupError: the cache folder cannot be written.
     """
     cache = cache or Cache.locate()
-    folder = cache.releases / parse(version)
+    folder = _home(cache, kind) / parse(version)
     if not folder.exists():
-        there = ", ".join(release.version for release in list_installed(cache=cache)) or "none"
-        raise InputError(f"vllm {version} is not installed; installed: {there}")
-    with cache.writing(), cache.alone(f"vllm-{version}", lambda line: None):
+        installed = list_installed(cache=cache, kind=kind)
+        there = ", ".join(release.version for release in installed) or "none"
+        raise InputError(f"{kind} {version} is not installed; installed: {there}")
+    with cache.writing(), cache.alone(f"{kind}-{version}", lambda line: None):
         cache.discard(folder)
         cache.discard(cache.scratch / version)
 
@@ -187,6 +202,8 @@ def host_command(
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_USE_V1": "1",
     }
     if is_checkout:
@@ -201,23 +218,24 @@ def _install(
     workspace: Workspace,
     report: Report,
     guard: int,
+    kind: Kind,
 ) -> Release:
-    folder = cache.releases / version
+    folder = _home(cache, kind) / version
     draft = workspace.path / "release"
     record = _read_record(folder)
     if record is not None:  # whole, but its libraries changed since: only the proof is due
         draft, draft_record = folder, record
     else:
-        cache.require(sources.RELEASE_MIB, f"vllm {version}")
-        draft_record = _unpack(version, libraries, cache, workspace, report, guard, draft)
+        cache.require(sources.MIB_OF[kind], f"{kind} {version}")
+        draft_record = _unpack(version, libraries, cache, workspace, report, guard, draft, kind)
     release = _release(draft_record, draft / "tree", libraries)
-    _prove(release, cache, workspace, report, guard)
+    _prove(release, cache, workspace, report, guard, kind)
     _write_record(draft, msgspec.structs.replace(draft_record, proven_with=libraries.key))
     if draft != folder:
         os.sync()
         cache.discard(folder)
         draft.rename(folder)
-    report(f"vllm {version} is installed ({release.source}, sha256 {release.sha256})")
+    report(f"{kind} {version} is installed ({release.source}, sha256 {release.sha256})")
     return _release(draft_record, folder / "tree", libraries)
 
 
@@ -229,8 +247,9 @@ def _unpack(
     report: Report,
     guard: int,
     draft: Path,
+    kind: Kind,
 ) -> _Record:
-    archive = sources.fetch(
+    archive = (sources.fetch if kind == VLLM else sources.fetch_wheel)(
         version,
         python=libraries.python,
         cache=cache,
@@ -239,7 +258,7 @@ def _unpack(
         guard=guard,
     )
     report(f"unpacking {archive.path.name}")
-    files = sources.unpack(archive, version, draft / "tree")
+    files = sources.unpack(archive, version, draft / "tree", compiled=kind == ENGINE)
     return _Record(
         schema=SCHEMA,
         version=version,
@@ -249,28 +268,45 @@ def _unpack(
         pinned=archive.pinned,
         files=files,
         proven_with="",
-        proven_modules=HASHER_MODULES if runs_hasher_alone(version) else PROVEN_MODULES,
+        proven_modules=_proven_modules(version, kind),
     )
 
 
+def _proven_modules(version: str, kind: Kind) -> tuple[str, ...]:
+    if kind == ENGINE:
+        return ENGINE_MODULES
+    return HASHER_MODULES if runs_hasher_alone(version) else PROVEN_MODULES
+
+
 def _prove(
-    release: Release, cache: Cache, workspace: Workspace, report: Report, guard: int
+    release: Release,
+    cache: Cache,
+    workspace: Workspace,
+    report: Report,
+    guard: int,
+    kind: Kind,
 ) -> None:
     command, env = host_command(release, cache=cache)
     log = cache.logs / f"import-{workspace.path.name}.log"
     status = run_logged(
-        [*command, "-P", "-c", _IMPORT_HASHER if runs_hasher_alone(release.version) else _IMPORTS],
+        [*command, "-P", "-c", _import_statements(_proven_modules(release.version, kind))],
         log=log,
         env=env | {"TMPDIR": str(workspace.path)},
-        title=f"importing vllm {release.version}",
+        title=f"importing {kind} {release.version}",
         report=report,
         inherit=(guard, workspace.guard),
     )
     if status != 0:
         raise SetupError(
-            f"vllm {release.version} does not import here: {last_line(log)} (log: {log})"
+            f"{kind} {release.version} does not import here: {last_line(log)} (log: {log})"
         )
     log.unlink()
+
+
+def _import_statements(modules: tuple[str, ...]) -> str:
+    if modules == HASHER_MODULES:
+        return _IMPORT_HASHER
+    return "; ".join(f"import {name}" for name in modules) + _CHOSE_CPU
 
 
 def _release(record: _Record, tree: Path, libraries: Libraries) -> Release:
@@ -285,6 +321,14 @@ def _release(record: _Record, tree: Path, libraries: Libraries) -> Release:
         sha256=record.sha256,
         pinned=record.pinned,
     )
+
+
+def _overlay(version: str, kind: Kind) -> Overlay | None:
+    return environment.ENGINE if kind == ENGINE else environment.overlay_of(version)
+
+
+def _home(cache: Cache, kind: Kind) -> Path:
+    return cache.engines if kind == ENGINE else cache.releases
 
 
 def _read_record(folder: Path) -> _Record | None:

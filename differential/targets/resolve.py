@@ -8,7 +8,8 @@ from pathlib import Path
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import checkouts, releases
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.cache import Report
+from cacheproof.differential.targets.cache import Cache, Report
+from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -20,8 +21,13 @@ from cacheproof.spec.versions import release_key
 NEWEST = "0.33.0"
 FIRST_V1 = (0, 8)
 MEDIA_HASH = "media_hash"
+ENGINE = "engine"
+ENGINE_MODULE = "host.engine"
+RUNNER_MODULE = "host.runner"
 HASHER_ALONE = "host.media_hash_alone"
-EXPECTED = "expected reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+EXPECTED = (
+    "expected reference[@VERSION], vllm@VERSION, engine@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+)
 
 
 def resolve(text: str, *, report: Report) -> Target:
@@ -38,6 +44,8 @@ def resolve(text: str, *, report: Report) -> Target:
         )
     if kind == "vllm" and at:
         return host_of(releases.install(version, report=report), text)
+    if kind == ENGINE and at:
+        return engine_of(releases.install(version, report=report, kind=releases.ENGINE), text)
     if text.startswith("path:"):
         release = checkouts.for_path(Path(text.removeprefix("path:")), report=report)
         return host_of(release, text)
@@ -62,6 +70,15 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
     return HostTarget(name, promised, command, environment, plug_in=plug_in)
 
 
+def engine_of(engine: Release, name: str) -> HostTarget:
+    """A host process for an engine: its scheduler, with a worker and a model behind it."""
+    command, environment = releases.host_command(engine)
+    environment |= {MODELS_SETTING: str(Cache.locate().models)}
+    return HostTarget(
+        name, engine.version, command, environment, module=ENGINE_MODULE, depths=(ENGINE,)
+    )
+
+
 def _promised(version: str) -> str | None:
     """The release whose promises hold; None for what a checkout without tags calls itself."""
     try:
@@ -73,8 +90,8 @@ def _promised(version: str) -> str | None:
 def reference_for(target: Target) -> ReferenceTarget | None:
     """The reference under the semantics of the target's release; None where it is not modelled.
 
-    Its media hash runs in the target's interpreter, with the libraries that the target has. It is
-    to be closed.
+    Its media hash, or for an engine its runner, runs in the target's interpreter, with the
+    libraries that the target has. It is to be closed.
     """
     if target.release is None:
         return None
@@ -83,9 +100,18 @@ def reference_for(target: Target) -> ReferenceTarget | None:
     except NotModelled:
         return None
     name = f"reference@{target.release}"
-    hasher = hasher_beside(target, semantics) if isinstance(target, HostTarget) else None
+    hasher = runner = None
+    if isinstance(target, HostTarget) and target.runs_depth(ENGINE):
+        runner = target.beside("torch runner", RUNNER_MODULE, (ENGINE,), _flags(semantics))
+    elif isinstance(target, HostTarget):
+        hasher = hasher_beside(target, semantics)
     return ReferenceTarget(
-        semantics, target.protocol, name=name, release=target.release, media_hash=hasher
+        semantics,
+        target.protocol,
+        name=name,
+        release=target.release,
+        media_hash=hasher,
+        runner=runner,
     )
 
 
@@ -98,8 +124,11 @@ def share_libraries(one: Target, other: Target) -> None:
 
 def hasher_beside(target: HostTarget, semantics: Semantics) -> HostTarget:
     """A host that hashes media as the reference does, with the libraries of the target."""
-    flags = {REFERENCE_SETTING: json.dumps(asdict(semantics))}
-    return target.beside("reference hasher", HASHER_ALONE, (MEDIA_HASH,), flags)
+    return target.beside("reference hasher", HASHER_ALONE, (MEDIA_HASH,), _flags(semantics))
+
+
+def _flags(semantics: Semantics) -> dict[str, str]:
+    return {REFERENCE_SETTING: json.dumps(asdict(semantics))}
 
 
 def _semantics(version: str) -> Semantics:

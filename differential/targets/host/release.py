@@ -57,7 +57,7 @@ class Release:
             "python": sys.version.split()[0],
             "vllm": vllm.__version__,
             "protocol": self.protocol._asdict(),
-            "sources": {name: _digest(function) for name, function in modelled_functions()}
+            "sources": {name: digest(function) for name, function in modelled_functions()}
             | media_hash.modelled_sources(),
             "plug_in": kind,
             "refusal": refusal,
@@ -208,5 +208,5 @@ def _plant(fault: str | None, manager: Any) -> None:
         FAULTS[fault](manager)
 
 
-def _digest(function: Any) -> str:
+def digest(function: Any) -> str:
     return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]

@@ -11,7 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .kv_transfers import KVWorker, Report
 from .protocol import Event, HostError, Illegal
@@ -21,6 +21,19 @@ STOP_TOKEN_ID = 4
 VOCABULARY_SIZE = 50272
 _PLACEHOLDER_TOKEN_ID = 3
 _WAITING_QUEUES = ("kv_holding_waiting", "skipped_waiting", "waiting")
+
+
+class Worker(Protocol):
+    """Executes the steps that the scheduler decides on, with a model."""
+
+    def execute(self, output: Any) -> dict[str, list[int]]:
+        """The tokens that the step's execution samples for each of its requests."""
+
+    def outcome(self) -> dict[str, Any]:
+        """What an update's outcome says of the steps executed since the last."""
+
+    def reset(self) -> None:
+        """Forget every encoder output."""
 
 
 class SchedulerKit(NamedTuple):
@@ -38,6 +51,7 @@ class SchedulerKit(NamedTuple):
     pause: from now on only running requests are scheduled ("new"), none ("all"), or all ("none").
     preempted: the status of a request that lost its blocks.
     resets: whether the encoder cache can be reset.
+    worker: what executes steps; None: nothing does, and tokens follow from their positions.
     """
 
     scheduler: Any
@@ -49,6 +63,7 @@ class SchedulerKit(NamedTuple):
     pause: Callable[[str], Any]
     preempted: Any
     resets: bool
+    worker: Worker | None = None
 
 
 class _Step(NamedTuple):
@@ -312,6 +327,7 @@ class SchedulerSession:
             "finished": sorted(finished),
             **_told(continued),
             **({"kv_reports": reports} if any(reports) else {}),
+            **({} if self._kit.worker is None else self._kit.worker.outcome()),
             **self._standing(),
         }
 
@@ -322,6 +338,8 @@ class SchedulerSession:
 
     def _execute(self, step: _Step, accepted: list[int]) -> dict[str, list[int]]:
         """The tokens that the step's execution samples for each of its requests."""
+        if self._kit.worker is not None:
+            return self._ask(self._kit.worker.execute, step.output)
         turns = itertools.cycle(accepted)
         sampled = {}
         for request_id, drafts in step.drafts.items():
@@ -363,6 +381,8 @@ class SchedulerSession:
         if not self._kit.resets:
             return None
         self._ask(self._scheduler.reset_encoder_cache)
+        if self._kit.worker is not None:
+            self._ask(self._kit.worker.reset)
         return True
 
     def _reset_prefix(self, event: Event) -> Any:

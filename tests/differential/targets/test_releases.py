@@ -341,23 +341,23 @@ class TestLibraries:
 
     def test_they_are_made_once_and_shared(self, cache: Cache, fake_python: Path) -> None:
         with cache.writing():
-            newer = environment.ensure(cache, older=False, report=print)
-            older = environment.ensure(cache, older=True, report=print)
+            newer = environment.ensure(cache, report=print)
+            older = environment.ensure(cache, environment.OLDER, report=print)
         assert newer.python == older.python
         assert (newer.overlays, len(older.overlays)) == ((), 1)
-        assert environment.locate(cache, older=True) == older
+        assert environment.locate(cache, environment.OLDER) == older
         assert fake_python.read_text() == "made\n"
 
     def test_without_its_stamp_an_environment_is_made_anew(
         self, cache: Cache, fake_python: Path
     ) -> None:
         with cache.writing():
-            python = environment.ensure(cache, older=False, report=print).python
+            python = environment.ensure(cache, report=print).python
             folder = python.parent.parent
             (folder / ".complete").unlink()
             (folder / "half-written").touch()
-            assert environment.locate(cache, older=False) is None
-            environment.ensure(cache, older=False, report=print)
+            assert environment.locate(cache) is None
+            environment.ensure(cache, report=print)
         assert not (folder / "half-written").exists()
         assert fake_python.read_text() == "made\nmade\n"
 
@@ -367,12 +367,12 @@ class TestLibraries:
         bare = a_script(tmp_path / "bare", "echo No module named ensurepip; exit 1")
         monkeypatch.setattr(sys, "executable", str(bare))
         with cache.writing(), pytest.raises(SetupError, match=r"ensurepip; install Python's venv"):
-            environment.ensure(cache, older=False, report=print)
+            environment.ensure(cache, report=print)
 
     def test_they_want_room_before_they_are_made(self, tmp_path: Path) -> None:
         cache = Cache(tmp_path / "home", free_bytes=lambda folder: 2000 * MIB)
         with cache.writing(), pytest.raises(SetupError, match="needs 2300 MiB"):
-            environment.ensure(cache, older=False, report=print)
+            environment.ensure(cache, report=print)
 
 
 CHILD = """

@@ -1,0 +1,278 @@
+"""The real engine: its scheduler's steps are executed by its own worker, with a model.
+
+Started as `PYTHON <this folder> host.engine` in the environment of an engine. One engine core is
+made for all traces, as `LLM` makes it; for each trace it gets a scheduler of the trace's
+configuration, through the release's own classes. Prompts pass the engine's own input processing,
+and their media its processor: what a request's items are is the release's word.
+"""
+
+import dataclasses
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import vllm
+from vllm import LLM, SamplingParams
+from vllm.config import SchedulerConfig
+from vllm.v1.core import encoder_cache_manager
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import Request, RequestStatus
+
+from .engine_faults import ENGINE_FAULTS
+from .engine_limits import BLOCK_SIZE, LIMITS, MODELS_SETTING
+from .media_inputs import image_of
+from .package import ours
+from .protocol import Event, HostError, Illegal, Protocol
+from .recorder import Recorder
+from .release import digest
+from .scheduler_build import REFUSALS, refusal
+from .scheduler_depth import modelled_functions
+from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession, prompt_token_ids
+from .session import run_events
+
+_PLACEHOLDER_TOKEN_ID = 3
+
+
+class Release:
+    """Runs engine-depth traces on this interpreter's engine."""
+
+    def __init__(self) -> None:
+        if os.environ.get("PYTHONHASHSEED") != "0":
+            raise HostError("PYTHONHASHSEED must be 0: set order would differ between runs")
+        self.protocol = Protocol.detect(
+            encoder_cache_manager.EncoderCacheManager, Request, Scheduler
+        )
+
+    def hello(self, plug_in: str | None) -> dict[str, Any]:
+        """Versions, protocol flags and digests of the modelled functions."""
+        return {
+            "python": sys.version.split()[0],
+            "vllm": vllm.__version__,
+            "protocol": self.protocol._asdict(),
+            "sources": {name: digest(function) for name, function in modelled_functions()},
+        }
+
+    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """One result per trace of the batch, one after the other."""
+        for trace in request["traces"]:
+            yield _run_trace(trace, request.get("fault"))
+
+
+def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
+    config = trace["header"]["config"]
+    if trace["header"]["depth"] != "engine":
+        raise HostError(f"a {trace['header']['depth']}-depth trace for an engine")
+    core = _Core.of(config["model"])
+    try:
+        kit = core.kit(config)
+        if fault is not None:
+            core.plant(fault)
+        session = SchedulerSession(kit, config)
+        records = run_events(session, trace["events"])
+    except Illegal as reason:
+        return {"records": [], "illegal": str(reason)}
+    finally:
+        core.clear()
+    return {"records": records, "capacity": session.recorder.manager.cache_size}
+
+
+class _Core:
+    """An engine with a model, and the worker's side of a session."""
+
+    @classmethod
+    @functools.cache
+    def of(cls, model: str) -> "_Core":
+        return cls(model)
+
+    def __init__(self, model: str) -> None:
+        directory = ours("gpu_runner.tiny_models").ensure(model, Path(os.environ[MODELS_SETTING]))
+        llm = LLM(
+            model=str(directory),
+            dtype="float32",
+            seed=0,
+            enforce_eager=True,
+            block_size=BLOCK_SIZE,
+            max_model_len=LIMITS["max_model_len"],
+            max_num_seqs=LIMITS["max_num_seqs"],
+            max_num_batched_tokens=LIMITS["max_num_batched_tokens"],
+            num_gpu_blocks_override=LIMITS["num_blocks"],
+            limit_mm_per_prompt={"image": 8},
+            enable_prefix_caching=True,
+            async_scheduling=False,
+            disable_log_stats=True,
+        )
+        self._engine = llm.llm_engine
+        self._core = self._engine.engine_core.engine_core
+        self._hasher = self._core.request_block_hasher
+        self._runner = self._core.model_executor.driver_worker.worker.model_runner
+        self._executed: list[Any] = []
+        self._outputs: dict[str, list[Any]] = {}
+
+    def kit(self, config: Event) -> SchedulerKit:
+        """A scheduler of that configuration in the engine. Raises Illegal where it is refused."""
+        for name, most in LIMITS.items():
+            if config[name] > most:
+                raise Illegal(f"the engine was made for {name} up to {most}")
+        if config["block_size"] != BLOCK_SIZE:
+            raise Illegal(f"the engine was made for blocks of {BLOCK_SIZE}")
+        try:
+            scheduler = self._make_scheduler(config)
+        except REFUSALS as error:
+            raise Illegal(refusal(error)) from error
+        self._core.scheduler = scheduler
+        self._core.request_block_hasher = self._hasher if config["prefix_caching"] else None
+        self._outputs = {}
+        return SchedulerKit(
+            scheduler,
+            Recorder(scheduler.encoder_cache_manager),
+            self._make_request,
+            self._update,
+            lambda request: scheduler.finish_requests(request, RequestStatus.FINISHED_ABORTED),
+            lambda drafts: None,
+            lambda mode: None,
+            RequestStatus.PREEMPTED,
+            hasattr(scheduler, "reset_encoder_cache"),
+            self,
+        )
+
+    def _make_scheduler(self, config: Event) -> Any:
+        """What the engine core would decide with, had it been made with that configuration."""
+        base = self._core.vllm_config
+        scheduler_config = SchedulerConfig(
+            max_num_seqs=config["max_num_seqs"],
+            max_num_batched_tokens=config["max_num_batched_tokens"],
+            max_model_len=config["max_model_len"],
+            enable_chunked_prefill=config["chunked_prefill"],
+            disable_chunked_mm_input=config["disable_chunked_mm_input"],
+            long_prefill_token_threshold=config["long_prefill_token_threshold"],
+            policy=config["policy"],
+            async_scheduling=False,
+            is_multimodal_model=True,
+            is_encoder_decoder=False,
+        )
+        scheduler_config.max_num_encoder_input_tokens = config["compute_budget"]
+        scheduler_config.encoder_cache_size = config["capacity"]
+        cache_config = dataclasses.replace(
+            base.cache_config, enable_prefix_caching=config["prefix_caching"]
+        )
+        cache_config.num_gpu_blocks = config["num_blocks"]
+        vllm_config = dataclasses.replace(
+            base, scheduler_config=scheduler_config, cache_config=cache_config
+        )
+        old = self._core.scheduler
+        return Scheduler(
+            vllm_config=vllm_config,
+            kv_cache_config=dataclasses.replace(
+                old.kv_cache_config, num_blocks=config["num_blocks"]
+            ),
+            structured_output_manager=self._core.structured_output_manager,
+            block_size=BLOCK_SIZE,
+            hash_block_size=BLOCK_SIZE,
+            log_stats=False,
+        )
+
+    def _make_request(self, event: Event, arrival_time: float) -> Any:
+        token_ids = _collapsed(prompt_token_ids(event), event["items"])
+        prompt: dict[str, Any] = {"prompt_token_ids": token_ids}
+        if event["items"]:
+            names = [item["identifier"] for item in event["items"]]
+            prompt["multi_modal_data"] = {"image": list(map(image_of, names))}
+            prompt["multi_modal_uuids"] = {"image": names}
+        params = SamplingParams(
+            max_tokens=event["max_tokens"],
+            ignore_eos=True,
+            stop_token_ids=[STOP_TOKEN_ID],
+            temperature=0,
+            logprobs=2,
+            detokenize=False,
+        )
+        made = self._engine.input_processor.process_inputs(
+            event["request"],
+            prompt,
+            params,
+            self._engine.get_supported_tasks(),
+            arrival_time=arrival_time,
+            priority=event["priority"],
+        )
+        request, _ = self._core.preprocess_add_request(made)
+        _check_items(request, event)
+        return request
+
+    def execute(self, output: Any) -> dict[str, list[int]]:
+        """Execute a step with the engine's worker."""
+        executor = self._core.model_executor
+        done = executor.execute_model(output)
+        if done is None:
+            done = executor.sample_tokens(None)
+        self._executed.append(done)
+        sampled = {}
+        for request_id in output.num_scheduled_tokens:
+            place = done.req_id_to_index[request_id]
+            tokens = list(map(int, done.sampled_token_ids[place]))
+            sampled[request_id] = tokens
+            if tokens:
+                chosen, *best = map(float, done.logprobs.logprobs[place][:3])
+                self._outputs.setdefault(request_id, []).append(
+                    [tokens[0], chosen, best[0] - best[1]]
+                )
+        return sampled
+
+    def _update(
+        self, output: Any, sampled: dict[str, list[int]], report: Any
+    ) -> list[tuple[str, int, bool]]:
+        answers = self._core.scheduler.update_from_output(output, self._executed.pop(0))
+        return [
+            (answer.request_id, len(answer.new_token_ids), answer.finish_reason is not None)
+            for client in answers.values()
+            for answer in client.outputs
+        ]
+
+    def outcome(self) -> dict[str, Any]:
+        """What was decoded, and what the worker's store holds, in rows."""
+        outputs, self._outputs = self._outputs, {}
+        store = {name: len(rows) for name, rows in self._runner.encoder_cache.items()}
+        return {"outputs": outputs, "store": store}
+
+    def plant(self, fault: str) -> None:
+        """Plant a fault in the worker's store, until the trace has ended."""
+        self._runner.encoder_cache = ENGINE_FAULTS[fault](self._runner.encoder_cache)
+
+    def reset(self) -> None:
+        """Forget every encoder output."""
+        self._runner.reset_encoder_cache()
+
+    def clear(self) -> None:
+        """End all requests on both sides, and empty the store: a trace begins with nothing."""
+        scheduler = self._core.scheduler
+        self._executed.clear()
+        scheduler.finish_requests(None, RequestStatus.FINISHED_ABORTED)
+        output = scheduler.schedule()
+        # A step that was decided on and never executed may have told of ends as well.
+        output.finished_req_ids |= self._runner.requests.keys()
+        if self._core.model_executor.execute_model(output) is None:
+            self._core.model_executor.sample_tokens(None)
+        self._runner.encoder_cache = {}
+        if self._runner.requests:
+            raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
+
+
+def _collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
+    """The prompt as a user writes it: one placeholder for each item."""
+    for item in reversed(items):
+        start = item["offset"]
+        token_ids[start : start + item["length"]] = [_PLACEHOLDER_TOKEN_ID]
+    return token_ids
+
+
+def _check_items(request: Any, event: Event) -> None:
+    """The engine's processor must have made of the prompt what the trace says."""
+    made = [
+        (one.identifier, one.mm_position.offset, one.mm_position.length)
+        for one in request.mm_features
+    ]
+    said = [(item["identifier"], item["offset"], item["length"]) for item in event["items"]]
+    if made != said:
+        raise Illegal(f"the engine makes of its items {made}, not {said}")

@@ -1,0 +1,32 @@
+"""Faults of a worker's encoder store, planted in an engine or a runner: what a canary is."""
+
+from collections.abc import Callable
+from typing import Any
+
+Store = dict[str, Any]
+
+
+class NeverFrees(Store):
+    """Keeps what it is told to drop."""
+
+    def pop(self, *arguments: Any) -> Any:
+        return None
+
+
+class ReadsTheRowBefore(Store):
+    """Now and then a read gets every row from the place before it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._reads = 0
+
+    def get(self, identifier: str, default: Any = None) -> Any:
+        rows = super().get(identifier, default)
+        self._reads += 1
+        return rows if rows is None or self._reads % 3 else rows.roll(1, dims=0)
+
+
+ENGINE_FAULTS: dict[str, Callable[[Store], Store]] = {
+    "never_frees": NeverFrees,
+    "reads_the_row_before": ReadsTheRowBefore,
+}

@@ -1,0 +1,10 @@
+"""What an engine is made for once, whatever the configurations of the traces that it runs."""
+
+MODELS_SETTING = "CACHEPROOF_MODELS"
+BLOCK_SIZE = 32  # the CPU's attention wants a multiple of it
+LIMITS = {
+    "max_model_len": 512,
+    "max_num_seqs": 16,
+    "max_num_batched_tokens": 512,
+    "num_blocks": 256,
+}

@@ -1,0 +1,142 @@
+"""The torch runner: the reference's steps are executed by the product's own runner, with a model.
+
+Started as `PYTHON <this folder> host.runner` in an environment that has torch and transformers,
+with the setting CACHEPROOF_REFERENCE: the flags of the reference's semantics, as JSON.
+"""
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .engine_limits import MODELS_SETTING
+from .media_hash_alone import REFERENCE_SETTING
+from .media_inputs import image_of
+from .package import ours
+from .protocol import Event, HostError, Illegal, Protocol
+from .scheduler_session import SchedulerSession, prompt_token_ids
+from .session import run_events
+
+
+class Release:
+    """Runs engine-depth traces on the reference and the runner."""
+
+    def __init__(self) -> None:
+        self._semantics = ours("reference.semantics").Semantics(
+            **json.loads(os.environ[REFERENCE_SETTING])
+        )
+        self._protocol = ours("differential.targets.reference").protocol_of(self._semantics)
+
+    def hello(self, plug_in: str | None) -> dict[str, Any]:
+        """Versions."""
+        return {
+            "python": sys.version.split()[0],
+            "vllm": "none",
+            "protocol": Protocol(**self._protocol._asdict())._asdict(),
+            "sources": {},
+        }
+
+    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """One result per trace of the batch, one after the other."""
+        for trace in request["traces"]:
+            yield self._run_trace(trace, request.get("fault"))
+
+    def _run_trace(self, trace: Event, fault: str | None) -> dict[str, Any]:
+        config = trace["header"]["config"]
+        if trace["header"]["depth"] != "engine":
+            raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
+        scheduler = ours("differential.targets.reference_scheduler")
+        try:
+            kit = scheduler.build(trace, self._semantics, fault)
+            worker = _Worker(config, kit.recorder.manager.cache_size)
+            kit = worker.told(kit)
+            session = SchedulerSession(kit, config)
+            records = run_events(session, trace["events"])
+        except Illegal as reason:
+            return {"records": [], "illegal": str(reason)}
+        return {"records": records, "capacity": kit.recorder.manager.cache_size}
+
+
+class _Worker:
+    """The runner as a session's worker."""
+
+    def __init__(self, config: Event, encoder_cache_size: int) -> None:
+        self._runner = ours("gpu_runner.runner").Runner(
+            _model(config["model"]),
+            num_blocks=config["num_blocks"],
+            block_size=config["block_size"],
+            encoder_cache_size=encoder_cache_size,
+        )
+        self._outputs: dict[str, list[Any]] = {}
+
+    def told(self, kit: Any) -> Any:
+        """The kit with this worker, which hears of every request that is made."""
+
+        def make_request(event: Event, arrival_time: float) -> Any:
+            request = kit.make_request(event, arrival_time)
+            self._runner.add(event["request"], _prompt(event, request))
+            return request
+
+        return kit._replace(make_request=make_request, worker=self)
+
+    def execute(self, output: Any) -> dict[str, list[int]]:
+        """Execute a step."""
+        sampled = self._runner.execute(output)
+        for request_id, one in sampled.items():
+            self._outputs.setdefault(request_id, []).append(list(one))
+        return {
+            request_id: [sampled[request_id].token_id] if request_id in sampled else []
+            for request_id in output.num_scheduled_tokens
+        }
+
+    def outcome(self) -> dict[str, Any]:
+        """What was decoded, and what the store holds, in rows."""
+        outputs, self._outputs = self._outputs, {}
+        return {"outputs": outputs, "store": dict(self._runner.encoder_store.sizes)}
+
+    def reset(self) -> None:
+        """Forget every encoder output."""
+        store = self._runner.encoder_store
+        store.free(list(store.sizes))
+
+
+@functools.cache
+def _model(name: str) -> Any:
+    import torch
+
+    torch.set_num_threads(1)
+    directory = _directory(name)
+    models = {"llava": ("llava", "Llava")}
+    module, of_name = models[name]
+    return getattr(ours(f"gpu_runner.models.{module}"), of_name)(
+        directory, dtype=torch.float32, device=torch.device("cpu")
+    )
+
+
+def _directory(name: str) -> Path:
+    directory: Path = ours("gpu_runner.tiny_models").ensure(name, Path(os.environ[MODELS_SETTING]))
+    return directory
+
+
+@functools.cache
+def _processor(name: str) -> Any:
+    from transformers import AutoImageProcessor
+
+    return AutoImageProcessor.from_pretrained(_directory(name))
+
+
+@functools.lru_cache(maxsize=1024)
+def _pixels(identifier: str) -> Any:
+    return _processor("llava")(image_of(identifier), return_tensors="pt")["pixel_values"][0]
+
+
+def _prompt(event: Event, request: Any) -> Any:
+    requests = ours("gpu_runner.requests")
+    items = tuple(
+        requests.MediaItem(feature, "image", {"pixel_values": _pixels(feature.identifier)})
+        for feature in request.mm_features
+    )
+    return requests.Prompt(tuple(prompt_token_ids(event)), items)

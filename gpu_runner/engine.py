@@ -1,0 +1,127 @@
+"""The engine loop: a scheduler decides, the runner executes, and the scheduler is told."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cacheproof.gpu_runner.requests import Prompt
+from cacheproof.gpu_runner.runner import Runner, Sampled
+from cacheproof.reference.block_hash import get_request_block_hasher
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.hash_functions import hash_function
+from cacheproof.reference.kv_cache_manager import KVCacheManager
+from cacheproof.reference.kv_cache_specs import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from cacheproof.reference.scheduled_request import ScheduledRequest
+from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.output import SchedulerOutput
+from cacheproof.reference.scheduler.scheduler import Scheduler
+from cacheproof.reference.semantics import Semantics
+
+
+@dataclass(frozen=True)
+class CacheSizes:
+    """How much an engine may keep: KV blocks (the null block among them) of `block_size` tokens,
+    and rows of encoder outputs."""
+
+    num_blocks: int
+    block_size: int
+    encoder_cache_size: int
+    enable_prefix_caching: bool = True
+
+
+@dataclass
+class Completion:
+    """What a request has been answered so far."""
+
+    tokens: list[Sampled] = field(default_factory=list)
+    finish_reason: str | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens alone."""
+        return [one.token_id for one in self.tokens]
+
+
+class Engine:
+    """Generates greedily, one step after the other."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        config: SchedulerConfig,
+        sizes: CacheSizes,
+        *,
+        semantics: Semantics | None = None,
+        seed: str = "0",
+    ) -> None:
+        semantics = semantics or Semantics.ideal()
+        self.runner = runner
+        self.encoder_cache_manager = EncoderCacheManager(sizes.encoder_cache_size, semantics)
+        self.scheduler = Scheduler(
+            config,
+            KVCacheManager(
+                KVCacheConfig(
+                    sizes.num_blocks, (KVCacheGroupSpec(FullAttentionSpec(sizes.block_size)),)
+                ),
+                config.max_model_len,
+                config.max_num_batched_tokens,
+                enable_caching=sizes.enable_prefix_caching,
+                semantics=semantics,
+            ),
+            self.encoder_cache_manager,
+            semantics=semantics,
+        )
+        self._hasher = get_request_block_hasher(
+            sizes.block_size, hash_function(semantics), semantics=semantics, seed=seed
+        )
+        self.completions: dict[str, Completion] = {}
+
+    def add(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        *,
+        max_tokens: int,
+        stop_token_ids: Sequence[int] = (),
+        priority: int = 0,
+    ) -> None:
+        """A request arrives.
+
+        Raises:
+            ValueError: one of its id is there.
+        """
+        self.runner.add(request_id, prompt)
+        self.completions[request_id] = Completion()
+        self.scheduler.add_request(
+            ScheduledRequest(
+                request_id,
+                prompt.token_ids,
+                [item.feature for item in prompt.items],
+                block_hasher=self._hasher,
+                max_tokens=max_tokens,
+                stop_token_ids=stop_token_ids,
+                priority=priority,
+                arrival_time=float(len(self.completions)),
+            )
+        )
+
+    def step(self) -> SchedulerOutput:
+        """One step; answers what was decided."""
+        decided = self.scheduler.schedule()
+        sampled = self.runner.execute(decided)
+        answers = self.scheduler.update_from_output(
+            decided,
+            {
+                request_id: [sampled[request_id].token_id] if request_id in sampled else []
+                for request_id in decided.num_scheduled_tokens
+            },
+        )
+        for answer in answers:
+            completion = self.completions[answer.request_id]
+            completion.tokens += [sampled[answer.request_id] for _ in answer.new_token_ids]
+            completion.finish_reason = answer.finish_reason
+        return decided
+
+    def run(self) -> Iterator[SchedulerOutput]:
+        """Step until no request is left, a step at a time."""
+        while self.scheduler.requests:
+            yield self.step()

@@ -1,0 +1,1 @@
+"""Models: transformers' own modules, cut where a runner comes in between encoder and decoder."""

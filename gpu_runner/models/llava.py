@@ -1,0 +1,51 @@
+"""LLaVA: a CLIP vision tower in front of a Llama decoder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import LlavaForConditionalGeneration
+
+from cacheproof.gpu_runner import paged_attention
+from cacheproof.gpu_runner.kv_store import KVShape
+from cacheproof.gpu_runner.paged_attention import PagedStep
+from cacheproof.gpu_runner.requests import MediaItem
+
+
+class Llava:
+    """A MultiModalModel from a local directory of weights."""
+
+    def __init__(self, directory: Path, *, dtype: torch.dtype, device: torch.device) -> None:
+        self._whole = LlavaForConditionalGeneration.from_pretrained(
+            directory,
+            dtype=dtype,
+            local_files_only=True,
+            attn_implementation={"text_config": paged_attention.NAME, "vision_config": "sdpa"},
+        ).to(device)
+        self._whole.eval()
+        text = self._whole.config.text_config
+        self.kv_shape = KVShape(text.num_hidden_layers, text.num_key_value_heads, text.head_dim)
+        self.hidden_size = text.hidden_size
+        self.dtype, self.device = dtype, device
+
+    def encode(self, items: Sequence[MediaItem]) -> list[torch.Tensor]:
+        pixels = torch.stack([item.inputs["pixel_values"] for item in items])
+        pixels = pixels.to(self.device, self.dtype, non_blocking=True)
+        features = self._whole.get_image_features(pixels)
+        return list(features.pooler_output)
+
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
+        return embeds
+
+    def decode(
+        self, embeds: torch.Tensor, positions: torch.Tensor, paged: PagedStep
+    ) -> torch.Tensor:
+        output = self._whole.model.language_model(
+            inputs_embeds=embeds[None], position_ids=positions[None], use_cache=False, paged=paged
+        )
+        hidden: torch.Tensor = output.last_hidden_state[0]
+        return hidden
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self._whole.lm_head(hidden).float()

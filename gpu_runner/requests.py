@@ -1,0 +1,104 @@
+"""What a runner knows of a request: tokens, media, and as much of its progress as it was told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from cacheproof.reference.request import MultiModalFeature
+from cacheproof.reference.scheduler.output import BlockIds, SchedulerOutput
+
+
+class UnknownRequest(LookupError):
+    """A step has tokens of a request that the runner was never told of, or that has ended."""
+
+
+@dataclass(frozen=True)
+class MediaItem:
+    """A media item: where its tokens stand, and what the encoder gets of it.
+
+    `inputs` are tensors by the name that the encoder gives them, without a batch dimension.
+    """
+
+    feature: MultiModalFeature
+    modality: str
+    inputs: Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a request begins with. `token_ids` hold an item's placeholders in full.
+
+    `positions` are the rotary positions of the prompt, [axes, tokens], where a model has its own,
+    and `next_position` is that of the first token after it; None and 0: they count up from 0.
+    """
+
+    token_ids: tuple[int, ...]
+    items: tuple[MediaItem, ...] = ()
+    positions: torch.Tensor | None = None
+    next_position: int = 0
+
+
+@dataclass
+class RequestState:
+    """A request between arrival and end, as the runner sees it."""
+
+    prompt: Prompt
+    token_ids: list[int]
+    block_ids: list[int] = field(default_factory=list)
+    num_computed_tokens: int = 0
+
+
+class Batch:
+    """The requests that a runner knows, kept up to date by what steps say of them."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, RequestState] = {}
+
+    def add(self, request_id: str, prompt: Prompt) -> None:
+        """A request arrives; steps speak of it by its id from now on.
+
+        Raises:
+            ValueError: one of that id is there.
+        """
+        if request_id in self.requests:
+            raise ValueError(f"request {request_id} is there already")
+        self.requests[request_id] = RequestState(prompt, list(prompt.token_ids))
+
+    def apply(self, step: SchedulerOutput) -> None:
+        """Take over who ended, who starts (over), and who got which blocks.
+
+        Raises:
+            UnknownRequest: the step speaks of a request that is not there.
+        """
+        for request_id in step.finished_req_ids:
+            self.requests.pop(request_id, None)
+        for new in step.scheduled_new_reqs:
+            request = self.of(new.req_id)
+            request.block_ids = _only(new.block_ids)
+            request.num_computed_tokens = new.num_computed_tokens
+        cached = step.scheduled_cached_reqs
+        for request_id, blocks, computed in zip(
+            cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True
+        ):
+            request = self.of(request_id)
+            added = [] if blocks is None else _only(blocks)
+            resumed = request_id in cached.resumed_req_ids
+            request.block_ids = added if resumed else request.block_ids + added
+            request.num_computed_tokens = computed
+
+    def of(self, request_id: str) -> RequestState:
+        """The request of that id.
+
+        Raises:
+            UnknownRequest: there is none.
+        """
+        try:
+            return self.requests[request_id]
+        except KeyError:
+            raise UnknownRequest(f"request {request_id} was never added, or has ended") from None
+
+
+def _only(block_ids: BlockIds) -> list[int]:
+    (of_group,) = block_ids
+    return list(of_group)

@@ -1,0 +1,195 @@
+"""The runner: executes what a scheduler decides, with tensors.
+
+A step in order: requests are brought up to date, notices drop entries, items are encoded, windows
+are gathered and spliced into the token stream, the decoder runs over the paged KV, and the requests
+whose known tokens are all computed get their next one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+
+from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
+from cacheproof.gpu_runner.kv_store import PagedKVStore
+from cacheproof.gpu_runner.models.base import MultiModalModel
+from cacheproof.gpu_runner.paged_attention import PagedStep, Window
+from cacheproof.gpu_runner.requests import Batch, MediaItem, Prompt, RequestState
+from cacheproof.reference.scheduler.output import SchedulerOutput
+
+
+class Sampled(NamedTuple):
+    """A request's next token, its log probability, and by how much its logit leads the second."""
+
+    token_id: int
+    logprob: float
+    lead: float
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Rows of an item that a step reads, and the tokens of the step that receive them."""
+
+    identifier: str
+    read: Read
+    targets: tuple[int, ...]
+
+
+class Runner:
+    """Holds the tensors of one model, and the stores that they live in."""
+
+    def __init__(
+        self,
+        model: MultiModalModel,
+        *,
+        num_blocks: int,
+        block_size: int,
+        encoder_cache_size: int,
+    ) -> None:
+        self.model = model
+        self.encoder_store = EncoderStore(encoder_cache_size)
+        self.kv_store = PagedKVStore(
+            model.kv_shape, num_blocks, block_size, dtype=model.dtype, device=model.device
+        )
+        self.batch = Batch()
+        self.num_steps = 0
+
+    def add(self, request_id: str, prompt: Prompt) -> None:
+        """A request arrives.
+
+        Raises:
+            ValueError: one of its id is there.
+        """
+        self.batch.add(request_id, prompt)
+
+    @torch.inference_mode()
+    def execute(self, step: SchedulerOutput) -> dict[str, Sampled]:
+        """Execute a step; answers the next token of those requests that get one.
+
+        Raises:
+            EncoderCacheMiss: the step reads an item that is not in the store.
+            StoreOverflow: it encodes more than the store may hold.
+            UnknownRequest: it speaks of a request that is not there.
+        """
+        self.num_steps += 1
+        self.batch.apply(step)
+        self.encoder_store.free(step.free_encoder_mm_hashes)
+        self._encode(step)
+        scheduled = [
+            (request_id, self.batch.of(request_id), count)
+            for request_id, count in step.num_scheduled_tokens.items()
+        ]
+        return self._decode(scheduled) if scheduled else {}
+
+    def _encode(self, step: SchedulerOutput) -> None:
+        """Encode the step's items, those of one modality and shape at once."""
+        items = [
+            self.batch.of(request_id).prompt.items[index]
+            for request_id, indices in step.scheduled_encoder_inputs.items()
+            for index in indices
+        ]
+        for _, alike in groupby(sorted(items, key=_kind), key=_kind):
+            together = list(alike)
+            for item, rows in zip(together, self.model.encode(together), strict=True):
+                self.encoder_store.put(item.feature.identifier, rows)
+
+    def _decode(self, scheduled: Sequence[tuple[str, RequestState, int]]) -> dict[str, Sampled]:
+        token_ids: list[int] = []
+        positions: list[torch.Tensor] = []
+        slots: list[int] = []
+        windows: list[Window] = []
+        gatherings: list[Gathering] = []
+        done: list[str] = []
+        last: list[int] = []
+        for request_id, request, count in scheduled:
+            first, start = len(token_ids), request.num_computed_tokens
+            end = start + count
+            token_ids += request.token_ids[start:end]
+            positions.append(_positions(request.prompt, start, end))
+            of_request = self.kv_store.slots(request.block_ids, 0, end)
+            slots += of_request[start:]
+            windows.append(Window(first, first + count, start, self._upload(of_request)))
+            gatherings += self._gatherings(request_id, request.prompt, start, end, first)
+            if end == len(request.token_ids):
+                done.append(request_id)
+                last.append(first + count - 1)
+        embeds = self.model.embed(self._upload(token_ids))
+        self._splice(embeds, gatherings)
+        hidden = self.model.decode(
+            embeds,
+            torch.cat(positions, dim=-1).to(self.model.device, non_blocking=True),
+            PagedStep(self.kv_store, self._upload(slots), tuple(windows)),
+        )
+        if not done:
+            return {}
+        sampled = _greedy(self.model.logits(hidden[self._upload(last)]))
+        for request_id, one in zip(done, sampled, strict=True):
+            self.batch.of(request_id).token_ids.append(one.token_id)
+        return dict(zip(done, sampled, strict=True))
+
+    def _gatherings(
+        self, request_id: str, prompt: Prompt, start: int, end: int, first: int
+    ) -> Iterable[Gathering]:
+        """What tokens [start, end) of a request read of its items, `first` being the place of the
+        first of them in the step."""
+        for item in prompt.items:
+            where = item.feature.mm_position
+            begin, stop = max(start, where.offset), min(end, where.end)
+            if begin >= stop:
+                continue
+            from_row, to_row = where.get_embeds_indices_in_range(
+                begin - where.offset, stop - where.offset
+            )
+            if from_row == to_row:
+                continue
+            mask = where.is_embed
+            targets = tuple(
+                first + at - start
+                for at in range(begin, stop)
+                if mask is None or mask[at - where.offset]
+            )
+            read = Read(request_id, begin, self.num_steps, from_row, to_row)
+            yield Gathering(item.feature.identifier, read, targets)
+
+    def _splice(self, embeds: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
+        """Put the rows in the places of their tokens, all at once."""
+        if not gatherings:
+            return
+        rows = [self.encoder_store.gather(one.identifier, one.read) for one in gatherings]
+        targets = [target for one in gatherings for target in one.targets]
+        embeds.index_copy_(0, self._upload(targets), torch.cat(rows))
+
+    def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
+        """Numbers on the model's device, without waiting for it."""
+        on_gpu = self.model.device.type == "cuda"
+        tensor = torch.tensor(numbers, dtype=torch.int64, pin_memory=on_gpu)
+        return tensor.to(self.model.device, non_blocking=True)
+
+
+def _kind(item: MediaItem) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:
+    shapes = sorted((name, tuple(tensor.shape)) for name, tensor in item.inputs.items())
+    return item.modality, shapes
+
+
+def _positions(prompt: Prompt, start: int, end: int) -> torch.Tensor:
+    """Rotary positions of tokens [start, end): [tokens], or [axes, tokens]."""
+    if prompt.positions is None:
+        return torch.arange(start, end)
+    axes, length = prompt.positions.shape
+    given = prompt.positions[:, start:end]
+    shift = prompt.next_position - length
+    behind = torch.arange(max(start, length), max(end, length)) + shift
+    return torch.cat([given, behind.expand(axes, -1)], dim=1)
+
+
+def _greedy(logits: torch.Tensor) -> list[Sampled]:
+    """The best token of each row of [rows, vocabulary]. Waits for the device."""
+    best = logits.topk(2, dim=-1)
+    logprobs = best.values[:, 0] - logits.logsumexp(dim=-1)
+    leads = best.values[:, 0] - best.values[:, 1]
+    return [
+        Sampled(*one)
+        for one in zip(best.indices[:, 0].tolist(), logprobs.tolist(), leads.tolist(), strict=True)
+    ]

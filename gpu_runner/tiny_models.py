@@ -1,0 +1,157 @@
+"""Tiny models with random weights, made offline: directories that an engine loads as any other.
+
+The weights of a directory follow from a seed. Prompts are token ids; a tokenizer is there because
+engines ask for one, and knows the words w0, w1, ... from `FIRST_TEXT_TOKEN_ID` on.
+"""
+
+import hashlib
+import inspect
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaProcessor,
+    PreTrainedTokenizerFast,
+)
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+VOCABULARY_SIZE = 1024
+FIRST_TEXT_TOKEN_ID = 10
+PLACEHOLDER_TOKEN_ID = 3
+IMAGE_SIDE = 56
+PATCH_SIDE = 14
+POSITIONS_MAX = 2048
+SPREAD = 0.25
+"""Standard deviation of the weights. It keeps the best two logits apart, mostly by far more than
+rounding moves them."""
+_SPECIAL = ("<unk>", "<s>", "</s>", "<image>", "<stop>", "<pad>")
+
+
+def ensure(name: str, folder: Path) -> Path:
+    """The directory of a tiny model in `folder`, made where it is missing.
+
+    It is there whole or not at all, and named for the code that made it.
+
+    Raises:
+        ValueError: there is no tiny model of that name.
+    """
+    if name not in _MAKERS:
+        raise ValueError(f"tiny model {name!r}; expected one of {', '.join(sorted(_MAKERS))}")
+    digest = hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()[:12]
+    directory = folder / f"{name}-{digest}"
+    if directory.exists():
+        return directory
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as scratch:
+        draft = Path(scratch) / name
+        draft.mkdir()
+        _MAKERS[name](draft)
+        try:
+            os.rename(draft, directory)
+        except OSError:  # somebody else was quicker
+            if not directory.exists():
+                raise
+    return directory
+
+
+def _make_llava(directory: Path) -> None:
+    rows = (IMAGE_SIDE // PATCH_SIDE) ** 2
+    config = LlavaConfig(
+        vision_config=CLIPVisionConfig(
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            image_size=IMAGE_SIDE,
+            patch_size=PATCH_SIDE,
+            projection_dim=64,
+        ),
+        text_config=LlamaConfig(
+            vocab_size=VOCABULARY_SIZE,
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=32,
+            max_position_embeddings=POSITIONS_MAX,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=5,
+        ),
+        image_token_index=PLACEHOLDER_TOKEN_ID,
+        vision_feature_layer=-2,
+        vision_feature_select_strategy="default",
+        image_seq_length=rows,
+    )
+    torch.manual_seed(0)
+    model = LlavaForConditionalGeneration(config).to(torch.float32)
+    _randomise(model)
+    model.save_pretrained(directory)
+    _rename(directory / "model.safetensors", _published_llava)
+    tokenizer = _tokenizer()
+    LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(
+            size={"shortest_edge": IMAGE_SIDE},
+            crop_size={"height": IMAGE_SIDE, "width": IMAGE_SIDE},
+        ),
+        tokenizer=tokenizer,
+        patch_size=PATCH_SIDE,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        image_token="<image>",
+    ).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
+def _randomise(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() >= 2:
+                parameter.normal_(0, SPREAD)
+
+
+def _rename(file: Path, name_of: Callable[[str], str]) -> None:
+    """Give the tensors of a file other names: engines know those that checkpoints were published
+    with, and transformers saves newer ones."""
+    tensors = {name_of(name): tensor for name, tensor in load_file(file).items()}
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def _published_llava(name: str) -> str:
+    name = re.sub(r"^model\.", "", name)
+    name = re.sub(r"^vision_tower\.(?!vision_model\.)", "vision_tower.vision_model.", name)
+    name = re.sub(r"^lm_head\.", "language_model.lm_head.", name)
+    return re.sub(r"^language_model\.(?!model\.|lm_head\.)", "language_model.model.", name)
+
+
+def _tokenizer() -> PreTrainedTokenizerFast:
+    gap = [f"<reserved{number}>" for number in range(len(_SPECIAL), FIRST_TEXT_TOKEN_ID)]
+    words = [f"w{number}" for number in range(VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)]
+    vocabulary = {word: number for number, word in enumerate([*_SPECIAL, *gap, *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        additional_special_tokens=["<image>"],
+        model_max_length=POSITIONS_MAX,
+    )
+
+
+_MAKERS: dict[str, Callable[[Path], None]] = {"llava": _make_llava}
+NAMES = tuple(sorted(_MAKERS))
