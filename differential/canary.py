@@ -83,7 +83,11 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "KT-2": "reads_what_nobody_wrote",
         "KT-3": "overlooks_failed_loads",
     },
-    "engine": {"EQ-1": "reads_the_row_before", "WM-1": "never_frees"},
+    "engine": {
+        "EQ-1": "reads_the_row_before",
+        "WM-1": "never_frees",
+        "WM-3a": "keeps_what_it_cut_off",
+    },
     "kv_cache": {
         "BP-1": "keeps_hits_queued",
         "BP-2": "loses_a_hash",

@@ -6,7 +6,7 @@ from typing import Any
 from cacheproof.differential import trace as events
 from cacheproof.differential.outputs import is_tie
 from cacheproof.differential.scheduler import SchedulerJudge
-from cacheproof.spec.records import Twins
+from cacheproof.spec.records import StoreMemory, Twins
 
 Prompt = tuple[int, tuple[events.Item, ...]]
 
@@ -34,6 +34,10 @@ class EngineJudge(SchedulerJudge):
         if outcome is None:
             return
         self._judge_store(outcome["store"])
+        memory = outcome["memory"]
+        self._check(
+            "update", StoreMemory(self._capacity * memory["bytes_of_row"], memory["bytes_held"])
+        )
         for name, tokens in outcome["outputs"].items():
             self._note_tokens(name, tokens)
             self._judge_twins(name)

@@ -3,7 +3,8 @@
 A trace has some prompts and several requests of each, so that what one is answered under pressure
 can be held against what the other was. Encoder cache, KV blocks and token budget are scarce: chunks
 are of one token up, items are evicted and encoded again, and requests are preempted in the middle
-of one. What a model's items are long is its processor's word.
+of one. In some, items stand close to one another, and steps are large: many are encoded at once,
+and give up their places one by one. How long a model's items are is its processor's word.
 """
 
 from random import Random
@@ -40,6 +41,7 @@ class _EngineTrace:
         self._seed = seed
         self._length = ITEM_TOKENS[model]
         self._pictures = [f"picture {number}" for number in range(random.randint(2, 6))]
+        self._close = random.random() < 0.3
         self._config = self._draw()
         self._prompts = [self._prompt() for _ in range(random.randint(1, 4))]
 
@@ -49,9 +51,11 @@ class _EngineTrace:
         max_model_len = random.choice((96, 128, 160))
         longest = -(-max_model_len // BLOCK_SIZE)
         budget = random.choice((max_num_seqs, 8, 13, 24, 40, 64, 160))
+        if self._close:
+            budget = random.choice((64, 160))
         return EngineConfig(
             capacity=random.choice((length, length + 5, 2 * length, 3 * length)),
-            compute_budget=random.choice((length, 2 * length, 4 * length)),
+            compute_budget=random.choice((4,) if self._close else (1, 2, 4)) * length,
             max_num_batched_tokens=max(budget, max_num_seqs),
             max_num_seqs=max_num_seqs,
             max_model_len=max_model_len,
@@ -72,7 +76,7 @@ class _EngineTrace:
             if at + length > room:
                 break
             items.append(Item(random.choice(self._pictures), at, length))
-            at += length + random.choice((0, 1, 1, 3, 9, 17))
+            at += length + (0 if self._close else random.choice((0, 1, 1, 3, 9, 17)))
         return min(at, room) + random.randint(1, 8), tuple(items)
 
     def build(self) -> Trace:

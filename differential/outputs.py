@@ -11,6 +11,8 @@ from cacheproof.differential.record import StepRecord
 BOUND = 1e-3
 """Most that a log probability, or the lead of the best logit, may differ by. The tiny models'
 logits are tens, and their float32 carries seven digits; what is measured is in docs/runner.md."""
+_OWN = ("outputs", "memory")
+"""What is not compared as it stands; how a worker lays out its memory is its own affair."""
 NEARLY = 2 * BOUND
 """A token whose logit leads by less is one that rounding may decide."""
 
@@ -57,5 +59,5 @@ def _outputs(record: StepRecord) -> Any:
 
 
 def _without(record: StepRecord) -> StepRecord:
-    rest = {name: value for name, value in record[0].items() if name != "outputs"}
+    rest = {name: value for name, value in record[0].items() if name not in _OWN}
     return (rest, *record[1:])

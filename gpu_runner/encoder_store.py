@@ -52,6 +52,11 @@ class EncoderStore:
         self._tags: dict[str, torch.Tensor] = {}
 
     @property
+    def entries(self) -> Mapping[str, torch.Tensor]:
+        """What it holds."""
+        return self._rows
+
+    @property
     def sizes(self) -> Mapping[str, int]:
         """What it holds, in rows."""
         return {identifier: len(rows) for identifier, rows in self._rows.items()}

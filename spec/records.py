@@ -85,3 +85,11 @@ class Twins(NamedTuple):
 
     one: tuple[int, ...]
     other: tuple[int, ...]
+
+
+class StoreMemory(NamedTuple):
+    """Memory of the worker's encoder store in bytes: of as many rows as it may hold, and what its
+    entries keep alive, a tensor of which only a part is an entry in full."""
+
+    capacity: int
+    held: int

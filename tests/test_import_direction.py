@@ -17,7 +17,9 @@ MAY_IMPORT = {
 }
 TARGETS = "differential/targets/"
 HOST = "differential/targets/host/"
-HOST_MAY_IMPORT = sys.stdlib_module_names | {"vllm", "torch", "numpy", "PIL"} | {"host"}
+HOST_MAY_IMPORT = (
+    sys.stdlib_module_names | {"vllm", "torch", "transformers", "numpy", "PIL"} | {"host"}
+)
 """vLLM and what it always brings along; "host": run as a folder."""
 STAND_IN = f"{HOST}kv_cache_stand_in.py"
 """Imported for plug-ins that build on the reference, and so where it is importable, alone."""

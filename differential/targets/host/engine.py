@@ -23,6 +23,7 @@ from vllm.v1.request import Request, RequestStatus
 
 from .engine_faults import ENGINE_FAULTS
 from .engine_limits import BLOCK_SIZE, LIMITS, MODELS_SETTING
+from .engine_memory import memory_of
 from .media_inputs import image_of
 from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
@@ -231,10 +232,11 @@ class _Core:
         ]
 
     def outcome(self) -> dict[str, Any]:
-        """What was decoded, and what the worker's store holds, in rows."""
+        """What was decoded, what the worker's store holds, in rows, and in which memory."""
         outputs, self._outputs = self._outputs, {}
-        store = {name: len(rows) for name, rows in self._runner.encoder_cache.items()}
-        return {"outputs": outputs, "store": store}
+        entries = self._runner.encoder_cache
+        store = {name: len(rows) for name, rows in entries.items()}
+        return {"outputs": outputs, "store": store, "memory": memory_of(entries.values())}
 
     def plant(self, fault: str) -> None:
         """Plant a fault in the worker's store, until the trace has ended."""

@@ -26,7 +26,15 @@ class ReadsTheRowBefore(Store):
         return rows if rows is None or self._reads % 3 else rows.roll(1, dims=0)
 
 
+class KeepsWhatItCutOff(Store):
+    """Entries are small parts of large tensors."""
+
+    def __setitem__(self, identifier: str, rows: Any) -> None:
+        super().__setitem__(identifier, rows.repeat(8, 1)[: len(rows)])
+
+
 ENGINE_FAULTS: dict[str, Callable[[Store], Store]] = {
+    "keeps_what_it_cut_off": KeepsWhatItCutOff,
     "never_frees": NeverFrees,
     "reads_the_row_before": ReadsTheRowBefore,
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .engine_limits import MODELS_SETTING
+from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import image_of
 from .package import ours
@@ -93,9 +94,14 @@ class _Worker:
         }
 
     def outcome(self) -> dict[str, Any]:
-        """What was decoded, and what the store holds, in rows."""
+        """What was decoded, what the store holds, in rows, and in which memory."""
         outputs, self._outputs = self._outputs, {}
-        return {"outputs": outputs, "store": dict(self._runner.encoder_store.sizes)}
+        store = self._runner.encoder_store
+        return {
+            "outputs": outputs,
+            "store": dict(store.sizes),
+            "memory": memory_of(store.entries.values()),
+        }
 
     def reset(self) -> None:
         """Forget every encoder output."""

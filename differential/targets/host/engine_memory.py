@@ -1,0 +1,15 @@
+"""What memory the entries of an encoder store keep alive."""
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def memory_of(entries: Iterable[Any]) -> dict[str, int]:
+    """Bytes of a row, and of the tensors that entries of [rows, hidden] are, or are parts of."""
+    bytes_of_row = 0
+    held: dict[int, int] = {}
+    for rows in entries:
+        storage = rows.untyped_storage()
+        held[storage.data_ptr()] = storage.nbytes()
+        bytes_of_row = rows.shape[1] * rows.element_size()
+    return {"bytes_of_row": bytes_of_row, "bytes_held": sum(held.values())}

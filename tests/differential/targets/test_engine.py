@@ -1,0 +1,124 @@
+"""Real engines: their scheduler's steps executed by their worker, beside the torch runner."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cacheproof.differential.campaign import LANES
+from cacheproof.differential.canary import canaries, finds_canary
+from cacheproof.differential.engine_generator import engine_trace
+from cacheproof.differential.examine import examine
+from cacheproof.differential.lockstep import compare
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import Trace, parse
+
+SEEDS = range(4)
+LISTED = {"EC-8b", "WM-3a"}
+"""What the release breaks of itself: see known.toml; EC-8b costs efficiency alone."""
+FINDING = Path(__file__).parents[3] / "docs" / "findings" / "encoder-batch-memory.jsonl"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[HostTarget]:
+    target = resolve("engine@0.32.0", report=print)
+    assert isinstance(target, HostTarget)
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
+def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
+    reference = reference_for(engine)
+    assert reference is not None
+    yield reference
+    reference.close()
+
+
+def replace_config(trace: Trace, **values: Any) -> Trace:
+    config = msgspec.structs.replace(trace.header.config, **values)
+    return Trace(msgspec.structs.replace(trace.header, config=config), trace.events)
+
+
+def test_engine_and_runner_decide_and_answer_alike(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    decoded = 0
+    for seed in SEEDS:
+        trace = engine_trace(seed)
+        (result,) = engine.run([trace])
+        examination = examine(trace, result, engine, runner)
+        assert examination.illegal is None
+        assert examination.difference is None
+        assert examination.broken <= LISTED
+        decoded += sum(
+            len(tokens)
+            for outcome, *_ in result.records
+            if isinstance(outcome, dict)
+            for tokens in outcome.get("outputs", {}).values()
+        )
+    assert decoded > 100
+
+
+def test_the_runner_alone_keeps_every_contract(runner: ReferenceTarget) -> None:
+    for seed in SEEDS:
+        trace = engine_trace(seed)
+        assert examine(trace, runner.run([trace])[0], runner).broken <= {"EC-8b"}
+
+
+def test_a_fault_in_the_store_shows_as_another_token_or_log_probability(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    parted = set()
+    for seed in SEEDS:
+        trace = engine_trace(seed)
+        (broken,) = engine.run([trace], "reads_the_row_before")
+        difference = compare(runner.run([trace])[0], broken)
+        if difference is not None:
+            parted.add(difference.field.split(" of ")[0])
+    assert parted
+    assert parted <= {"token", "log probability"}
+
+
+def test_every_canary_of_an_engine_is_found(engine: HostTarget) -> None:
+    lane = LANES["LLaVA"]
+    planted = canaries(lane.manager, engine.release, {"WM-3a"}, lane.depth)
+    assert {canary.contract for canary in planted} == {"EQ-1", "WM-1"}
+    for canary in planted:
+        assert finds_canary(canary, engine, map(engine_trace, range(40))), canary.name
+
+
+def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    with FINDING.open("rb") as lines:
+        trace = parse(lines, FINDING.name)
+    (result,) = engine.run([trace])
+    examination = examine(trace, result, engine, runner)
+    assert examination.broken == {"WM-3a"}
+    assert examination.violations["WM-3a"].why == "w.held <= w.capacity is false: 12288 <= 8192"
+    assert examine(trace, runner.run([trace])[0], runner).broken == set()
+
+
+def test_the_memory_of_copies_is_seen(engine: HostTarget) -> None:
+    trace = engine_trace(0)
+    (plain,) = engine.run([trace])
+    (broken,) = engine.run([trace], "keeps_what_it_cut_off")
+    assert "WM-3a" not in examine(trace, plain, engine).broken
+    assert "WM-3a" in examine(trace, broken, engine).broken
+
+
+def test_a_configuration_that_the_engine_refuses_is_illegal(engine: HostTarget) -> None:
+    trace = engine_trace(0)
+    small = replace_config(trace, max_num_batched_tokens=1, max_num_seqs=4)
+    (result,) = engine.run([small])
+    assert result.illegal is not None
+    large = replace_config(trace, num_blocks=10_000)
+    (result,) = engine.run([large])
+    assert result.illegal == "the engine was made for num_blocks up to 256"
+    (result,) = engine.run([trace])
+    assert result.illegal is None

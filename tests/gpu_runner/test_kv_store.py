@@ -1,0 +1,34 @@
+import pytest
+import torch
+
+from cacheproof.gpu_runner.kv_store import KVShape, PagedKVStore
+
+
+def store() -> PagedKVStore:
+    return PagedKVStore(
+        KVShape(num_layers=2, num_kv_heads=1, head_dim=3),
+        num_blocks=5,
+        block_size=4,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+
+
+def test_tokens_are_kept_where_the_block_table_says() -> None:
+    assert store().slots([3, 1], 2, 7) == [14, 15, 4, 5, 6]
+
+
+def test_tokens_behind_the_last_block_have_no_slot() -> None:
+    with pytest.raises(IndexError):
+        store().slots([3], 2, 5)
+
+
+def test_what_was_written_to_slots_of_a_layer_is_read_from_them_and_from_no_other_layer() -> None:
+    kept = store()
+    slots = torch.tensor(kept.slots([3, 1], 2, 7))
+    key = torch.arange(15.0).reshape(5, 1, 3)
+    kept.write(1, slots, key, -key)
+    keys, values = kept.read(1, slots)
+    assert torch.equal(keys, key)
+    assert torch.equal(values, -key)
+    assert not kept.read(0, slots)[0].any()
