@@ -149,10 +149,12 @@ def _explain(node: ast.expr, values: dict[str, Any]) -> str | None:
         case ast.BoolOp(op=ast.And(), values=parts):
             return next((why for part in parts if (why := _explain(part, values))), None)
         case ast.BoolOp(op=ast.Or(), values=parts):
-            reasons = [_explain(part, values) for part in parts]
-            if any(reason is None for reason in reasons):
-                return None
-            return " and ".join(reason for reason in reasons if reason)
+            reasons = []
+            for part in parts:  # those behind one that holds may be undefined
+                if (reason := _explain(part, values)) is None:
+                    return None
+                reasons.append(reason)
+            return " and ".join(reasons)
         case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() as generator]):
             return _explain_all(generator, values)
         case ast.Call(func=ast.Name(id="within"), args=[part, whole]):

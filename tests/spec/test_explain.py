@@ -43,6 +43,10 @@ def held_by(s: Any) -> bool:
     return "r9" in s.held["h1"]
 
 
+def guarded(s: Any) -> bool:
+    return ("h3" not in s.size or s.size["h3"] > 4) and s.free <= 5
+
+
 def agreeing(s: Any, g: Any) -> bool:
     return within(s.size, g)
 
@@ -58,6 +62,7 @@ CACHE = Cache(7, {"h1": 4, "h2": 5}, {"h1": frozenset({"r2", "r1"}), "h2": froze
         (every_size, "for h = 'h2': s.size[h] <= 4 is false: 5 <= 4"),
         (every_pair, "for a = 'h2': for b = 'h1': s.size[a] <= s.size[b] is false: 5 <= 4"),
         (not_held, "not s.held['h1'] is false"),
+        (guarded, "s.free <= 5 is false: 7 <= 5"),
         (held_by, "'r9' in s.held['h1'] is false: 'r9' in {'r1', 'r2'}"),
     ],
 )
