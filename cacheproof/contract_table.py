@@ -10,6 +10,7 @@ import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.kv_cache
 import cacheproof.spec.kv_transfers
+import cacheproof.spec.manager_calls
 import cacheproof.spec.media_hash
 import cacheproof.spec.scheduler
 import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
@@ -23,7 +24,8 @@ are owed, folded from events alone), `w` a whole step as the worker sees it, `p`
 with their keys or of hashed calls with their digests, `k` the keys of one request. Of the KV cache
 `s` is the pool or the block tables, and `c` one answer. Of the scheduler `w` is a step as it is
 decided, `s` who runs and who holds what, and `c` what came of an event. Of KV transfers `w` is what
-a step or a load does with KV blocks, and `c` what the output of a step brought.
+a step or a load does with KV blocks, and `c` what the output of a step brought. Of promises `s` is
+the state of a manager before the call `c`, and `w` the step in the making.
 
 WM-5, each gathered row is the row of its identifier, position and generation, is not among them: no
 target has rows yet. Of decisions WM-1 and SC-5 say what can be said: store and ledger hold the same

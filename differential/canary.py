@@ -39,6 +39,11 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "WM-2": "hits_what_is_absent",
         "WM-3": "loses_notices",
         "WM-4": "reports_what_it_just_encoded",
+        "CP-1": "allocates_again",
+        "CP-2": "releases_ahead",
+        "CP-3": "frees_who_runs",
+        "CP-4": "drops_whom_it_encodes_for",
+        "CP-5": "gives_back_in_reverse",
     },
     "encoder_decoder": {
         "ED-1": "overdraws",
@@ -49,6 +54,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "ED-6": "refuses_now_and_then",
         "WM-3": "loses_notices",
         "WM-4": "reports_what_it_just_encoded",
+        "CP-6": "allocates_again",
     },
     "block_hash": {
         "BK-1": "forgets_items",

@@ -22,6 +22,7 @@ from cacheproof.differential.targets.host import (
     block_hash_faults,
     faults,
     kv_cache_faults,
+    manager_call_faults,
     media_hash_faults,
     scheduler_faults,
 )
@@ -605,6 +606,8 @@ VARIANTS: tuple[Variant, ...] = (
     _scheduler_with(faults.frees_nothing, _DECODERS),
     _scheduler_with(scheduler_faults.stops, _DECODERS),
     _scheduler_with(scheduler_faults.stops, "scheduler with windows"),
+    *map(_scheduler_with, manager_call_faults.MANAGER_CALL_FAULTS.values()),
+    _scheduler_with(manager_call_faults.allocates_again, _DECODERS),
 )
 
 

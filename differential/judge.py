@@ -15,6 +15,7 @@ import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.engine
 import cacheproof.spec.kv_transfers
+import cacheproof.spec.manager_calls
 import cacheproof.spec.scheduler
 import cacheproof.spec.worker_mirror
 from cacheproof.differential import trace as events
@@ -28,8 +29,8 @@ from cacheproof.differential.trace import (
     Trace,
 )
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
-from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, Contract, contracts
+from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Making, Step
+from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, WITHDRAWAL, Contract, contracts
 from cacheproof.spec.scheduler import Span
 
 _READS = frozenset({"check", "inputs", "embeds", "notices"})
@@ -65,8 +66,9 @@ class Rules:
     """The contracts that apply to one kind of manager and one release, sorted for the hot path.
 
     Transition contracts are grouped by operation, state contracts by whether they look at the
-    ghost. At scheduler depth those of the scheduler are beside them, by what they look at, and
-    where an engine executes its steps those of the engine as well.
+    ghost. At scheduler depth those of the scheduler are beside them, by what they look at, and what
+    it promises, by operation: elsewhere it is this harness that calls. Where an engine executes its
+    steps those of the engine are there as well.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Rules:
             rule
             for rule in contracts(manager_component(manager), release)
             if not (asynchronous and rule.synchronous_only)
+            and not (rule.kind == "promise" and depth not in SCHEDULER_DEPTHS)
         ]
         of_scheduler = list(contracts(SCHEDULER, release)) if depth in SCHEDULER_DEPTHS else []
         if depth == ENGINE:
@@ -97,7 +100,7 @@ class Rules:
         self.of_step = [rule for rule in rules if rule.kind in ("trace", "mirror")]
         transitions = [rule for rule in rules if rule.kind == "transition"]
         self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
-        assert all(rule.predicate(_NOTHING_RAISED) for rule in self.of_event)
+        assert all(rule.predicate(_NO_CALL) for rule in self.of_event)
         self.of_ghost = {
             operation: [rule for rule in transitions if _of_ghost(rule) and operation in rule.calls]
             for operation in ANY_CALL
@@ -116,6 +119,12 @@ class Rules:
             for operation, rules in self.changed.items()
         }
         assert not any(self.unchanged[operation] for operation in _READS)
+        self.promised = {
+            operation: [
+                rule for rule in rules if rule.kind == "promise" and operation in rule.calls
+            ]
+            for operation in ANY_CALL | WITHDRAWAL
+        }
 
 
 def _of_ghost(rule: Contract) -> bool:
@@ -417,7 +426,7 @@ class Judge:
                 if request_id not in self._ended_last:
                     self._confirm(request_id, request_id in finished)
         for request_id in finished:
-            self._withdraw(request_id)
+            self._end(request_id)
         del self._in_flight[: event.steps]
         if not self._in_flight and not self._is_scheduler:
             self._in_flight.append({})
@@ -436,16 +445,21 @@ class Judge:
         if request is None or (self._is_scheduler and request_id not in self._running):
             return
         if finished:
-            self._withdraw(request_id)
+            self._end(request_id)
             return
         if request.repeats and self._early_occurrence(request, request_id):
             self._reach.meet("first occurrence consumed, later one pending")
         self.ghost.consume(request_id, request.computed - self._read_ahead)
 
-    def _withdraw(self, request_id: str) -> None:
+    def _end(self, request_id: str) -> None:
         """A request has ended; one of an encoder-decoder is still to release what it is debited."""
         if not self._is_decoder:
-            self.ghost.withdraw(request_id)
+            self._withdraw(request_id)
+
+    def _withdraw(self, request_id: str) -> None:
+        """A request runs no more."""
+        self._judge_promises("withdraw", request_id, None)
+        self.ghost.withdraw(request_id)
 
     def _early_occurrence(self, request: _Request, request_id: str) -> bool:
         passed = {
@@ -465,7 +479,7 @@ class Judge:
             self._reach.meet("preemption inside an item")
         request.computed = 0
         self._in_flight[0].pop(event.request, None)
-        self.ghost.withdraw(event.request)
+        self._withdraw(event.request)
         self._only_calls(event, outcome, calls)
 
     def _finish(self, event: Any, outcome: Any, calls: Any) -> None:
@@ -476,7 +490,7 @@ class Judge:
             self._in_flight[0].pop(event.request, None)
             self._requests.pop(event.request, None)
         self._running.discard(event.request)
-        self.ghost.withdraw(event.request)
+        self._withdraw(event.request)
         self._only_calls(event, outcome, calls)
 
     def _reset(self, event: Any, outcome: Any, calls: Any) -> None:
@@ -509,7 +523,7 @@ class Judge:
                 self._reach.meet("preemption inside an item")
             self._requests[request_id].computed = 0
         for request_id in self.ghost.owed() - running - set(outcome.get("rejected", ())):
-            self.ghost.withdraw(request_id)
+            self._withdraw(request_id)
         self._running = running
         step: dict[str, int] = {}
         for request_id, tokens in outcome["scheduled"].items():
@@ -556,10 +570,11 @@ class Judge:
         if input_id is not None:
             request = self._requests[request_id]
             identifier, size = request.identifiers[input_id], request.sizes[input_id]
+        if operation == "free" and (running is None or request_id not in running):
+            self._withdraw(request_id)
+        self._judge_promises(operation, request_id, input_id)
         if operation == "allocate":
             ghost.encode(request_id, input_id, identifier, size)
-        elif operation == "free" and (running is None or request_id not in running):
-            ghost.withdraw(request_id)
         elif operation == "reset":
             ghost.reset()
             self._encoded.clear()
@@ -579,6 +594,7 @@ class Judge:
                 -1 if input_id is None else input_id,
                 identifier,
                 size,
+                0 if input_id is None else request.ends[input_id],
                 budget or 0,
                 pending or 0,
                 answer is True,
@@ -609,6 +625,26 @@ class Judge:
             note(record, identifier, size, pre, post)
         if operation == "allocate":
             self._encoded[identifier] = size
+
+    def _judge_promises(self, operation: str, name: str | None, number: int | None) -> None:
+        """Hold the caller to what it promises of a call that is about to come."""
+        promised = self._rules.promised[operation]
+        if not promised:
+            return
+        call = _NO_CALL._replace(operation=operation, request=name or "")
+        if name is not None and number is not None:
+            request = self._requests[name]
+            call = call._replace(
+                input_id=number,
+                identifier=request.identifiers[number],
+                need=request.sizes[number],
+                end=request.ends[number],
+                debited=(name, number) in self.ghost.debits,
+            )
+        values = {"s": self._state, "g": self.ghost, "w": Making(self._encoded), "c": call}
+        for rule in promised:
+            if not rule.predicate(*[values[one] for one in rule.parameters]):
+                self._broken(rule, values, operation, name, call.identifier)
 
     def _replay(self, pre: Any, delta: Delta) -> Any:
         free, freeable, entries, queue, notices = delta
@@ -784,14 +820,14 @@ def _has_drafter(trace: Trace) -> bool:
     )
 
 
-_NOTHING_RAISED = Call("event", "", -1, "", 0, 0, 0, False, False, "")
+_NO_CALL = Call("event", "", -1, "", 0, 0, 0, 0, False, False, "")
 
 
 def _raised_by(event: Any, calls: Iterable[CallRecord], raised: Raised) -> Call:
     """The call that raised, or the event when the release raised outside its manager."""
     for operation, request_id, *_, answer, _ in calls:
         if isinstance(answer, dict):
-            return _NOTHING_RAISED._replace(
+            return _NO_CALL._replace(
                 operation=operation, request=request_id or "", raised=raised[0]
             )
-    return _NOTHING_RAISED._replace(operation=type(event).__struct_config__.tag, raised=raised[0])
+    return _NO_CALL._replace(operation=type(event).__struct_config__.tag, raised=raised[0])

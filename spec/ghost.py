@@ -26,6 +26,8 @@ class Ghost:
         stored: identifier -> rows, encoded and not yet reported.
         debits: (request, input id) -> embeddings debited and not yet released.
         steps_since_encode: stored identifier -> steps since it was last encoded.
+        claimed_end: request -> identifier -> the token behind the last occurrence that it claimed
+            and has not got past; no empty map but while one is told.
     """
 
     needed: dict[str, set[str]] = field(default_factory=dict)
@@ -34,12 +36,12 @@ class Ghost:
     stored: dict[str, int] = field(default_factory=dict)
     debits: dict[tuple[str, int], int] = field(default_factory=dict)
     steps_since_encode: dict[str, int] = field(default_factory=dict)
-    _claimed_end: dict[str, dict[str, int]] = field(default_factory=dict)
+    claimed_end: dict[str, dict[str, int]] = field(default_factory=dict)
     _clock: int = 0
 
     def claim(self, request: str, identifier: str, end: int) -> None:
         """The request was scheduled for, or hit, an item whose occurrence ends at token `end`."""
-        ends = self._claimed_end.setdefault(request, {})
+        ends = self.claimed_end.setdefault(request, {})
         if ends.get(identifier, -1) < end:
             ends[identifier] = end
         self.needed.setdefault(identifier, set()).add(request)
@@ -56,7 +58,7 @@ class Ghost:
 
     def consume(self, request: str, progress: int) -> None:
         """The request's progress is confirmed up to token `progress`."""
-        ends = self._claimed_end.get(request)
+        ends = self.claimed_end.get(request)
         if ends:
             self._clock += 1
             for identifier in [h for h, end in ends.items() if end <= progress]:
@@ -67,7 +69,7 @@ class Ghost:
         """The request stopped running: what it claimed it needs no more."""
         for debit in [debit for debit in self.debits if debit[0] == request]:
             del self.debits[debit]
-        ends = self._claimed_end.pop(request, None)
+        ends = self.claimed_end.pop(request, None)
         if ends:
             self._clock += 1
             for identifier in ends:
@@ -75,11 +77,11 @@ class Ghost:
 
     def owed(self) -> set[str]:
         """The requests that need an entry, or have been debited one."""
-        return set(self._claimed_end).union(request for request, _ in self.debits)
+        return set(self.claimed_end).union(request for request, _ in self.debits)
 
     def reset(self) -> None:
         """The encoder cache was reset on both sides; running requests claim afresh."""
-        self._claimed_end.clear()
+        self.claimed_end.clear()
         self.needed.clear()
         self.idle_since.clear()
         self.size.clear()

@@ -36,9 +36,10 @@ class DecoderCacheState(NamedTuple):
 class Call(NamedTuple):
     """One call of a manager and its answer.
 
-    `need` is the size of the item in embeddings; `budget` and `pending` are what the caller
-    passed to an admission, 0 for other calls. `granted` is the answer as a truth value, `debited`
-    the ghost's word for whether the request has been debited the item and has not released it.
+    `need` is the size of the item in embeddings, `end` the token behind it; `budget` and `pending`
+    are what the caller passed to an admission, 0 for other calls. `granted` is the answer as a
+    truth value, `debited` the ghost's word for whether the request has been debited the item and
+    has not released it.
     """
 
     operation: str
@@ -46,11 +47,18 @@ class Call(NamedTuple):
     input_id: int
     identifier: str
     need: int
+    end: int
     budget: int
     pending: int
     granted: bool
     debited: bool
     raised: str
+
+
+class Making(NamedTuple):
+    """A step that is being decided: what was allocated in it, by size, which it is to encode."""
+
+    encoded: Mapping[str, int]
 
 
 class Step(NamedTuple):

@@ -11,16 +11,20 @@ from typing import Any, Literal, TypeVar
 from cacheproof.spec import subset
 from cacheproof.spec.versions import Versions
 
-Kind = Literal["state", "transition", "trace", "mirror", "progress", "pair", "keys", "answer"]
+Kind = Literal[
+    "state", "transition", "trace", "mirror", "progress", "pair", "keys", "answer", "promise"
+]
 Harm = Literal["safety", "liveness", "efficiency"]
 Predicate = TypeVar("Predicate", bound=Callable[..., bool])
 
 ADMISSION = frozenset({"can"})
 RELEASE = frozenset({"release"})
 WHOLE_EVENT = frozenset({"event"})
+WITHDRAWAL = frozenset({"withdraw"})
 ANY_CALL = frozenset(
     {"check", "can", "allocate", "release", "free", "notices", "inputs", "embeds", "reset"}
 )
+_OF_CALLS = frozenset({"transition", "promise"})
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,9 @@ class Contract:
     """One rule. `parameters` names what the predicate looks at: s, pre, post, g, c, w, p or k.
 
     `calls` are the manager calls a transition contract judges, or WHOLE_EVENT for one verdict over
-    all the calls of an event; `also_unchanged` says that it must be judged even when the call left
-    the state as it was (the others hold of any such call).
+    all the calls of an event. A promise judges the caller, before the call; WITHDRAWAL is what only
+    the ghost is told: a request runs no more. `also_unchanged` says that a contract must be judged
+    even when the call left the state as it was (the others hold of any such call).
     `synchronous_only` says that the rule leans on the moment when a request gets past an item,
     which asynchronous scheduling leaves to the release.
     `versions` are the vLLM releases that promise the rule; `applies_to` the kinds of manager.
@@ -75,15 +80,15 @@ def contract(
     """Register the decorated predicate under `id` and return it unchanged.
 
     Raises:
-        ValueError: two contracts share an id, or a transition contract names no call.
+        ValueError: two contracts share an id, or one of calls names none.
         subset.SubsetError: the predicate is not one expression in the subset; names file and line.
     """
 
     def register(predicate: Predicate) -> Predicate:
         if id in _CONTRACTS:
             raise ValueError(f"contract {id} is registered twice")
-        if (kind == "transition") != bool(calls):
-            raise ValueError(f"contract {id}: transition contracts, and only they, name calls")
+        if (kind in _OF_CALLS) != bool(calls):
+            raise ValueError(f"contract {id}: transitions and promises, and only they, name calls")
         expression = subset.parse(predicate)
         _CONTRACTS[id] = Contract(
             id=id,

@@ -167,6 +167,7 @@ class Episode:
             -1 if input_id is None else input_id,
             identifier,
             size,
+            0 if input_id is None else request.ends[input_id],
             budget or 0,
             pending or 0,
             answer is True,

@@ -90,7 +90,7 @@ def _ghost(ghost: Ghost) -> list[Any]:
         _map(ghost.stored, int),
         [SET, *([*debit, size] for debit, size in ghost.debits.items())],
         _map(ghost.steps_since_encode, int),
-        _map(ghost._claimed_end, lambda ends: _map(ends, int)),
+        _map(ghost.claimed_end, lambda ends: _map(ends, int)),
     ]
 
 

@@ -7,6 +7,7 @@ import z3
 
 from cacheproof.proofs.symbolic.conditions import End, Play
 from cacheproof.proofs.symbolic.predicates import Record
+from cacheproof.proofs.symbolic.rules import of_contract
 from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.values import (
     DEBIT,
@@ -21,6 +22,8 @@ from cacheproof.proofs.symbolic.values import (
     Universe,
     implies,
 )
+from cacheproof.spec.manager_calls import COMPONENT as CALLERS
+from cacheproof.spec.registry import contracts
 
 GHOST: Mapping[str, Type] = {
     "needed": MapOf(IDENTIFIER, SetOf(REQUEST)),
@@ -29,7 +32,7 @@ GHOST: Mapping[str, Type] = {
     "stored": MapOf(IDENTIFIER, INT),
     "debits": MapOf(DEBIT, INT),
     "steps_since_encode": MapOf(IDENTIFIER, INT),
-    "_claimed_end": MapOf(REQUEST, MapOf(IDENTIFIER, INT)),
+    "claimed_end": MapOf(REQUEST, MapOf(IDENTIFIER, INT)),
     "_clock": INT,
 }
 """The fields of spec's ghost."""
@@ -46,6 +49,7 @@ def call_record(
         "request": request,
         "identifier": None if number is None else words.item(request, number),
         "need": 0 if number is None else words.embeds(request, number),
+        "end": 0 if number is None else words.end(request, number),
         "budget": 0,
         "pending": 0,
         "granted": False,
@@ -60,6 +64,20 @@ def end_of(play: Play, before: State, at_call: State, after: State, call: Record
     return End(after, {"pre": pre, "post": names["s"], "g": names["g"], "c": call})
 
 
+def kept(play: Play, state: State, call: Record) -> State:
+    """A state in which the caller keeps what it promises of such a call, but for the order of
+    releases, which is said where progress is made."""
+    names = {**play.names(state), "c": call}
+    promised = [
+        of_contract(rule)
+        for rule in contracts(play.subject.component)
+        if rule.component == CALLERS
+        and call.fields["operation"] in rule.calls
+        and not rule.synchronous_only
+    ]
+    return state.assuming(*(play.read(rule, names, taken=True) for rule in promised))
+
+
 def one_input(play: Play, state: State) -> tuple[State, z3.ExprRef, z3.ExprRef]:
     """A request and an input of it."""
     request = play.universe.constant(REQUEST, "r")
@@ -68,7 +86,7 @@ def one_input(play: Play, state: State) -> tuple[State, z3.ExprRef, z3.ExprRef]:
     return state.assuming(play.words.has_input(request, number)), request, number
 
 
-# what callers owe, beside what an operation says
+# what callers owe, beside the contracts of calls
 
 
 def sizes_at_least_one(play: Play) -> Formula:

@@ -88,6 +88,7 @@ class Subject:
         records: what contracts look at, from the value of each attribute.
         safety: the contract that nothing raises.
         replay: how counterexamples are run again; None: they are not.
+        component: whose callers' promises are kept; "": of none.
         assumptions: facts of the table of requests' inputs, from its words.
         under_proof: the owners of the texts that the rules are proved of.
         machine: what runs the texts. `objects` and `variables` are as it knows them; it `unrolls`
@@ -108,6 +109,7 @@ class Subject:
     safety: str
     assumptions: Callable[["Play"], Sequence[Formula]]
     replay: Replay | None = None
+    component: str = ""
     under_proof: Sequence[str] = ("m",)
     machine: type[Machine] = Machine
     objects: Mapping[Leaf, str] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from cacheproof.proofs.symbolic.calls import (
     Assumption,
     call_record,
     end_of,
+    kept,
     one_input,
     sizes_at_least_one,
 )
@@ -40,9 +41,7 @@ from cacheproof.proofs.symbolic.values import (
     SetOf,
     Type,
     Value,
-    conjunction,
     disjunction,
-    implies,
     negated,
 )
 from cacheproof.reference.semantics import Semantics
@@ -137,10 +136,8 @@ def check(play: Play, state: State) -> Iterator[End]:
 
 
 def can(play: Play, state: State) -> Iterator[End]:
-    """What the caller was granted and has not allocated is no less than nothing."""
     state, r, i = one_input(play, state)
     budget, pending = z3.Int("budget"), z3.Int("pending")
-    state = state.assuming(pending >= 0)
     given = [RequestOf(r), i, budget, pending]
     for after, answer in play.machine.call("m", "can_allocate", given, state):
         call = call_record(play, "can", r, i, budget=budget, pending=pending, granted=answer)
@@ -148,12 +145,10 @@ def can(play: Play, state: State) -> Iterator[End]:
 
 
 def allocate(play: Play, state: State) -> Iterator[End]:
-    """Only what is absent and fits is allocated."""
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     identifier, need = words.item(r, i), words.embeds(r, i)
-    s = play.names(state)["s"].fields
-    state = state.assuming(negated(s["size"].has(identifier)), need <= s["free_slots"])
+    state = kept(play, state, call_record(play, "allocate", r, i))
     for told, _ in m.call("g", "encode", [r, i, identifier, need], state):
         for after, _ in m.call("m", "allocate", [RequestOf(r), i], told):
             for claimed, _ in m.call("g", "claim", [r, identifier, words.end(r, i)], after):
@@ -162,31 +157,19 @@ def allocate(play: Play, state: State) -> Iterator[End]:
 
 
 def release(play: Play, state: State) -> Iterator[End]:
-    """A request releases an input that it has got past."""
     state, r, i = one_input(play, state)
-    m, words = play.machine, play.words
-    ends = play.names(state)["g"].fields["_claimed_end"]
-    identifier = words.item(r, i)
-    needs = conjunction((ends.has(r), ends.at(r).has(identifier)))
-    last = ends.at(r).at(identifier).term == words.end(r, i)
-    state = state.assuming(negated(conjunction((needs, last))))
+    m = play.machine
+    state = kept(play, state, call_record(play, "release", r, i))
     for after, _ in m.call("m", "free_encoder_input", [RequestOf(r), i], state):
         for told, _ in m.call("g", "release", [r, i], after):
             yield end_of(play, state, after, told, call_record(play, "release", r, i))
 
 
 def withdraw(play: Play, state: State) -> Iterator[End]:
-    """A request ends, or stops running; what the step in the making encodes others need as well."""
+    """A request ends, or stops running."""
     r = play.universe.constant(REQUEST, "r")
-    names = play.names(state)
-    needed, encoded = names["g"].fields["needed"], names["w"].fields["encoded"]
-    needed_by_others = encoded.all(
-        lambda h: implies(
-            conjunction((encoded.has(h), needed.has(h))),
-            needed.at(h).some(lambda q: conjunction((needed.at(h).has(q), q != r))),
-        )
-    )
-    state = state.assuming(needed_by_others, *_nothing_held_in_vain(play, state))
+    state = kept(play, state, call_record(play, "withdraw", r))
+    state = state.assuming(*_nothing_held_in_vain(play, state))
     for after, _ in play.machine.call("g", "withdraw", [r], state):
         yield end_of(play, after, after, after, call_record(play, "withdraw", r))
 
@@ -194,13 +177,13 @@ def withdraw(play: Play, state: State) -> Iterator[End]:
 def free(play: Play, state: State) -> Iterator[End]:
     """A request that was withdrawn gives up all that it holds."""
     r = play.universe.constant(REQUEST, "r")
-    state = state.assuming(negated(play.names(state)["g"].fields["_claimed_end"].has(r)))
+    state = kept(play, state, call_record(play, "free", r))
     for after, _ in play.machine.call("m", "free", [RequestOf(r)], state):
         yield end_of(play, state, after, after, call_record(play, "free", r))
 
 
 def consume(play: Play, state: State) -> Iterator[End]:
-    """A worker has executed a request's tokens up to some progress."""
+    """A worker has executed a request's tokens up to some progress; no step is in the making."""
     r = play.universe.constant(REQUEST, "r")
     encoded = play.names(state)["w"].fields["encoded"]
     state = state.assuming(encoded.is_empty, *_nothing_held_in_vain(play, state))
@@ -209,7 +192,8 @@ def consume(play: Play, state: State) -> Iterator[End]:
 
 
 def _nothing_held_in_vain(play: Play, state: State) -> list[Formula]:
-    """What a request has got past it has released before anything else happens."""
+    """What a request has got past it has released before anything else happens: what CP-5 says of
+    releases, of the order in which a scheduler's update takes requests."""
     names = play.names(state)
     holders, needed = names["s"].fields["holders"], names["g"].fields["needed"]
     return [
@@ -352,6 +336,7 @@ def subject_of(
             *(play.words.laws_of_occurrences() if "request_hash_refs" in attributes else ()),
         ],
         Replay(state_of, has_ledger=True),
+        component=COMPONENT,
         hangs_on=HANGS_ON,
     )
 

@@ -16,9 +16,9 @@ from cacheproof.proofs.symbolic.rules import Predicate, auxiliary
 def needed_as_claimed(g: Any) -> bool:
     """A request needs what it has claimed and has not got past."""
     return all(
-        all(r in g._claimed_end and h in g._claimed_end[r] for r in g.needed[h]) for h in g.needed
+        all(r in g.claimed_end and h in g.claimed_end[r] for r in g.needed[h]) for h in g.needed
     ) and all(
-        all(h in g.needed and r in g.needed[h] for h in g._claimed_end[r]) for r in g._claimed_end
+        all(h in g.needed and r in g.needed[h] for h in g.claimed_end[r]) for r in g.claimed_end
     )
 
 
@@ -100,10 +100,10 @@ def needed_up_to_an_input(g: Any, item: Any, end: Any, inputs: Any) -> bool:
     """A request needs an identifier up to the end of an input that shows it."""
     return all(
         all(
-            any(item(r, i) == h and end(r, i) == g._claimed_end[r][h] for i in inputs(r))
-            for h in g._claimed_end[r]
+            any(item(r, i) == h and end(r, i) == g.claimed_end[r][h] for i in inputs(r))
+            for h in g.claimed_end[r]
         )
-        for r in g._claimed_end
+        for r in g.claimed_end
     )
 
 
@@ -138,10 +138,10 @@ def last_claim_stands(m: Any, g: Any, item: Any, end: Any) -> bool:
     return all(
         all(
             r in m.claims
-            and any(item(r, i) == h and end(r, i) == g._claimed_end[r][h] for i in m.claims[r])
-            for h in g._claimed_end[r]
+            and any(item(r, i) == h and end(r, i) == g.claimed_end[r][h] for i in m.claims[r])
+            for h in g.claimed_end[r]
         )
-        for r in g._claimed_end
+        for r in g.claimed_end
     )
 
 

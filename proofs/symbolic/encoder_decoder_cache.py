@@ -19,6 +19,7 @@ from cacheproof.proofs.symbolic.calls import (
     Assumption,
     call_record,
     end_of,
+    kept,
     one_input,
     sizes_at_least_one,
 )
@@ -53,7 +54,6 @@ from cacheproof.proofs.symbolic.values import (
     MapOf,
     Type,
     conjunction,
-    negated,
 )
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics import Semantics
@@ -162,13 +162,11 @@ def check(play: Play, state: State) -> Iterator[End]:
 
 
 def allocate(play: Play, state: State) -> Iterator[End]:
-    """Only what fits and is not debited is allocated."""
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
     identifier, need = words.item(r, i), words.embeds(r, i)
-    names = play.names(state)
-    debited = names["g"].fields["debits"].has(play.universe.pair(r, i))
-    state = state.assuming(negated(debited), need <= names["s"].fields["free_slots"])
+    debited = play.names(state)["g"].fields["debits"].has(play.universe.pair(r, i))
+    state = kept(play, state, call_record(play, "allocate", r, i, debited=debited))
     for told, _ in m.call("g", "encode", [r, i, identifier, need], state):
         for after, _ in m.call("m", "allocate", [RequestOf(r), i], told):
             for claimed, _ in m.call("g", "claim", [r, identifier, words.end(r, i)], after):
@@ -348,4 +346,5 @@ def _subject_of(
         SAFETY,
         lambda play: [one(play) for one in (sizes_at_least_one, *assumptions)],
         Replay(state_of, has_ledger=False),
+        component=COMPONENT,
     )

@@ -33,7 +33,7 @@ def members_of(around: Around) -> Value:
 def still_claimed(around: Around) -> Rules:
     """What a request is still to be confirmed to have got past is claimed."""
     request = around.now.names["request"]
-    ends = around.now.attribute("g", "_claimed_end")
+    ends = around.now.attribute("g", "claimed_end")
     there = members_of(around).all(
         lambda h: implies(_todo(around, h), ends.at(request).has(h)),
     )
@@ -43,7 +43,7 @@ def still_claimed(around: Around) -> Rules:
 def needs_the_rest(around: Around) -> Rules:
     """Of what it claimed, a request that is withdrawn needs what is still to come."""
     request = around.now.names["request"]
-    ends = around.now.attribute("g", "_claimed_end")
+    ends = around.now.attribute("g", "claimed_end")
     needed = around.now.attribute("g", "needed")
     universe = needed.universe
     own = members_of(around).all(

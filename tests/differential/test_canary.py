@@ -77,7 +77,11 @@ def test_every_contract_has_a_canary_or_a_reason(kind: str) -> None:
     assert not with_canary & with_reason
 
 
-SCHEDULER_RULES = {rule.id for rule in contracts("scheduler")}
+SCHEDULER_RULES = {
+    rule.id
+    for rule in rules_for("encoder_cache", None, "scheduler").all
+    if rule.kind == "promise" or "scheduler" in rule.applies_to
+}
 KV_RULES = {rule.id for rule in contracts("scheduler") if rule.component == "kv_transfers"}
 OF_SCHEDULER = [
     canary
@@ -97,6 +101,16 @@ def test_each_canary_of_a_scheduler_is_found(release: str | None, canary: Canary
     semantics = None if release is None else Semantics.of_vllm(release)
     target = ReferenceTarget(semantics)
     assert finds_canary(canary, target, _scheduler_traces(canary, release))
+
+
+def test_the_canary_of_a_promise_to_an_encoder_decoder_cache_is_found() -> None:
+    (promise,) = [
+        one for one in canaries("encoder_decoder", depth="scheduler") if one.contract == "CP-6"
+    ]
+    lane = LANES["scheduler of encoder-decoders"]
+    traces = [lane.trace(seed, None) for seed in SEEDS[:5]]
+    assert finds_canary(promise, ReferenceTarget(), traces)
+    assert not finds_canary(Canary("CP-6", "nothing"), ReferenceTarget(), traces)
 
 
 @pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)

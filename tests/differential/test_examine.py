@@ -130,4 +130,4 @@ def test_a_load_for_an_entry_that_was_evicted_in_its_step_is_left_over(release: 
     semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
     target = ReferenceTarget(semantics, release=release)
     broken = examine(trace, target.run([trace])[0], target).broken
-    assert broken == (set() if release is None else {"WM-1", "WM-3", "WM-4", "EC-9"})
+    assert broken == (set() if release is None else {"WM-1", "WM-3", "WM-4", "EC-9", "CP-4"})

@@ -80,5 +80,5 @@ def test_a_contract_that_an_unchanged_state_can_break_is_marked() -> None:
     assert {"EC-12", "EC-13", "ED-4"} <= marked
     rule = next(rule for rule in contracts() if rule.id == "EC-12")
     state = EncoderCacheState(4, 4, 4, {}, {}, {}, ())
-    refused = Call("can", "r1", 0, "a", 4, 4, 0, False, False, "")
+    refused = Call("can", "r1", 0, "a", 4, 9, 4, 0, False, False, "")
     assert not holds(rule, state, Ghost(), refused)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-SchedulerFault = Callable[[Any], None]
+from .manager_call_faults import MANAGER_CALL_FAULTS, SchedulerFault, state_of
+
 _QUEUES = ("waiting", "skipped_waiting", "passed_over")
 _NOBODYS_BLOCK = 1 << 30
 
@@ -41,7 +42,7 @@ def admits_everybody(scheduler: Any) -> None:
 
     def patched(*arguments: Any) -> Any:
         output = schedule(*arguments)
-        state = _state(scheduler)
+        state = state_of(scheduler)
         for name in _QUEUES:
             while queue := getattr(state, name, None):
                 request = queue.pop_request()
@@ -105,7 +106,7 @@ def looks_past_the_first(scheduler: Any) -> None:
     schedule = scheduler.schedule
 
     def patched(*arguments: Any) -> Any:
-        queue = _state(scheduler).waiting
+        queue = state_of(scheduler).waiting
         first = queue.pop_request() if len(queue) > 1 else None
         try:
             return schedule(*arguments)
@@ -147,7 +148,7 @@ def stops(scheduler: Any) -> None:
         scheduler.steps_seen = min(scheduler.steps_seen + 1, 3)
         if scheduler.steps_seen < 3:
             return schedule(*arguments)
-        state = _state(scheduler)
+        state = state_of(scheduler)
         names = ["running", *(name for name in _QUEUES if getattr(state, name, None))]
         put_aside = {name: getattr(state, name) for name in names}
         for name, queue in put_aside.items():
@@ -239,12 +240,7 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
         reads_what_nobody_wrote,
         overlooks_failed_loads,
     )
-}
-
-
-def _state(scheduler: Any) -> Any:
-    """Where the queues are: the reference keeps them apart from its methods."""
-    return getattr(scheduler, "state", scheduler)
+} | MANAGER_CALL_FAULTS
 
 
 def _after_schedule(scheduler: Any, then: Callable[[Any], None]) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.canary import NO_CANARY, run_canaries
-from cacheproof.differential.examine import rules_for
+from cacheproof.differential.examine import examine, rules_for
+from cacheproof.differential.known import covering, load
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
@@ -296,6 +297,28 @@ def test_the_faults_planted_in_a_scheduler_s_manager_are_found(any_release: Host
         for rule in rules_for(lane.manager, any_release.release, lane.depth).all
         if (lane.manager, lane.depth, rule.id) not in NO_CANARY and rule.id not in lane.silent_on
     }
+
+
+def test_a_release_breaks_no_promise_to_its_manager_but_as_listed(any_release: HostTarget) -> None:
+    listed = load()
+    for lane in LANES.values():
+        if lane.depth == "scheduler" and lane.is_offered_by(any_release.release):
+            traces = [lane.trace(seed, any_release.release) for seed in range(20)]
+            for each, result in zip(traces, any_release.run(traces), strict=True):
+                broken = examine(each, result, any_release).broken
+                for one in {one for one in broken if one.startswith("CP-")}:
+                    assert covering(listed, one, any_release.release, lane.name)
+
+
+def test_a_promise_is_seen_broken_by_a_preemption_in_the_step_that_encodes(
+    newest: HostTarget,
+) -> None:
+    preempting = LANES["scheduler with loads"].trace(2, NEWEST)
+    (result,) = newest.run([preempting])
+    violation = examine(preempting, result, newest).violations["CP-4"]
+    outcome = result.records[violation.event][0]
+    assert outcome is not None
+    assert violation.request in outcome["preempted"]
 
 
 def test_what_is_ready_elsewhere_is_loaded_in_the_place_of_an_encode(

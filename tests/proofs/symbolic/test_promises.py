@@ -1,79 +1,56 @@
-"""The reference scheduler keeps what proofs of its encoder cache manager count on."""
+"""What proofs of encoder cache managers take of their callers: schedulers keep it, no proof can do
+without, and a scheduler that breaks it is seen."""
 
 from collections import Counter
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from cacheproof.differential import examine
+from cacheproof.differential import judge
 from cacheproof.differential.campaign import LANES
-from cacheproof.differential.scheduler import SchedulerJudge
+from cacheproof.differential.examine import examine
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.proofs.symbolic import calls, encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.conditions import Refuter, Subject
+from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.reference.scheduler import update
 from cacheproof.reference.scheduler.encoder_inputs import Foresight
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.records import EncoderCacheState
+from cacheproof.spec.manager_calls import COMPONENT
+from cacheproof.spec.registry import Contract, contracts
 
 SEEDS = range(12)
+PROMISES = [rule for rule in contracts() if rule.component == COMPONENT]
+OF_MANAGERS = {one.COMPONENT: one.of_reference for one in (encoder_cache, encoder_decoder_cache)}
 
 
-class Promises(SchedulerJudge):
-    """Looks at each call as `proofs/symbolic/encoder_cache.py` says what callers owe; counts what
-    they do, and what of it breaks a promise."""
-
-    calls: ClassVar[Counter[str]] = Counter()
-    broken: ClassVar[Counter[str]] = Counter()
-
-    def _call(self, record: Any, running: set[str] | None = None) -> None:
-        operation, name, number, _, pending, _, _ = record
-        if isinstance(self._state, EncoderCacheState):
-            self.calls[operation] += 1
-            if not self._is_kept(operation, name, number, pending, self._state):
-                self.broken[operation] += 1
-        super()._call(record, running)
-
-    def _is_kept(
-        self, operation: str, name: str, number: int, pending: int, state: EncoderCacheState
-    ) -> bool:
-        needed, ends = self.ghost.needed, self.ghost._claimed_end.get(name, {})
-        if operation == "free":
-            return all(needed.get(h) != {name} for h in self._encoded)
-        if number is None:
-            return True
-        request = self._requests[name]
-        identifier, size = request.identifiers[number], request.sizes[number]
-        match operation:
-            case "can":
-                return size >= 1 and pending >= 0
-            case "allocate":
-                return identifier not in state.size and size <= state.free_slots
-            case "release":
-                return ends.get(identifier) != request.ends[number]
-        return True
-
-
-def promises_broken(
-    monkeypatch: pytest.MonkeyPatch,
-    semantics: Semantics | None = None,
-    fault: str | None = None,
-    release: str | None = None,
+def broken_promises(
+    semantics: Semantics | None = None, fault: str | None = None, release: str | None = None
 ) -> Counter[str]:
-    """What the scheduler of those semantics owes its manager and does not keep, by operation."""
-    monkeypatch.setattr(examine, "SchedulerJudge", Promises)
-    monkeypatch.setattr(Promises, "calls", Counter())
-    monkeypatch.setattr(Promises, "broken", Counter())
+    """In how many traces of all lanes the scheduler of those semantics breaks which promise."""
     target = ReferenceTarget(semantics)
+    found: Counter[str] = Counter()
     for lane in LANES.values():
         for seed in SEEDS if lane.depth == "scheduler" else ():
             trace = lane.trace(seed, release)
-            examine.examine(trace, target.run([trace], fault)[0], target)
-    assert min(Promises.calls[one] for one in ("can", "allocate", "release", "free")) > 10
-    return Promises.broken
+            seen = examine(trace, target.run([trace], fault)[0], target)
+            found.update(one for one in seen.broken if one.startswith("CP-"))
+    return found
 
 
 def test_the_reference_scheduler_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert promises_broken(monkeypatch) == {}
+    made: Counter[str] = Counter()
+
+    def counted(self: Any, operation: str, *arguments: Any) -> None:
+        made[operation] += bool(self._rules.promised[operation])
+        judged(self, operation, *arguments)
+
+    judged = judge.Judge._judge_promises
+    monkeypatch.setattr(judge.Judge, "_judge_promises", counted)
+    assert broken_promises() == {}
+    assert min(made[one] for rule in PROMISES for one in rule.calls) > 100
 
 
 def grants_everything(manager: Any) -> None:
@@ -86,12 +63,14 @@ def never_hits(foresight: Any, request: Any, input_id: int) -> bool:
 
 def test_an_allocation_that_does_not_fit_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FAULTS, "grants_everything", grants_everything)
-    assert promises_broken(monkeypatch, fault="grants_everything")["allocate"]
+    found = broken_promises(fault="grants_everything")
+    assert found["CP-1"]
+    assert found["CP-6"]
 
 
 def test_an_allocation_of_what_is_there_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Foresight, "check_and_update_cache", never_hits)
-    assert promises_broken(monkeypatch)["allocate"]
+    assert broken_promises()["CP-1"]
 
 
 def release_all(state: Any, request: Any) -> None:
@@ -102,10 +81,41 @@ def release_all(state: Any, request: Any) -> None:
 
 def test_a_release_of_what_was_not_got_past_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "release_consumed", release_all)
-    assert promises_broken(monkeypatch)["release"]
+    assert broken_promises()["CP-2"]
 
 
-def test_a_preemption_in_the_step_that_encodes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preemption_in_the_step_that_encodes_is_seen() -> None:
     """vLLM 0.33.0 preempts by priority whom it has scheduled in the same step."""
     semantics = Semantics.of_vllm("0.33.0")
-    assert promises_broken(monkeypatch, semantics, release="0.33.0")["free"]
+    assert broken_promises(semantics, release="0.33.0").keys() == {"CP-4"}
+
+
+def of_reference(promise: Contract) -> Subject:
+    """The manager of the reference whose callers make a promise."""
+    (manager,) = promise.applies_to
+    return OF_MANAGERS[manager]()
+
+
+def falls(subject: Subject, promise: Contract) -> bool:
+    """Whether a call of which the promise is made may break a rule."""
+    refuter = Refuter(subject, [Language(Universe(2))])
+    return any(
+        refuter.is_soon_refuted(operation, rule)
+        for operation in subject.operations
+        if operation.name in promise.calls
+        for rule in refuter.rules(operation)
+        if rule != "size_is_fixed"  # which no scheduler can see to
+    )
+
+
+ASSUMED = [rule for rule in PROMISES if not rule.synchronous_only]
+
+
+@pytest.mark.parametrize("promise", ASSUMED, ids=lambda rule: rule.id)
+def test_no_proof_can_do_without(promise: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not falls(of_reference(promise), promise)
+    others = [rule for rule in PROMISES if rule != promise]
+    monkeypatch.setattr(
+        calls, "contracts", lambda manager: [one for one in others if manager in one.applies_to]
+    )
+    assert falls(of_reference(promise), promise)
