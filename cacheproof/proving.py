@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -183,22 +183,38 @@ def _closing_line(rows: Sequence[Evidence], known: Sequence[KnownFault], code: i
     hollow = sum(_is_hollow(row) for row in rows)
     return (
         f"{held} hold, each beside changes that break it; {len(refuted)} refuted, {unlisted} of "
-        f"them not listed; {unknown} unknown; {hollow} without such a change; exit code {code}"
+        f"them not listed; {unknown} unknown; {hollow} without such a change; "
+        f"the hardest condition took {_work(*rows) or 'nothing'} of the solver's limit; "
+        f"exit code {code}"
     )
 
 
 def _print(output: Output, rows: Sequence[Evidence], known: Sequence[KnownFault]) -> None:
     table = Table(
-        "contract", "target", "method", "outcome", "scope", "twins", box=None, pad_edge=False
+        "contract",
+        "target",
+        "method",
+        "outcome",
+        "scope",
+        "twins",
+        "work",
+        box=None,
+        pad_edge=False,
     )
     for contracts, targets, row in _together(rows):
         twins = f"{sum(twin.refuted for twin in row.twins)} of {len(row.twins)}"
-        table.add_row(contracts, targets, row.method, row.outcome, row.scope, twins)
+        table.add_row(contracts, targets, row.method, row.outcome, row.scope, twins, _work(row))
     output.report.print(table)
     for row in rows:
         if row.outcome is not Outcome.HOLDS:
             listed = "listed" if _is_listed(row, known) else "not listed"
             output.line(f"{row.contract} of {row.target}, {row.outcome}, {listed}: {row.note}")
+
+
+def _work(*rows: Evidence) -> str:
+    """What the hardest condition took of the solver's limit, where that was measured."""
+    measured = [row.work_max for row in rows if row.work_max is not None]
+    return f"{max(measured):.2%}" if measured else ""
 
 
 def _together(rows: Sequence[Evidence]) -> Iterator[tuple[str, str, Evidence]]:
@@ -210,7 +226,9 @@ def _together(rows: Sequence[Evidence]) -> Iterator[tuple[str, str, Evidence]]:
     for group in alike.values():
         contracts = dict.fromkeys(row.contract for row in group)
         targets = dict.fromkeys(row.target for row in group)
-        yield ", ".join(contracts), ", ".join(targets), group[0]
+        measured = [row.work_max for row in group if row.work_max is not None]
+        hardest = replace(group[0], work_max=max(measured, default=None))
+        yield ", ".join(contracts), ", ".join(targets), hardest
 
 
 def _tools() -> dict[str, str]:

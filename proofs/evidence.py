@@ -38,6 +38,8 @@ class Evidence:
         digest: of the source text that was checked (`digest_of`).
         seconds: how long it took.
         twins: the red twins of this check; one at least.
+        work_max: what the hardest of its conditions took, and of those of the rules that it rests
+            on, as a share of the solver's limit; None where that is not measured.
     """
 
     contract: str
@@ -50,6 +52,7 @@ class Evidence:
     digest: str
     seconds: float
     twins: tuple[RedTwin, ...]
+    work_max: float | None = None
 
     @property
     def counts(self) -> bool:

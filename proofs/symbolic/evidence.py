@@ -7,7 +7,7 @@ shows one item twice. What a block pool's manager promises is said at each opera
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
@@ -95,10 +95,12 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
     rows: dict[str, Evidence] = {}
     refuted: dict[str, OfRule] = {}
     settled: set[str] = set()
+    known: dict[str, OfRule] = {}
     for (promise, assumptions), library in promises:
         started = time.monotonic()
         subject = _subject(text, assumptions)
         outcomes = prove(subject, library, settled)
+        known |= outcomes
         new = [one for one in outcomes if one in _CONTRACTS and outcomes[one].word == "proved"]
         fallen = [one for one in outcomes if outcomes[one].word != "proved"]
         settled |= outcomes.keys() - set(fallen)
@@ -108,7 +110,8 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
             twin = RedTwin(twins.get(one, NO_TWIN), one in twins)
             note = f"refuted without: {_words(refuted[one])}" if one in refuted else ""
             scope = f"unbounded; {promise}"
-            rows[one] = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, (twin,))
+            row = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, (twin,))
+            rows[one] = dataclasses.replace(row, work_max=_work(known, one))
         refuted |= {one: outcomes[one] for one in fallen if one in _CONTRACTS}
         if rows.keys() >= refuted.keys():
             break
@@ -118,6 +121,16 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
         rows[one] = _row(text, subject, one, word, f"unbounded; {promise}", note, seconds, ())
     in_order = [one.id for one in all_contracts() if one.id in rows]
     return [row for one in in_order for row in _for_each_target(text, rows[one])]
+
+
+def _work(outcomes: Mapping[str, OfRule], rule: str) -> float:
+    """What the hardest condition took of a rule, and of all that it rests on."""
+    reached, work = [rule], 0.0
+    for one in reached:
+        if one in outcomes:  # and not a caller's promise
+            work = max(work, outcomes[one].work_max)
+            reached += sorted(outcomes[one].rests_on - {*reached})
+    return work
 
 
 def _words(refuted: OfRule) -> str:
