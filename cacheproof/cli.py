@@ -44,7 +44,9 @@ DepthOption = Annotated[
     str | None, typer.Option("--depth", help=f"{', '.join(DEPTHS)}; all by default.")
 ]
 A_WEEK = 7 * 24 * 3600
-TARGET_HELP = "reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+TARGET_HELP = (
+    "reference[@VERSION], vllm@VERSION, engine@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+)
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
 
 
