@@ -12,7 +12,15 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from cacheproof import __version__, contract_table, exploring, main_job, proving, searching
+from cacheproof import (
+    __version__,
+    contract_table,
+    exploring,
+    generating,
+    main_job,
+    proving,
+    searching,
+)
 from cacheproof.console import Output
 from cacheproof.differential import known as known_faults
 from cacheproof.differential.campaign import LANES
@@ -44,7 +52,9 @@ DepthOption = Annotated[
     str | None, typer.Option("--depth", help=f"{', '.join(DEPTHS)}; all by default.")
 ]
 A_WEEK = 7 * 24 * 3600
-TARGET_HELP = "reference[@VERSION], vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+TARGET_HELP = (
+    "reference[@VERSION], vllm@VERSION, engine@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+)
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
 
 
@@ -196,6 +206,44 @@ def explore(
     faults = known_faults.load(known)
     targets = target or exploring.TARGETS
     raise typer.Exit(exploring.explore(output, targets, scope, faults, _folder(findings)))
+
+
+@app.command()
+def generate(
+    prompt: Annotated[
+        list[str], typer.Option("--prompt", metavar="TEXT", help="Holds <image> for each picture.")
+    ],
+    image: Annotated[
+        list[Path] | None,
+        typer.Option("--image", metavar="FILE", help="In the order of the prompts' <image>."),
+    ] = None,
+    model: Annotated[
+        str, typer.Option(metavar="DIR", help="A LLaVA directory, or llava: a tiny random one.")
+    ] = "llava",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of each answer.")] = 16,
+    tokens_per_step: Annotated[int, typer.Option(min=1)] = 64,
+    requests_at_once: Annotated[int, typer.Option(min=1)] = 8,
+    model_length: Annotated[int, typer.Option(min=2, help="Tokens of prompt and answer.")] = 512,
+    encoder_cache: Annotated[int, typer.Option(min=1, help="Rows that are kept.")] = 64,
+    blocks: Annotated[int, typer.Option(min=2, help="KV blocks.")] = 256,
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens of a KV block.")] = 16,
+    prefix_caching: Annotated[bool, typer.Option()] = True,
+    json: JsonOption = None,
+) -> None:
+    """Generate text on a local model: the reference decides, the torch runner executes."""
+    sizes = generating.Sizes(
+        max_tokens=max_tokens,
+        max_num_batched_tokens=tokens_per_step,
+        max_num_seqs=min(requests_at_once, tokens_per_step),
+        max_model_len=model_length,
+        encoder_cache_size=encoder_cache,
+        num_blocks=blocks,
+        block_size=block_size,
+        enable_prefix_caching=prefix_caching,
+    )
+    output = Output(json)
+    raise typer.Exit(generating.generate(output, model, device, prompt, image or [], sizes))
 
 
 @app.command()

@@ -6,7 +6,7 @@ from typing import Any
 from cacheproof.differential import trace as events
 from cacheproof.differential.outputs import is_tie
 from cacheproof.differential.scheduler import SchedulerJudge
-from cacheproof.spec.records import StoreMemory, Twins
+from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
 Prompt = tuple[int, tuple[events.Item, ...]]
 
@@ -38,6 +38,7 @@ class EngineJudge(SchedulerJudge):
         self._check(
             "update", StoreMemory(self._capacity * memory["bytes_of_row"], memory["bytes_held"])
         )
+        self._judge_origins(outcome.get("origins", {}))
         for name, tokens in outcome["outputs"].items():
             self._note_tokens(name, tokens)
             self._judge_twins(name)
@@ -51,6 +52,16 @@ class EngineJudge(SchedulerJudge):
                 told = step._replace(store=store)
                 if not rule.predicate(told):
                     self._broken(rule, {"w": told}, "update", "", "")
+
+    def _judge_origins(self, origins: Mapping[str, Any]) -> None:
+        """What was read that is another's, where the target's rows and slots say what they are."""
+        for kind, record in (("rows", RowsRead), ("slots", SlotsRead)):
+            if kind in origins:
+                told = origins[kind]
+                if told["read"]:
+                    self._reach.meet(f"{kind} of known origin read")
+                expected, found = _frozen(told["expected"]), _frozen(told["found"])
+                self._check("update", record(expected, found))
 
     def _note_tokens(self, name: str, tokens: Sequence[Any]) -> None:
         for token in tokens:
@@ -71,3 +82,7 @@ class EngineJudge(SchedulerJudge):
                 self._reach.meet("equal prompts decoded")
                 twins = Twins(tuple(self._decided[twin][:both]), tuple(self._decided[name][:both]))
                 self._check("update", twins)
+
+
+def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(one) if isinstance(one, list) else one for one in entries)

@@ -37,6 +37,8 @@ RARE_STATES = {
     "reset with entries": "a reset finds resident entries",
     "preempted after encode in the same step": "a scheduled encode is dropped by a preemption",
     "equal prompts decoded": "two requests of one prompt have decoded a token or more",
+    "rows of known origin read": "a step gathers rows that carry what they are",
+    "slots of known origin read": "a step attends to KV slots that carry what they are",
     "best two logits nearly tie": "rounding may decide on a token; what follows is not compared",
     "loaded from elsewhere": "an encoder output is loaded, not encoded",
     "waits for a transfer": "an encoder output that a request needs is on its way",

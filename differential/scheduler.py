@@ -15,7 +15,7 @@ from cacheproof.differential.scheduler_rare import RareStates
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.trace import SchedulerConfig, Trace
 from cacheproof.spec.kv_transfers import Reading, Writing
-from cacheproof.spec.records import EncoderCacheState, StoreMemory, Twins
+from cacheproof.spec.records import EncoderCacheState, RowsRead, SlotsRead, StoreMemory, Twins
 from cacheproof.spec.scheduler import (
     Answer,
     Arrival,
@@ -42,6 +42,8 @@ _LETTERS: Mapping[type, str] = {
     Writing: "w",
     Reading: "w",
     Twins: "p",
+    RowsRead: "w",
+    SlotsRead: "w",
     StoreMemory: "w",
 }
 _DRAFTER_NEEDS_ALL = Versions("<0.27.1")

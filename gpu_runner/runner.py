@@ -15,6 +15,7 @@ import torch
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 from cacheproof.gpu_runner.models.base import MultiModalModel
+from cacheproof.gpu_runner.origins import Origins
 from cacheproof.gpu_runner.paged_attention import PagedStep, Window
 from cacheproof.gpu_runner.requests import Batch, MediaItem, Prompt, RequestState
 from cacheproof.reference.scheduler.output import SchedulerOutput
@@ -38,7 +39,11 @@ class Gathering:
 
 
 class Runner:
-    """Holds the tensors of one model, and the stores that they live in."""
+    """Holds the tensors of one model, and the stores that they live in.
+
+    Where it is `tagged`, every row of an encoder output and every KV slot carries what it is, and
+    `origins` has what was read that is another's.
+    """
 
     def __init__(
         self,
@@ -47,8 +52,10 @@ class Runner:
         num_blocks: int,
         block_size: int,
         encoder_cache_size: int,
+        tagged: bool = False,
     ) -> None:
         self.model = model
+        self.origins = Origins(num_blocks * block_size, model.device) if tagged else None
         self.encoder_store = EncoderStore(encoder_cache_size)
         self.kv_store = PagedKVStore(
             model.kv_shape, num_blocks, block_size, dtype=model.dtype, device=model.device
@@ -93,7 +100,9 @@ class Runner:
         for _, alike in groupby(sorted(items, key=_kind), key=_kind):
             together = list(alike)
             for item, rows in zip(together, self.model.encode(together), strict=True):
-                self.encoder_store.put(item.feature.identifier, rows)
+                name = item.feature.identifier
+                tags = None if self.origins is None else self.origins.encoded(name, len(rows))
+                self.encoder_store.put(name, rows, tags)
 
     def _decode(self, scheduled: Sequence[tuple[str, RequestState, int]]) -> dict[str, Sampled]:
         token_ids: list[int] = []
@@ -117,10 +126,11 @@ class Runner:
                 last.append(first + count - 1)
         embeds = self.model.embed(self._upload(token_ids))
         self._splice(embeds, gatherings)
+        paged = PagedStep(self.kv_store, self._upload(slots), tuple(windows))
+        if self.origins is not None:
+            self._note_origins(self.origins, scheduled, gatherings, paged)
         hidden = self.model.decode(
-            embeds,
-            torch.cat(positions, dim=-1).to(self.model.device, non_blocking=True),
-            PagedStep(self.kv_store, self._upload(slots), tuple(windows)),
+            embeds, torch.cat(positions, dim=-1).to(self.model.device, non_blocking=True), paged
         )
         if not done:
             return {}
@@ -160,6 +170,28 @@ class Runner:
         rows = [self.encoder_store.gather(one.identifier, one.read) for one in gatherings]
         targets = [target for one in gatherings for target in one.targets]
         embeds.index_copy_(0, self._upload(targets), torch.cat(rows))
+
+    def _note_origins(
+        self,
+        origins: Origins,
+        scheduled: Sequence[tuple[str, RequestState, int]],
+        gatherings: Sequence[Gathering],
+        paged: PagedStep,
+    ) -> None:
+        """Move the tags as what they belong to is moved, and have them looked at."""
+        spliced = torch.zeros(len(paged.slots), 3, dtype=torch.int64, device=self.model.device)
+        for one in gatherings:
+            tags = self.encoder_store.gather_tags(one.identifier, one.read)
+            spliced.index_copy_(0, self._upload(one.targets), tags)
+        ranges = [
+            (request, window.num_computed, window.num_computed + count)
+            for (_, request, count), window in zip(scheduled, paged.windows, strict=True)
+        ]
+        origins.spliced(ranges, spliced)
+        for (request, start, end), window in zip(ranges, paged.windows, strict=True):
+            origins.written(request, paged.slots[window.start : window.end], start, end)
+        for (request, *_), window in zip(ranges, paged.windows, strict=True):
+            origins.attended(request, window.slots)
 
     def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
         """Numbers on the model's device, without waiting for it."""

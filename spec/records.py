@@ -95,6 +95,22 @@ class Twins(NamedTuple):
     other: tuple[int, ...]
 
 
+class RowsRead(NamedTuple):
+    """Tokens of a step whose embeddings were not what they had to be, each as (item, row, which
+    encode of the item), zeros for text: what had to stand there, and what did."""
+
+    expected: tuple[tuple[int, ...], ...]
+    found: tuple[tuple[int, ...], ...]
+
+
+class SlotsRead(NamedTuple):
+    """KV slots that requests of a step attended to and that were not theirs, each as a digest of
+    the prefix whose KV it holds: what had to be read, and what was."""
+
+    expected: tuple[int, ...]
+    found: tuple[int, ...]
+
+
 class StoreMemory(NamedTuple):
     """Memory of the worker's encoder store in bytes: of as many rows as it may hold, and what its
     entries keep alive, a tensor of which only a part is an entry in full."""

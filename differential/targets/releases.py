@@ -249,7 +249,7 @@ def _unpack(
     draft: Path,
     kind: Kind,
 ) -> _Record:
-    archive = (sources.fetch if kind == VLLM else sources.fetch_wheel)(
+    archive = (sources.fetch if kind == VLLM else sources.fetch_engine)(
         version,
         python=libraries.python,
         cache=cache,

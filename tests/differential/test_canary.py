@@ -20,6 +20,7 @@ from cacheproof.differential.kv_cache_generator import kv_cache_trace
 from cacheproof.differential.media_hash_generator import media_hash_trace
 from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.host.block_hash_faults import BLOCK_HASH_FAULTS
+from cacheproof.differential.targets.host.engine_faults import ENGINE_FAULTS
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
@@ -127,7 +128,7 @@ def test_every_contract_of_a_scheduler_has_a_canary_or_a_reason() -> None:
 
 
 def test_a_campaign_plants_the_canaries_of_all_its_lanes() -> None:
-    lanes = [lane for lane in LANES.values() if lane.depth != "scheduler"]
+    lanes = [lane for lane in LANES.values() if lane.depth not in ("scheduler", "engine")]
     found = run_canaries(ReferenceTarget(), lanes, broken={("EC-7", "encoder cache", "")})
     assert all(found.values())
     contracts = {re.split("[ ,]", name)[0] for name in found}
@@ -154,6 +155,13 @@ def test_every_fault_is_used_or_is_the_one_that_does_nothing() -> None:
     planted = set(FAULTS) | set(BLOCK_HASH_FAULTS) | set(MEDIA_HASH_FAULTS) | set(KV_CACHE_FAULTS)
     planted |= set(SCHEDULER_FAULTS)
     assert planted == used | {"nothing", "hits_backwards", "forgets_frames"}
+
+
+def test_an_engine_has_a_canary_for_all_that_it_adds_to_its_scheduler() -> None:
+    planted = canaries("encoder_cache", "0.32.0", depth="engine")
+    assert {canary.fault for canary in planted} == ENGINE_FAULTS.keys()
+    added = {rule.id for rule in contracts("engine")} - LANES["LLaVA"].silent_on
+    assert added <= {canary.contract for canary in planted}
 
 
 def test_a_canary_of_a_kind_is_planted_beside_other_kinds_and_not_beside_its_own() -> None:

@@ -31,10 +31,14 @@ from .recorder import Recorder
 from .release import digest
 from .scheduler_build import REFUSALS, refusal
 from .scheduler_depth import modelled_functions
-from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession, prompt_token_ids
+from .scheduler_session import (
+    PLACEHOLDER_TOKEN_ID,
+    STOP_TOKEN_ID,
+    SchedulerKit,
+    SchedulerSession,
+    prompt_token_ids,
+)
 from .session import run_events
-
-_PLACEHOLDER_TOKEN_ID = 3
 
 
 class Release:
@@ -265,7 +269,7 @@ def _collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
     """The prompt as a user writes it: one placeholder for each item."""
     for item in reversed(items):
         start = item["offset"]
-        token_ids[start : start + item["length"]] = [_PLACEHOLDER_TOKEN_ID]
+        token_ids[start : start + item["length"]] = [PLACEHOLDER_TOKEN_ID]
     return token_ids
 
 

@@ -18,6 +18,7 @@ from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import image_of
 from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
+from .runner_faults import RUNNER_FAULTS
 from .scheduler_session import SchedulerSession, prompt_token_ids
 from .session import run_events
 
@@ -25,7 +26,8 @@ from .session import run_events
 class Release:
     """Runs engine-depth traces on the reference and the runner."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tagged: bool = True) -> None:
+        self._tagged = tagged
         self._semantics = ours("reference.semantics").Semantics(
             **json.loads(os.environ[REFERENCE_SETTING])
         )
@@ -51,8 +53,11 @@ class Release:
             raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
         scheduler = ours("differential.targets.reference_scheduler")
         try:
-            kit = scheduler.build(trace, self._semantics, fault)
-            worker = _Worker(config, kit.recorder.manager.cache_size)
+            of_decisions = None if fault in RUNNER_FAULTS else fault
+            kit = scheduler.build(trace, self._semantics, of_decisions)
+            worker = _Worker(config, kit.recorder.manager.cache_size, tagged=self._tagged)
+            if fault in RUNNER_FAULTS:
+                RUNNER_FAULTS[fault](worker.runner)
             kit = worker.told(kit)
             session = SchedulerSession(kit, config)
             records = run_events(session, trace["events"])
@@ -64,12 +69,13 @@ class Release:
 class _Worker:
     """The runner as a session's worker."""
 
-    def __init__(self, config: Event, encoder_cache_size: int) -> None:
-        self._runner = ours("gpu_runner.runner").Runner(
+    def __init__(self, config: Event, encoder_cache_size: int, *, tagged: bool) -> None:
+        self.runner = ours("gpu_runner.runner").Runner(
             _model(config["model"]),
             num_blocks=config["num_blocks"],
             block_size=config["block_size"],
             encoder_cache_size=encoder_cache_size,
+            tagged=tagged,
         )
         self._outputs: dict[str, list[Any]] = {}
 
@@ -78,14 +84,14 @@ class _Worker:
 
         def make_request(event: Event, arrival_time: float) -> Any:
             request = kit.make_request(event, arrival_time)
-            self._runner.add(event["request"], _prompt(event, request))
+            self.runner.add(event["request"], _prompt(event, request))
             return request
 
         return kit._replace(make_request=make_request, worker=self)
 
     def execute(self, output: Any) -> dict[str, list[int]]:
         """Execute a step."""
-        sampled = self._runner.execute(output)
+        sampled = self.runner.execute(output)
         for request_id, one in sampled.items():
             self._outputs.setdefault(request_id, []).append(list(one))
         return {
@@ -96,16 +102,20 @@ class _Worker:
     def outcome(self) -> dict[str, Any]:
         """What was decoded, what the store holds, in rows, and in which memory."""
         outputs, self._outputs = self._outputs, {}
-        store = self._runner.encoder_store
-        return {
+        store = self.runner.encoder_store
+        said = {
             "outputs": outputs,
             "store": dict(store.sizes),
             "memory": memory_of(store.entries.values()),
         }
+        if self.runner.origins is not None:
+            rows, slots = self.runner.origins.take()
+            said["origins"] = {"rows": vars(rows), "slots": vars(slots)}
+        return said
 
     def reset(self) -> None:
         """Forget every encoder output."""
-        store = self._runner.encoder_store
+        store = self.runner.encoder_store
         store.free(list(store.sizes))
 
 

@@ -19,7 +19,7 @@ from .protocol import Event, HostError, Illegal
 FIRST_TEXT_TOKEN_ID = 10
 STOP_TOKEN_ID = 4
 VOCABULARY_SIZE = 50272
-_PLACEHOLDER_TOKEN_ID = 3
+PLACEHOLDER_TOKEN_ID = 3
 _WAITING_QUEUES = ("kv_holding_waiting", "skipped_waiting", "waiting")
 
 
@@ -433,7 +433,7 @@ def prompt_token_ids(event: Event, *, has_placeholders: bool = True) -> list[int
     token_ids = list(map(_text, range(event["prompt"])))
     for item in event["items"] if has_placeholders else ():
         start, length = item["offset"], item["length"]
-        token_ids[start : start + length] = [_PLACEHOLDER_TOKEN_ID] * length
+        token_ids[start : start + length] = [PLACEHOLDER_TOKEN_ID] * length
     return token_ids
 
 

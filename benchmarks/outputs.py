@@ -1,0 +1,130 @@
+"""What a real engine and the runner answer to the same workloads: every token held side by side.
+
+A workload is an engine-depth trace: a handful of requests under one configuration. Prints what was
+compared and how far apart it was at most; exits with 1 where anything differs.
+"""
+
+import argparse
+import platform
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cacheproof.differential import lockstep
+from cacheproof.differential.engine_generator import engine_trace
+from cacheproof.differential.examine import examine
+from cacheproof.differential.outputs import is_tie
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+
+WORKLOADS = 1000
+AT_A_TIME = 10
+
+
+@dataclass
+class Tally:
+    """What was compared: counts, and the farthest apart that two numbers were."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    logprob_apart: float = 0.0
+    lead_apart: float = 0.0
+    smallest_lead: float = float("inf")
+    memory_share: float = 0.0
+    broken: Counter[str] = field(default_factory=Counter)
+    broken_here: Counter[str] = field(default_factory=Counter)
+
+    def add(self, ours: TraceResult, theirs: TraceResult) -> None:
+        """Count one workload's records, the runner's and the engine's."""
+        self.counts["workloads"] += 1
+        capacity = theirs.capacity or 0
+        for (one, *_), (other, *_) in zip(ours.records, theirs.records, strict=True):
+            if not isinstance(one, dict) or not isinstance(other, dict):
+                continue
+            self.counts["steps"] += "scheduled" in other
+            self.counts["preemptions"] += len(other.get("preempted", ()))
+            self.counts["evictions"] += len(other.get("notices", ()))
+            self.counts["items encoded"] += sum(map(len, other.get("encode", {}).values()))
+            for kind, read in one.get("origins", {}).items():
+                self.counts[f"{kind} whose origin was looked at"] += read["read"]
+            memory = one.get("memory")
+            if memory and memory["bytes_of_row"]:
+                share = memory["bytes_held"] / (capacity * memory["bytes_of_row"])
+                self.memory_share = max(self.memory_share, share)
+            for mine, their in _pairs(one.get("outputs", {}), other.get("outputs", {})):
+                self.counts["tokens"] += 1
+                self.counts["ties"] += is_tie(mine) or is_tie(their)
+                self.counts["equal tokens"] += mine[0] == their[0]
+                self.logprob_apart = max(self.logprob_apart, abs(mine[1] - their[1]))
+                self.lead_apart = max(self.lead_apart, abs(mine[2] - their[2]))
+                self.smallest_lead = min(self.smallest_lead, mine[2])
+
+
+def _pairs(one: Any, other: Any) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    for request in one.keys() & other.keys():
+        yield from zip(one[request], other[request], strict=True)
+
+
+def compare(
+    engine: HostTarget, runner: ReferenceTarget, seeds: range
+) -> tuple[Tally, list[tuple[int, str]]]:
+    """The tally, and each workload that differs, by its seed."""
+    tally, differences = Tally(), []
+    for first in range(seeds.start, seeds.stop, AT_A_TIME):
+        numbers = range(first, min(first + AT_A_TIME, seeds.stop))
+        traces = list(map(engine_trace, numbers))
+        engine.submit(traces)
+        ours = runner.run(traces)
+        for seed, trace, mine, theirs in zip(
+            numbers, traces, ours, engine.collect(len(traces)), strict=True
+        ):
+            if mine.illegal is not None or theirs.illegal is not None:
+                raise SystemExit(f"seed {seed} is refused: {mine.illegal}, {theirs.illegal}")
+            tally.broken.update(list(examine(trace, theirs, engine).violations))
+            tally.broken_here.update(list(examine(trace, mine, runner).violations))
+            difference = lockstep.compare(mine, theirs)
+            if difference is not None:
+                differences.append((seed, difference.sentence))
+                continue
+            tally.add(mine, theirs)
+    return tally, differences
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", default="engine@0.32.0")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first workload")
+    parser.add_argument("--workloads", type=int, default=WORKLOADS)
+    options = parser.parse_args()
+    engine = resolve(options.target, report=print)
+    if not isinstance(engine, HostTarget) or not engine.runs_depth("engine"):
+        raise SystemExit(f"{options.target} is no engine")
+    runner = reference_for(engine)
+    if runner is None:
+        raise SystemExit(f"the reference does not model {options.target}")
+    begun = time.perf_counter()
+    tally, differences = compare(
+        engine, runner, range(options.first, options.first + options.workloads)
+    )
+    seconds = time.perf_counter() - begun
+    engine.close()
+    runner.close()
+    print(f"Python {platform.python_version()}, {options.target}, {seconds:.0f} s")
+    for name, count in tally.counts.items():
+        print(f"{name}: {count:,}")
+    print(f"farthest apart: log probability {tally.logprob_apart:.1e}, lead {tally.lead_apart:.1e}")
+    print(f"smallest lead: {tally.smallest_lead:.1e}")
+    print(f"most of the encoder store's capacity in memory, runner: {tally.memory_share:.0%}")
+    print(f"workloads that break a contract on the engine: {dict(tally.broken) or 'none'}")
+    print(f"on the runner: {dict(tally.broken_here) or 'none'}")
+    for seed, sentence in differences:
+        print(f"seed {seed}: {sentence}")
+    if differences:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""`cacheproof generate`: the engine loop on a local model, step by step."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cacheproof.console import Output
+from cacheproof.differential.errors import HarnessError, InputError
+from cacheproof.differential.targets import environment
+from cacheproof.differential.targets.cache import Cache
+
+MARK = "<image>"
+_BOOT = """
+import sys, types
+package = sys.modules["cacheproof"] = types.ModuleType("cacheproof")
+package.__path__ = [sys.argv[1]]
+from cacheproof.gpu_runner.generate import main
+sys.exit(main())
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the engine is made with, under the names of `gpu_runner.generate.Job`."""
+
+    max_tokens: int
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    max_model_len: int
+    encoder_cache_size: int
+    num_blocks: int
+    block_size: int
+    enable_prefix_caching: bool
+
+
+def generate(
+    output: Output,
+    model: str,
+    device: str,
+    texts: Sequence[str],
+    images: Sequence[Path],
+    sizes: Sizes,
+) -> int:
+    """Generate, and show each step and what was answered.
+
+    Raises:
+        InputError: the job cannot be done; says why.
+        HarnessError: the child that executes it broke.
+    """
+    cache = Cache.locate()
+    with cache.writing():
+        libraries = environment.ensure(cache, environment.ENGINE, report=output.say)
+    job = {
+        "model": model,
+        "models": str(cache.models),
+        "device": device,
+        "prompts": _with_pictures(texts, images),
+        **vars(sizes),
+    }
+    steps: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    child = subprocess.Popen(
+        [str(libraries.python), "-P", "-c", _BOOT, str(Path(__file__).parent)],
+        env=_settings(libraries),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdin.write(json.dumps(job))
+        child.stdin.close()
+        for line in child.stdout:
+            told = json.loads(line)
+            if "request" in told:
+                answers.append(told)
+            else:
+                steps.append(told)
+                output.line(_shown(len(steps), told))
+        problems = child.stderr.read().strip().splitlines()
+    if child.returncode != 0:
+        said = problems[-1] if problems else "no word"
+        raise (InputError if child.returncode == 2 else HarnessError)(f"generate: {said}")
+    for answer in answers:
+        output.line(f"{answer['request']} ({answer['ended']}): {answer['text']}")
+    output.write_json("generate", {"steps": steps, "answers": answers})
+    return 0
+
+
+def _with_pictures(texts: Sequence[str], images: Sequence[Path]) -> list[tuple[str, list[str]]]:
+    """Each text with the files of its pictures, which are dealt out in order."""
+    wanted = sum(text.count(MARK) for text in texts)
+    if wanted != len(images):
+        raise InputError(
+            f"{wanted} of {MARK} in the prompts and {len(images)} of --image; expected as many"
+        )
+    files = iter(map(str, images))
+    return [(text, [next(files) for _ in range(text.count(MARK))]) for text in texts]
+
+
+def _settings(libraries: environment.Libraries) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(map(str, libraries.overlays)),
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
+
+
+def _shown(number: int, step: dict[str, Any]) -> str:
+    parts = [f"{count} of {name}" for name, count in step["tokens"].items()]
+    notes = [f"{step[what]} {what}" for what in ("encoded", "hits", "evicted") if step[what]] + [
+        f"{name} starts over" for name in step["preempted"]
+    ]
+    return (
+        f"step {number:3}  {step['milliseconds']:8.2f} ms  rows kept {step['resident']:5}  "
+        f"{', '.join(parts)}{'; ' if notes else ''}{', '.join(notes)}"
+    )

@@ -1,0 +1,163 @@
+"""Faults of the torch runner, planted in one that is whole: each must be seen, and named.
+
+A fault takes a runner and changes one thing that it does.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def frees_after_encodes(runner: Any) -> None:
+    """Entries that a step encodes anew are dropped by that step's notices."""
+    execute, free = runner.execute, runner.encoder_store.free
+    runner.encoder_store.free = lambda identifiers: None
+
+    def late(step: Any) -> Any:
+        encode = runner._encode
+
+        def encode_and_free(of: Any) -> None:
+            encode(of)
+            free(of.free_encoder_mm_hashes)
+
+        runner._encode = encode_and_free
+        try:
+            return execute(step)
+        finally:
+            runner._encode = encode
+
+    runner.execute = late
+
+
+def never_frees(runner: Any) -> None:
+    """Notices are not heard, and the store takes what does not fit."""
+    runner.encoder_store.capacity *= 100
+    runner.encoder_store.free = lambda identifiers: None
+
+
+def drops_one_more(runner: Any) -> None:
+    """With each notice the oldest of the other entries goes."""
+    store = runner.encoder_store
+    free = store.free
+
+    def more(identifiers: Any) -> None:
+        names = list(identifiers)
+        free([*names, *([name for name in store.sizes if name not in names][:1] if names else ())])
+
+    store.free = more
+
+
+def reads_the_next_rows(runner: Any) -> None:
+    """Windows that do not end with their item read a row too late."""
+
+    def late(one: Any) -> Any:
+        read = one.read
+        size = runner.encoder_store.sizes.get(one.identifier, 0)
+        shift = int(read.end < size)
+        return one.__class__(
+            one.identifier,
+            read._replace(start=read.start + shift, end=read.end + shift),
+            one.targets,
+        )
+
+    _change_gatherings(runner, late)
+
+
+def puts_rows_a_token_late(runner: Any) -> None:
+    """The rows of a window stand a token behind their places, the last one in the first's."""
+    _change_gatherings(
+        runner,
+        lambda one: one.__class__(one.identifier, one.read, (*one.targets[1:], one.targets[0])),
+    )
+
+
+def _change_gatherings(runner: Any, change: Callable[[Any], Any]) -> None:
+    gatherings = runner._gatherings
+    runner._gatherings = lambda *arguments: map(change, gatherings(*arguments))
+
+
+def keeps_the_first_output(runner: Any) -> None:
+    """What an item was encoded to first, in another model's run, is what stays for it."""
+    store = runner.encoder_store
+    put = store.put
+    first: dict[str, Any] = {}
+
+    def stale(identifier: str, rows: Any, tags: Any = None) -> None:
+        old = first.setdefault(identifier, (rows.flip(0), tags))
+        put(identifier, old[0], old[1])
+
+    store.put = stale
+
+
+def takes_items_in_reverse(runner: Any) -> None:
+    """The outputs of a batch go to its items in reverse."""
+    model = runner.model
+
+    class Reversed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(model, name)
+
+        def encode(self, items: Any) -> Any:
+            return model.encode(items)[::-1]
+
+    runner.model = Reversed()
+
+
+def keeps_blocks_of_before(runner: Any) -> None:
+    """A request that comes back after a preemption reads the blocks that it had before."""
+    apply = runner.batch.apply
+
+    def stale(step: Any) -> None:
+        old = {name: one.block_ids for name, one in runner.batch.requests.items()}
+        apply(step)
+        resumed = step.scheduled_cached_reqs.resumed_req_ids
+        for name in resumed & old.keys():
+            request = runner.batch.requests[name]
+            request.block_ids = (old[name] + request.block_ids)[: max(len(request.block_ids), 1)]
+
+    runner.batch.apply = stale
+
+
+def writes_a_slot_too_far(runner: Any) -> None:
+    """The KV of a window's last token goes where that of the next would."""
+    slots = runner.kv_store.slots
+
+    def shifted(block_ids: Any, start: int, end: int) -> Any:
+        own = slots(block_ids, start, end)
+        return [
+            *own[:-1],
+            (own[-1] + 1) % (runner.kv_store.num_blocks * runner.kv_store.block_size),
+        ]
+
+    runner.kv_store.slots = shifted
+
+
+def forgets_new_blocks(runner: Any) -> None:
+    """A request that goes on, and gets a block, takes its first one for it."""
+    apply = runner.batch.apply
+
+    def deaf(step: Any) -> None:
+        apply(step)
+        cached = step.scheduled_cached_reqs
+        for name, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            if blocks is not None and name not in cached.resumed_req_ids and any(blocks):
+                request = runner.batch.requests[name]
+                request.block_ids[-1] = request.block_ids[0]
+
+    runner.batch.apply = deaf
+
+
+RUNNER_FAULTS: dict[str, Callable[[Any], None]] = {
+    fault.__name__: fault
+    for fault in (
+        frees_after_encodes,
+        never_frees,
+        drops_one_more,
+        reads_the_next_rows,
+        puts_rows_a_token_late,
+        keeps_the_first_output,
+        takes_items_in_reverse,
+        keeps_blocks_of_before,
+        writes_a_slot_too_far,
+        forgets_new_blocks,
+    )
+}

@@ -1,0 +1,109 @@
+"""What rows and slots are: tags that travel with them, and what was read that is another's.
+
+A row's tag is (item, row, which encode of the item). A slot's is a digest of the prefix whose KV it
+holds: tokens, and rows of items where items are. Tags are moved by the same operations as what they
+belong to, so a wrong read is seen whatever the numbers in it, on any device.
+"""
+
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from cacheproof.gpu_runner.requests import RequestState
+
+MOST_TOLD = 4
+"""Wrong rows, and wrong slots, that are told of a step."""
+
+
+@dataclass
+class Reads:
+    """How many were read, and of those that were another's the first ones."""
+
+    read: int = 0
+    expected: list[int | list[int]] = field(default_factory=list)
+    found: list[int | list[int]] = field(default_factory=list)
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        """Tags of one read, of [reads] or [reads, parts]. Waits for the device."""
+        self.read += len(expected)
+        wrong = expected != found.cpu()
+        if wrong.dim() > 1:
+            wrong = wrong.any(dim=1)
+        for at in wrong.nonzero()[:, 0].tolist()[: MOST_TOLD - len(self.expected)]:
+            self.expected.append(expected[at].tolist())
+            self.found.append(found[at].tolist())
+
+
+class Origins:
+    """The tags of `num_slots` KV slots, and what was read of rows and slots since the last take."""
+
+    def __init__(self, num_slots: int, device: torch.device) -> None:
+        self.slot_tags = torch.zeros(num_slots, dtype=torch.int64, device=device)
+        self._encodes: Counter[str] = Counter()
+        self.rows, self.slots = Reads(), Reads()
+
+    def take(self) -> tuple[Reads, Reads]:
+        """What was read since the last take: rows, and slots."""
+        taken = self.rows, self.slots
+        self.rows, self.slots = Reads(), Reads()
+        return taken
+
+    def encoded(self, identifier: str, count: int) -> torch.Tensor:
+        """The tags of an item's rows, [rows, 3], now that it is encoded once more."""
+        self._encodes[identifier] += 1
+        return self._tags(identifier, 0, count).to(self.slot_tags.device)
+
+    def spliced(self, windows: Sequence[tuple[RequestState, int, int]], tags: torch.Tensor) -> None:
+        """The tokens of a step, window after window of a request's tokens [start, end), have got
+        rows with these tags, [tokens, 3], and zeros where they have got none."""
+        expected = [self._expected(request, start, end) for request, start, end in windows]
+        self.rows.add(torch.cat(expected), tags)
+
+    def _expected(self, request: RequestState, start: int, end: int) -> torch.Tensor:
+        """The tags that belong to tokens [start, end) of a request."""
+        wanted = torch.zeros(end - start, 3, dtype=torch.int64)
+        for item in request.prompt.items:
+            where = item.feature.mm_position
+            tags = self._tags(item.feature.identifier, 0, where.get_num_embeds())
+            row = 0
+            for at in range(where.offset, where.end):
+                if where.is_embed is not None and not where.is_embed[at - where.offset]:
+                    continue
+                if start <= at < end:
+                    wanted[at - start] = tags[row]
+                row += 1
+        return wanted
+
+    def written(self, request: RequestState, slots: torch.Tensor, start: int, end: int) -> None:
+        """Tokens [start, end) of a request are written to these slots."""
+        tags = torch.tensor(prefix_tags(request)[start:end], dtype=torch.int64)
+        self.slot_tags.index_copy_(0, slots, tags.to(self.slot_tags.device))
+
+    def attended(self, request: RequestState, slots: torch.Tensor) -> None:
+        """A request attends to these slots, those of its first tokens, all written by now."""
+        expected = torch.tensor(prefix_tags(request)[: len(slots)], dtype=torch.int64)
+        self.slots.add(expected, self.slot_tags.index_select(0, slots))
+
+    def _tags(self, identifier: str, start: int, end: int) -> torch.Tensor:
+        item = torch.full((end - start,), zlib.crc32(identifier.encode()), dtype=torch.int64)
+        encode = torch.full((end - start,), self._encodes[identifier], dtype=torch.int64)
+        return torch.stack((item, torch.arange(start, end), encode), dim=1)
+
+
+def prefix_tags(request: RequestState) -> list[int]:
+    """A digest of the prefix through each token of a request."""
+    content: list[tuple[object, ...]] = [(token,) for token in request.token_ids]
+    for item in request.prompt.items:
+        where = item.feature.mm_position
+        for at in range(where.offset, where.end):
+            content[at] = (request.token_ids[at], item.feature.identifier, at - where.offset)
+    tags = []
+    prefix = b""
+    for one in content:
+        prefix = hashlib.blake2b(prefix + repr(one).encode(), digest_size=8).digest()
+        tags.append(int.from_bytes(prefix) >> 1)
+    return tags
