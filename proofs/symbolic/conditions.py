@@ -573,12 +573,19 @@ def prove(
 def _decided(
     prover: Prover, refuter: Refuter, operation: Operation, number: int, out: Collection[str]
 ) -> Verdict | Counterexample:
-    """A proof, or a counterexample; or a verdict that says that neither was found."""
+    """A proof, or a counterexample; or a verdict that says that neither was found.
+
+    What no two elements refute is tried with all effort before more of them are looked at: among
+    three the search for what is not there costs more than any proof.
+    """
     rule = prover.conditions[number].rule
     verdict = prover.verdict(number, out, slice(SOON))
-    if verdict.word != "proved" and not refuter.is_soon_refuted(operation, rule, out):
-        verdict = prover.verdict(number, out, slice(SOON, -1))
     if verdict.word == "proved":
         return verdict
+    is_refuted = refuter.is_soon_refuted(operation, rule, out)
+    if not is_refuted:
+        verdict = prover.verdict(number, out, slice(SOON, None))
+        if verdict.word == "proved":
+            return verdict
     found = refuter.counterexample(operation, rule, out)
-    return found or prover.verdict(number, out, slice(-1, None))
+    return found or (prover.verdict(number, out, slice(SOON, None)) if is_refuted else verdict)

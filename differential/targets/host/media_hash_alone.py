@@ -7,24 +7,20 @@ from.
 """
 
 import functools
-import importlib
 import json
 import os
 import sys
-import types
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from . import media_hash
 from .media_hash_faults import HashArguments
 from .media_values import Wrapper, limited
+from .package import ours
 from .protocol import HostError, Illegal, Protocol
 from .session import run_events
 
 REFERENCE_SETTING = "CACHEPROOF_REFERENCE"
-REFERENCE_PACKAGE = "cacheproof.reference"
-"""Imported by those alone who run the reference: the package need not be there otherwise."""
 
 
 class Release:
@@ -79,7 +75,7 @@ def of_reference(
 def _parts(
     semantics: Any, algorithm: str
 ) -> tuple[HashArguments, Wrapper | None, tuple[type[Exception], ...]]:
-    module = importlib.import_module(f"{REFERENCE_PACKAGE}.media_hash")
+    module = ours("reference.media_hash")
     hasher = module.MultiModalHasher(semantics)
     try:
         hasher.hash_kwargs(algorithm)
@@ -95,8 +91,4 @@ def _parts(
 
 
 def _semantics(flags: dict[str, bool]) -> Any:
-    """The semantics of these flags. The package is imported without its front door, whose libraries
-    need not be here."""
-    package = sys.modules.setdefault("cacheproof", types.ModuleType("cacheproof"))
-    package.__path__ = [str(Path(__file__).parents[3])]
-    return importlib.import_module(f"{REFERENCE_PACKAGE}.semantics").Semantics(**flags)
+    return ours("reference.semantics").Semantics(**flags)

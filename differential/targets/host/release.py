@@ -6,9 +6,7 @@ import importlib
 import inspect
 import os
 import sys
-import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import vllm
@@ -24,6 +22,7 @@ from .faults import FAULTS
 from .kv_cache import KVCacheSession
 from .kv_cache_faults import KV_CACHE_FAULTS
 from .manager_depth import ManagerSession
+from .package import offer
 from .protocol import HostError, Illegal, Protocol
 from .scheduler_depth import build, modelled_functions
 from .scheduler_faults import SCHEDULER_FAULTS
@@ -151,11 +150,8 @@ def _manager_class(kind: str, plug_in: str | None) -> Any:
 
 
 def _plugged_in(plug_in: str) -> Any:
-    """The plug-in's class. It may build on the reference managers, or be one of them: so the
-    package of this host is importable, without its neighbours and without what its front door
-    asks for (a bare package of that name)."""
-    package = sys.modules.setdefault("cacheproof", types.ModuleType("cacheproof"))
-    package.__path__ = [str(Path(__file__).parents[3])]
+    """The plug-in's class. It may build on the reference managers, or be one of them."""
+    offer()
     module, _, name = plug_in.partition(":")
     return getattr(importlib.import_module(module), name)
 

@@ -17,7 +17,7 @@ from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import image_of
 from .package import ours
-from .protocol import Event, HostError, Illegal, Protocol
+from .protocol import Event, HostError, Illegal
 from .runner_faults import RUNNER_FAULTS
 from .scheduler_session import SchedulerSession, prompt_token_ids
 from .session import run_events
@@ -38,7 +38,7 @@ class Release:
         return {
             "python": sys.version.split()[0],
             "vllm": "none",
-            "protocol": Protocol(**self._protocol._asdict())._asdict(),
+            "protocol": self._protocol._asdict(),
             "sources": {},
         }
 
