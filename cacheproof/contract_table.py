@@ -8,6 +8,7 @@ import cacheproof.spec.block_hash
 import cacheproof.spec.block_pool
 import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
+import cacheproof.spec.engine
 import cacheproof.spec.kv_cache
 import cacheproof.spec.kv_transfers
 import cacheproof.spec.manager_calls
@@ -25,11 +26,12 @@ with their keys or of hashed calls with their digests, `k` the keys of one reque
 `s` is the pool or the block tables, and `c` one answer. Of the scheduler `w` is a step as it is
 decided, `s` who runs and who holds what, and `c` what came of an event. Of KV transfers `w` is what
 a step or a load does with KV blocks, and `c` what the output of a step brought. Of promises `s` is
-the state of a manager before the call `c`, and `w` the step in the making.
+the state of a manager before the call `c`, and `w` the step in the making. Of an engine `p` is what
+two requests of one prompt decoded, and `w` what its worker's store keeps, or a step has read.
 
-WM-5, each gathered row is the row of its identifier, position and generation, is not among them: no
-target has rows yet. Of decisions WM-1 and SC-5 say what can be said: store and ledger hold the same
-identifiers, and each entry was filled once since it became resident.
+WM-5 and WM-6 are judged where rows and slots say what they are, which those of the runner do. Of
+decisions alone WM-1 and SC-5 say what can be said: store and ledger hold the same identifiers, and
+each entry was filled once since it became resident.
 """
 
 

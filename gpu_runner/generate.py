@@ -198,7 +198,3 @@ def _picture(file: str) -> Image.Image:
 
 def _tell(what: dict[str, Any]) -> None:
     print(json.dumps(what), flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
