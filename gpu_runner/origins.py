@@ -78,15 +78,14 @@ class Origins:
                 row += 1
         return wanted
 
-    def written(self, request: RequestState, slots: torch.Tensor, start: int, end: int) -> None:
-        """Tokens [start, end) of a request are written to these slots."""
-        tags = torch.tensor(prefix_tags(request)[start:end], dtype=torch.int64)
+    def written(self, tags: torch.Tensor, slots: torch.Tensor) -> None:
+        """Tokens with these prefixes are written to these slots."""
         self.slot_tags.index_copy_(0, slots, tags.to(self.slot_tags.device))
 
-    def attended(self, request: RequestState, slots: torch.Tensor) -> None:
-        """A request attends to these slots, those of its first tokens, all written by now."""
-        expected = torch.tensor(prefix_tags(request)[: len(slots)], dtype=torch.int64)
-        self.slots.add(expected, self.slot_tags.index_select(0, slots))
+    def attended(self, tags: torch.Tensor, slots: torch.Tensor) -> None:
+        """A request attends to these slots, those of tokens with these prefixes, all written by
+        now."""
+        self.slots.add(tags, self.slot_tags.index_select(0, slots))
 
     def _tags(self, identifier: str, start: int, end: int) -> torch.Tensor:
         item = torch.full((end - start,), zlib.crc32(identifier.encode()), dtype=torch.int64)
@@ -94,8 +93,8 @@ class Origins:
         return torch.stack((item, torch.arange(start, end), encode), dim=1)
 
 
-def prefix_tags(request: RequestState) -> list[int]:
-    """A digest of the prefix through each token of a request."""
+def prefix_tags(request: RequestState) -> torch.Tensor:
+    """A digest of the prefix through each token of a request, [tokens]."""
     content: list[tuple[object, ...]] = [(token,) for token in request.token_ids]
     for item in request.prompt.items:
         where = item.feature.mm_position
@@ -106,4 +105,4 @@ def prefix_tags(request: RequestState) -> list[int]:
     for one in content:
         prefix = hashlib.blake2b(prefix + repr(one).encode(), digest_size=8).digest()
         tags.append(int.from_bytes(prefix) >> 1)
-    return tags
+    return torch.tensor(tags, dtype=torch.int64)

@@ -15,7 +15,7 @@ import torch
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 from cacheproof.gpu_runner.models.base import MultiModalModel
-from cacheproof.gpu_runner.origins import Origins
+from cacheproof.gpu_runner.origins import Origins, prefix_tags
 from cacheproof.gpu_runner.paged_attention import PagedStep, Window
 from cacheproof.gpu_runner.requests import Batch, MediaItem, Prompt, RequestState
 from cacheproof.reference.scheduler.output import SchedulerOutput
@@ -181,17 +181,19 @@ class Runner:
         """Move the tags as what they belong to is moved, and have them looked at."""
         spliced = torch.zeros(len(paged.slots), 3, dtype=torch.int64, device=self.model.device)
         for one in gatherings:
-            tags = self.encoder_store.gather_tags(one.identifier, one.read)
-            spliced.index_copy_(0, self._upload(one.targets), tags)
+            rows = self.encoder_store.gather_tags(one.identifier, one.read)
+            spliced.index_copy_(0, self._upload(one.targets), rows)
         ranges = [
             (request, window.num_computed, window.num_computed + count)
             for (_, request, count), window in zip(scheduled, paged.windows, strict=True)
         ]
         origins.spliced(ranges, spliced)
-        for (request, start, end), window in zip(ranges, paged.windows, strict=True):
-            origins.written(request, paged.slots[window.start : window.end], start, end)
-        for (request, *_), window in zip(ranges, paged.windows, strict=True):
-            origins.attended(request, window.slots)
+        tags = [prefix_tags(request)[:end] for request, _, end in ranges]
+        for of_request, window in zip(tags, paged.windows, strict=True):
+            own = paged.slots[window.start : window.end]
+            origins.written(of_request[window.num_computed :], own)
+        for of_request, window in zip(tags, paged.windows, strict=True):
+            origins.attended(of_request, window.slots)
 
     def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
         """Numbers on the model's device, without waiting for it."""
