@@ -44,6 +44,14 @@ WINDOW = Group("sliding_window", 8, 8)
 SPEECH = (Group("full", 8), Group("cross", 8))
 
 
+MET_BY_THE_RUNNER = {
+    "rows of known origin read",
+    "slots of known origin read",
+    "best two logits nearly tie",
+}
+"""Looked for by tests/gpu_runner: no lane runs a tagged runner, and what ties is up to weights."""
+
+
 def trace(*events: AnyEvent, manager: str = "encoder_cache", **changes: object) -> Trace:
     config = msgspec.structs.replace(CONFIG, **changes)
     return Trace(SchedulerHeader(SCHEMA, manager, config), events)
@@ -212,5 +220,7 @@ def test_a_scheduler_that_takes_before_it_has_blocks_stalls_after_a_claim() -> N
     assert "stalled after a claim" not in met(trace)
 
 
-def test_every_state_is_looked_for_in_some_lane() -> None:
-    assert set().union(*(lane.rare for lane in LANES.values())) == set(RARE_STATES)
+def test_every_state_is_looked_for_in_some_lane_or_is_one_of_the_runner_s_own_tests() -> None:
+    in_lanes = set().union(*(lane.rare for lane in LANES.values()))
+    assert not in_lanes & MET_BY_THE_RUNNER
+    assert in_lanes | MET_BY_THE_RUNNER == set(RARE_STATES)
