@@ -38,7 +38,8 @@ class Read(NamedTuple):
 
 
 class EncoderStore:
-    """Identifier to rows of [rows, hidden]; `tags` of [rows, 3] beside them where rows are tagged.
+    """Identifier to rows of [rows, hidden]. Beside them, by kind, what goes with each row: tags of
+    [rows, 3] where rows are tagged, positions of [rows, axes] where they have their own.
 
     It never holds more than `capacity` rows. Every entry owns its memory: a slice of a batch would
     keep the whole batch alive after its neighbours were freed, which no count of rows shows.
@@ -49,7 +50,7 @@ class EncoderStore:
         self.num_rows = 0
         self.peak_bytes = 0
         self._rows: dict[str, torch.Tensor] = {}
-        self._tags: dict[str, torch.Tensor] = {}
+        self._beside: dict[str, Mapping[str, torch.Tensor]] = {}
 
     @property
     def entries(self) -> Mapping[str, torch.Tensor]:
@@ -63,7 +64,7 @@ class EncoderStore:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the entries keep alive, without tags."""
+        """Memory that the entries keep alive, without what is beside."""
         return sum(rows.untyped_storage().nbytes() for rows in self._rows.values())
 
     def free(self, identifiers: Iterable[str]) -> None:
@@ -72,9 +73,9 @@ class EncoderStore:
             rows = self._rows.pop(identifier, None)
             if rows is not None:
                 self.num_rows -= len(rows)
-            self._tags.pop(identifier, None)
+            self._beside.pop(identifier, None)
 
-    def put(self, identifier: str, rows: torch.Tensor, tags: torch.Tensor | None = None) -> None:
+    def put(self, identifier: str, rows: torch.Tensor, **beside: torch.Tensor) -> None:
         """Keep an encoder's output of [rows, hidden], in place of an older one.
 
         Raises:
@@ -88,8 +89,7 @@ class EncoderStore:
                 f"{self.capacity} are taken"
             )
         self._rows[identifier] = _owned(rows)
-        if tags is not None:
-            self._tags[identifier] = _owned(tags)
+        self._beside[identifier] = {kind: _owned(one) for kind, one in beside.items()}
         self.num_rows = total
         self.peak_bytes = max(self.peak_bytes, self.num_bytes)
 
@@ -99,21 +99,20 @@ class EncoderStore:
         Raises:
             EncoderCacheMiss: it is not there.
         """
-        return self._of(self._rows, identifier, read)
+        if identifier not in self._rows:
+            raise EncoderCacheMiss(identifier, read)
+        return self._rows[identifier][read.start : read.end]
 
-    def gather_tags(self, identifier: str, read: Read) -> torch.Tensor:
-        """The tags of those rows.
+    def gather_beside(self, kind: str, identifier: str, read: Read) -> torch.Tensor:
+        """What goes with those rows.
 
         Raises:
-            EncoderCacheMiss: they are not there.
+            EncoderCacheMiss: the entry is not there.
+            KeyError: nothing of that kind does.
         """
-        return self._of(self._tags, identifier, read)
-
-    @staticmethod
-    def _of(entries: Mapping[str, torch.Tensor], identifier: str, read: Read) -> torch.Tensor:
-        if identifier not in entries:
+        if identifier not in self._beside:
             raise EncoderCacheMiss(identifier, read)
-        return entries[identifier][read.start : read.end]
+        return self._beside[identifier][kind][read.start : read.end]
 
 
 def _owned(rows: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.request import MultiModalFeature
 from cacheproof.reference.scheduler.output import BlockIds, SchedulerOutput
 
@@ -27,24 +28,20 @@ class MediaItem:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a request begins with. `token_ids` hold an item's placeholders in full.
-
-    `positions` are the rotary positions of the prompt, [axes, tokens], where a model has its own,
-    and `next_position` is that of the first token after it; None and 0: they count up from 0.
-    """
+    """What a request begins with. `token_ids` hold an item's placeholders in full."""
 
     token_ids: tuple[int, ...]
     items: tuple[MediaItem, ...] = ()
-    positions: torch.Tensor | None = None
-    next_position: int = 0
 
 
 @dataclass
 class RequestState:
-    """A request between arrival and end, as the runner sees it."""
+    """A request between arrival and end, as the runner sees it; `positions` where its model has
+    rotary positions of its own."""
 
     prompt: Prompt
     token_ids: list[int]
+    positions: RotaryPositions | None = None
     block_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
 
@@ -55,7 +52,9 @@ class Batch:
     def __init__(self) -> None:
         self.requests: dict[str, RequestState] = {}
 
-    def add(self, request_id: str, prompt: Prompt) -> None:
+    def add(
+        self, request_id: str, prompt: Prompt, positions: RotaryPositions | None = None
+    ) -> None:
         """A request arrives; steps speak of it by its id from now on.
 
         Raises:
@@ -63,7 +62,7 @@ class Batch:
         """
         if request_id in self.requests:
             raise ValueError(f"request {request_id} is there already")
-        self.requests[request_id] = RequestState(prompt, list(prompt.token_ids))
+        self.requests[request_id] = RequestState(prompt, list(prompt.token_ids), positions)
 
     def apply(self, step: SchedulerOutput) -> None:
         """Take over who ended, who starts (over), and who got which blocks.

@@ -18,6 +18,7 @@ from cacheproof.gpu_runner.models.base import MultiModalModel
 from cacheproof.gpu_runner.origins import Origins, prefix_tags
 from cacheproof.gpu_runner.paged_attention import PagedStep, Window
 from cacheproof.gpu_runner.requests import Batch, MediaItem, Prompt, RequestState
+from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.scheduler.output import SchedulerOutput
 
 
@@ -69,7 +70,7 @@ class Runner:
         Raises:
             ValueError: one of its id is there.
         """
-        self.batch.add(request_id, prompt)
+        self.batch.add(request_id, prompt, self.model.rotary_positions(prompt))
 
     @torch.inference_mode()
     def execute(self, step: SchedulerOutput) -> dict[str, Sampled]:
@@ -99,10 +100,14 @@ class Runner:
         ]
         for _, alike in groupby(sorted(items, key=_kind), key=_kind):
             together = list(alike)
-            for item, rows in zip(together, self.model.encode(together), strict=True):
+            for item, encoded in zip(together, self.model.encode(together), strict=True):
                 name = item.feature.identifier
-                tags = None if self.origins is None else self.origins.encoded(name, len(rows))
-                self.encoder_store.put(name, rows, tags)
+                beside = {}
+                if encoded.positions is not None:
+                    beside["positions"] = encoded.positions.T
+                if self.origins is not None:
+                    beside["tags"] = self.origins.encoded(name, len(encoded.rows))
+                self.encoder_store.put(name, encoded.rows, **beside)
 
     def _decode(self, scheduled: Sequence[tuple[str, RequestState, int]]) -> dict[str, Sampled]:
         token_ids: list[int] = []
@@ -116,7 +121,7 @@ class Runner:
             first, start = len(token_ids), request.num_computed_tokens
             end = start + count
             token_ids += request.token_ids[start:end]
-            positions.append(_positions(request.prompt, start, end))
+            positions.append(_positions(request.positions, start, end))
             of_request = self.kv_store.slots(request.block_ids, 0, end)
             slots += of_request[start:]
             windows.append(Window(first, first + count, start, self._upload(of_request)))
@@ -125,13 +130,12 @@ class Runner:
                 done.append(request_id)
                 last.append(first + count - 1)
         embeds = self.model.embed(self._upload(token_ids))
-        self._splice(embeds, gatherings)
+        placed = torch.cat(positions, dim=-1).to(self.model.device, non_blocking=True)
+        self._splice(embeds, placed, gatherings)
         paged = PagedStep(self.kv_store, self._upload(slots), tuple(windows))
         if self.origins is not None:
             self._note_origins(self.origins, scheduled, gatherings, paged)
-        hidden = self.model.decode(
-            embeds, torch.cat(positions, dim=-1).to(self.model.device, non_blocking=True), paged
-        )
+        hidden = self.model.decode(embeds, placed, paged)
         if not done:
             return {}
         sampled = _greedy(self.model.logits(hidden[self._upload(last)]))
@@ -163,13 +167,20 @@ class Runner:
             read = Read(request_id, begin, self.num_steps, from_row, to_row)
             yield Gathering(item.feature.identifier, read, targets)
 
-    def _splice(self, embeds: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
-        """Put the rows in the places of their tokens, all at once."""
+    def _splice(
+        self, embeds: torch.Tensor, positions: torch.Tensor, gatherings: Sequence[Gathering]
+    ) -> None:
+        """Put the rows in the places of their tokens, all at once; those that have positions of
+        their own, in their item, take them along."""
         if not gatherings:
             return
-        rows = [self.encoder_store.gather(one.identifier, one.read) for one in gatherings]
-        targets = [target for one in gatherings for target in one.targets]
-        embeds.index_copy_(0, self._upload(targets), torch.cat(rows))
+        store = self.encoder_store
+        rows = [store.gather(one.identifier, one.read) for one in gatherings]
+        targets = self._upload([target for one in gatherings for target in one.targets])
+        embeds.index_copy_(0, targets, torch.cat(rows))
+        if self.model.places_rows:
+            within = [store.gather_beside("positions", one.identifier, one.read) for one in gatherings]
+            positions.index_add_(1, targets, torch.cat(within).T)
 
     def _note_origins(
         self,
@@ -181,7 +192,7 @@ class Runner:
         """Move the tags as what they belong to is moved, and have them looked at."""
         spliced = torch.zeros(len(paged.slots), 3, dtype=torch.int64, device=self.model.device)
         for one in gatherings:
-            rows = self.encoder_store.gather_tags(one.identifier, one.read)
+            rows = self.encoder_store.gather_beside("tags", one.identifier, one.read)
             spliced.index_copy_(0, self._upload(one.targets), rows)
         ranges = [
             (request, window.num_computed, window.num_computed + count)
@@ -207,14 +218,13 @@ def _kind(item: MediaItem) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:
     return item.modality, shapes
 
 
-def _positions(prompt: Prompt, start: int, end: int) -> torch.Tensor:
+def _positions(own: RotaryPositions | None, start: int, end: int) -> torch.Tensor:
     """Rotary positions of tokens [start, end): [tokens], or [axes, tokens]."""
-    if prompt.positions is None:
+    if own is None:
         return torch.arange(start, end)
-    axes, length = prompt.positions.shape
-    given = prompt.positions[:, start:end]
-    shift = prompt.next_position - length
-    behind = torch.arange(max(start, length), max(end, length)) + shift
+    axes, length = own.of_prompt.shape
+    given = own.of_prompt[:, start:end]
+    behind = torch.arange(max(start, length), max(end, length)) + own.behind - length
     return torch.cat([given, behind.expand(axes, -1)], dim=1)
 
 

@@ -1,7 +1,8 @@
 """Tiny models with random weights, made offline: directories that an engine loads as any other.
 
 The weights of a directory follow from a seed. Prompts are token ids; a tokenizer is there because
-engines ask for one, and knows the words w0, w1, ... from `FIRST_TEXT_TOKEN_ID` on.
+engines ask for one, and knows the words w0, w1, ... from `FIRST_TEXT_TOKEN_ID` on. Every model has
+the placeholder of an image at one place in the vocabulary, and that of a video, if it has one.
 """
 
 import hashlib
@@ -23,19 +24,27 @@ from transformers import (
     LlavaForConditionalGeneration,
     LlavaProcessor,
     PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
 )
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
 VOCABULARY_SIZE = 1024
 FIRST_TEXT_TOKEN_ID = 10
 PLACEHOLDER_TOKEN_ID = 3
+VIDEO_TOKEN_ID = 6
+VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
 IMAGE_SIDE = 56
 PATCH_SIDE = 14
 POSITIONS_MAX = 2048
 SPREAD = 0.25
 """Standard deviation of the weights. It keeps the best two logits apart, mostly by far more than
 rounding moves them."""
-_SPECIAL = ("<unk>", "<s>", "</s>", "<image>", "<stop>", "<pad>")
+_SPECIAL = ("<unk>", "<s>", "</s>", "<image>", "<stop>", "<pad>", "<video>", "<vision>", "</vision>")
+"""The first words of the vocabulary."""
 
 
 def ensure(name: str, folder: Path) -> Path:
@@ -115,6 +124,58 @@ def _make_llava(directory: Path) -> None:
     tokenizer.save_pretrained(directory)
 
 
+def _make_qwen2_5_vl(directory: Path) -> None:
+    merged = 2 * PATCH_SIDE
+    config = Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": VOCABULARY_SIZE,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "max_position_embeddings": POSITIONS_MAX,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [4, 6, 6],
+            },
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 5,
+            "tie_word_embeddings": False,
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_heads": 2,
+            "patch_size": PATCH_SIDE,
+            "window_size": 2 * merged,
+            "fullatt_block_indexes": [1],
+            "out_hidden_size": 64,
+            "tokens_per_second": 2,
+        },
+        image_token_id=PLACEHOLDER_TOKEN_ID,
+        video_token_id=VIDEO_TOKEN_ID,
+        vision_start_token_id=VISION_START_TOKEN_ID,
+        vision_end_token_id=VISION_END_TOKEN_ID,
+    )
+    torch.manual_seed(0)
+    model = Qwen2_5_VLForConditionalGeneration(config).to(torch.float32)
+    _randomise(model)
+    model.save_pretrained(directory)
+    tokenizer = _tokenizer()
+    tokenizer.image_token, tokenizer.video_token = "<image>", "<video>"
+    pixels = {"min_pixels": merged**2, "max_pixels": 64 * merged**2}
+    Qwen2_5_VLProcessor(
+        image_processor=Qwen2VLImageProcessorPil(**pixels),
+        tokenizer=tokenizer,
+        video_processor=Qwen2VLVideoProcessor(**pixels),
+    ).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
 def _randomise(model: torch.nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
@@ -148,10 +209,10 @@ def _tokenizer() -> PreTrainedTokenizerFast:
         bos_token="<s>",
         eos_token="</s>",
         pad_token="<pad>",
-        additional_special_tokens=["<image>"],
+        additional_special_tokens=["<image>", "<video>", "<vision>", "</vision>"],
         model_max_length=POSITIONS_MAX,
     )
 
 
-_MAKERS: dict[str, Callable[[Path], None]] = {"llava": _make_llava}
+_MAKERS: dict[str, Callable[[Path], None]] = {"llava": _make_llava, "qwen2_5_vl": _make_qwen2_5_vl}
 NAMES = tuple(sorted(_MAKERS))

@@ -1,13 +1,22 @@
 """What a runner asks of a model."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
 from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.paged_attention import PagedStep
-from cacheproof.gpu_runner.requests import MediaItem
+from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.rotary import RotaryPositions
+
+
+class Encoded(NamedTuple):
+    """An item's rows, [embeddings, hidden size], and where rows have places of their own, their
+    rotary positions, [axes, embeddings], as if the item came first."""
+
+    rows: torch.Tensor
+    positions: torch.Tensor | None = None
 
 
 class MultiModalModel(Protocol):
@@ -15,11 +24,16 @@ class MultiModalModel(Protocol):
 
     kv_shape: KVShape
     hidden_size: int
+    places_rows: bool
+    """Whether what it encodes has positions of its own."""
     dtype: torch.dtype
     device: torch.device
 
-    def encode(self, items: Sequence[MediaItem]) -> list[torch.Tensor]:
-        """The rows of each item, [embeddings, hidden size], in one call of the encoder.
+    def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
+        """Where a prompt's tokens stand, on each axis; None: they count up from 0, on one."""
+
+    def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
+        """What is kept of each item, in one call of the encoder.
 
         All of one modality, with inputs of one shape.
         """

@@ -8,12 +8,15 @@ from transformers import LlavaForConditionalGeneration
 
 from cacheproof.gpu_runner import paged_attention
 from cacheproof.gpu_runner.kv_store import KVShape
+from cacheproof.gpu_runner.models.base import Encoded
 from cacheproof.gpu_runner.paged_attention import PagedStep
-from cacheproof.gpu_runner.requests import MediaItem
+from cacheproof.gpu_runner.requests import MediaItem, Prompt
 
 
 class Llava:
     """A MultiModalModel from a local directory of weights."""
+
+    places_rows = False
 
     def __init__(self, directory: Path, *, dtype: torch.dtype, device: torch.device) -> None:
         self._whole = LlavaForConditionalGeneration.from_pretrained(
@@ -28,11 +31,14 @@ class Llava:
         self.hidden_size = text.hidden_size
         self.dtype, self.device = dtype, device
 
-    def encode(self, items: Sequence[MediaItem]) -> list[torch.Tensor]:
+    def rotary_positions(self, prompt: Prompt) -> None:
+        return None
+
+    def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
         pixels = torch.stack([item.inputs["pixel_values"] for item in items])
         pixels = pixels.to(self.device, self.dtype, non_blocking=True)
         features = self._whole.get_image_features(pixels)
-        return list(features.pooler_output)
+        return [Encoded(rows) for rows in features.pooler_output]
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)

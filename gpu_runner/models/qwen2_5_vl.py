@@ -1,0 +1,112 @@
+"""Qwen2.5-VL: a vision encoder of any resolution in front of a decoder with three rotary axes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from cacheproof.gpu_runner import paged_attention
+from cacheproof.gpu_runner.kv_store import KVShape
+from cacheproof.gpu_runner.models.base import Encoded, RotaryPositions
+from cacheproof.gpu_runner.paged_attention import PagedStep
+from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.rotary import Grid, in_grid, of_prompt
+from cacheproof.gpu_runner.video_pruning import retained
+
+_INPUTS = {
+    "image": ("pixel_values", "image_grid_thw"),
+    "video": ("pixel_values_videos", "video_grid_thw"),
+}
+"""What the encoder gets of an item: patches of [patches, values], and their grid of [3]."""
+
+
+class Qwen25VL:
+    """A MultiModalModel from a local directory of weights.
+
+    Of videos it keeps all but the `video_pruning_rate` of rows that say least new; 0: all of them.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        video_pruning_rate: float = 0.0,
+    ) -> None:
+        self._whole = Qwen2_5_VLForConditionalGeneration.from_pretrained(
+            directory,
+            dtype=dtype,
+            local_files_only=True,
+            attn_implementation={"text_config": paged_attention.NAME, "vision_config": "sdpa"},
+        ).to(device)
+        self._whole.eval()
+        config = self._whole.config
+        text = config.text_config
+        self._merge = config.vision_config.spatial_merge_size
+        self._tokens_per_second = config.vision_config.tokens_per_second
+        self._pruning_rate = video_pruning_rate
+        self.places_rows = video_pruning_rate > 0
+        self.kv_shape = KVShape(
+            text.num_hidden_layers,
+            text.num_key_value_heads,
+            text.hidden_size // text.num_attention_heads,
+        )
+        self.hidden_size = text.hidden_size
+        self.dtype, self.device = dtype, device
+
+    def rotary_positions(self, prompt: Prompt) -> RotaryPositions:
+        placed = [(item.feature.mm_position, self._grid(item)) for item in prompt.items]
+        return of_prompt(len(prompt.token_ids), placed, pruned=self.places_rows)
+
+    def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
+        modality = items[0].modality
+        patches, grid = _INPUTS[modality]
+        pixels = torch.cat([item.inputs[patches] for item in items])
+        pixels = pixels.to(self.device, self.dtype, non_blocking=True)
+        grids = torch.stack([item.inputs[grid] for item in items])
+        encode = {
+            "image": self._whole.get_image_features,
+            "video": self._whole.get_video_features,
+        }[modality]
+        rows = encode(pixels, grids).pooler_output
+        if not self.places_rows:
+            return [Encoded(of_item) for of_item in rows]
+        return [self._pruned(item, of_item) for item, of_item in zip(items, rows, strict=True)]
+
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
+        return embeds
+
+    def decode(
+        self, embeds: torch.Tensor, positions: torch.Tensor, paged: PagedStep
+    ) -> torch.Tensor:
+        output = self._whole.model.language_model(
+            inputs_embeds=embeds[None],
+            position_ids=positions[:, None],
+            use_cache=False,
+            paged=paged,
+        )
+        hidden: torch.Tensor = output.last_hidden_state[0]
+        return hidden
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self._whole.lm_head(hidden).float()
+
+    def _grid(self, item: MediaItem) -> Grid:
+        """The grid of an item's rows. A video's seconds are spread over its time axis."""
+        frames, height, width = item.inputs[_INPUTS[item.modality][1]].tolist()
+        interval = 1.0
+        if item.modality == "video":
+            interval = float(item.inputs["second_per_grid_ts"]) * self._tokens_per_second
+        return Grid(frames, height // self._merge, width // self._merge, interval)
+
+    def _pruned(self, item: MediaItem, rows: torch.Tensor) -> Encoded:
+        """What is kept of an item, and where in its grid that stands."""
+        grid = self._grid(item)
+        positions = in_grid(grid).to(rows.device)
+        if item.modality == "image":
+            return Encoded(rows, positions)
+        keep = retained(rows, grid, self._pruning_rate)
+        return Encoded(rows[keep], positions[:, keep])

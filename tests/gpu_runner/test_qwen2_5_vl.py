@@ -1,0 +1,138 @@
+"""Qwen2.5-VL under pressure, against transformers' own generation of each prompt alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from cacheproof.gpu_runner import tiny_models
+from cacheproof.gpu_runner.engine import CacheSizes, Engine
+from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
+from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.rotary import Grid
+from cacheproof.gpu_runner.runner import Runner
+from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID, PLACEHOLDER_TOKEN_ID
+from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
+from cacheproof.reference.scheduler.config import SchedulerConfig
+
+BLOCK_SIZE = 8
+MODEL_LEN = 128
+DECODED = 10
+GRIDS = {
+    "a": Grid(1, 2, 3),
+    "b": Grid(1, 4, 1),
+    "c": Grid(1, 1, 5),
+    "v": Grid(2, 2, 3, 2.0),
+    "w": Grid(3, 5, 2, 2.0),
+}
+"""Merged rows of images and videos; transformers goes on behind a video as if its frames took no
+longer than its sides, so that none here does."""
+PROMPTS = (("ab", 50), ("v", 40), ("", 20), ("aw", 80), ("wc", 70), ("ab", 50), ("v", 40))
+
+Make = Callable[[int, int, int, bool], Engine]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models.ensure("qwen2_5_vl", tmp_path_factory.mktemp("models"))
+
+
+def item(name: str, offset: int) -> MediaItem:
+    grid = GRIDS[name]
+    patches = torch.tensor([grid.frames, 2 * grid.height, 2 * grid.width])
+    random = torch.Generator().manual_seed(ord(name))
+    pixels = torch.randn(int(patches.prod()), 3 * 2 * 14 * 14, generator=random)
+    inputs = {"pixel_values": pixels, "image_grid_thw": patches}
+    if grid.frames > 1:
+        inputs = {
+            "pixel_values_videos": pixels,
+            "video_grid_thw": patches,
+            "second_per_grid_ts": torch.tensor(1.0),
+        }
+    where = PlaceholderRange(offset, grid.frames * grid.height * grid.width)
+    return MediaItem(
+        MultiModalFeature.of(name, where), "video" if grid.frames > 1 else "image", inputs
+    )
+
+
+def prompt(names: str, length: int) -> Prompt:
+    token_ids = [FIRST_TEXT_TOKEN_ID + at for at in range(length)]
+    items = []
+    at = 3
+    for name in names:
+        one = item(name, at)
+        where = one.feature.mm_position
+        placeholder = PLACEHOLDER_TOKEN_ID if one.modality == "image" else tiny_models.VIDEO_TOKEN_ID
+        token_ids[where.offset : where.end] = [placeholder] * where.length
+        items.append(one)
+        at = where.end + 5
+    return Prompt(tuple(token_ids), tuple(items))
+
+
+@pytest.fixture(scope="module")
+def alone(directory: Path) -> list[list[int]]:
+    """What transformers' whole model answers each prompt by itself, without any cache."""
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(directory, dtype=torch.float32)
+    return [_answer(model.eval(), prompt(*one)) for one in PROMPTS]
+
+
+@torch.inference_mode()
+def _answer(model: Qwen2_5_VLForConditionalGeneration, asked: Prompt) -> list[int]:
+    given: dict[str, Any] = {}
+    for kind, names in (
+        ("image", ("pixel_values", "image_grid_thw")),
+        ("video", ("pixel_values_videos", "video_grid_thw", "second_per_grid_ts")),
+    ):
+        of_kind = [one.inputs for one in asked.items if one.modality == kind]
+        for name in names if of_kind else ():
+            join = torch.cat if name.startswith("pixel") else torch.stack
+            given[name] = join([inputs[name] for inputs in of_kind])
+    token_ids = list(asked.token_ids)
+    for _ in range(DECODED):
+        ids = torch.tensor([token_ids])
+        kinds = (ids == PLACEHOLDER_TOKEN_ID).int() + 2 * (ids == tiny_models.VIDEO_TOKEN_ID).int()
+        logits = model(input_ids=ids, mm_token_type_ids=kinds, use_cache=False, **given).logits
+        token_ids.append(int(logits[0, -1].argmax()))
+    return token_ids[len(asked.token_ids) :]
+
+
+@pytest.fixture(scope="module")
+def make(directory: Path) -> Make:
+    model = Qwen25VL(directory, dtype=torch.float32, device=torch.device("cpu"))
+
+    def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
+        runner = Runner(
+            model, num_blocks=num_blocks, block_size=BLOCK_SIZE, encoder_cache_size=rows
+        )
+        config = SchedulerConfig(
+            max_num_batched_tokens=tokens,
+            max_num_seqs=min(4, tokens),
+            max_model_len=MODEL_LEN,
+            encoder_compute_budget=64,
+        )
+        return Engine(runner, config, CacheSizes(num_blocks, BLOCK_SIZE, rows, caches))
+
+    return engine
+
+
+@pytest.mark.parametrize("caches", [True, False])
+@pytest.mark.parametrize(
+    ("tokens", "num_blocks", "rows"),
+    [(256, 128, 128), (1, 20, 30), (7, 20, 31), (33, 16, 40), (64, 40, 36)],
+)
+def test_answers_are_those_of_the_prompt_alone_whatever_the_pressure(
+    make: Make, alone: list[list[int]], tokens: int, num_blocks: int, rows: int, caches: bool
+) -> None:
+    engine = make(tokens, num_blocks, rows, caches)
+    for number, one in enumerate(PROMPTS):
+        engine.add(str(number), prompt(*one), max_tokens=DECODED)
+    steps = list(engine.run())
+    assert [engine.completions[str(n)].token_ids for n in range(len(PROMPTS))] == alone
+    assert engine.runner.encoder_store.peak_bytes <= rows * engine.runner.model.hidden_size * 4
+    if rows == 30:
+        assert any(step.free_encoder_mm_hashes for step in steps)
+    if num_blocks == 16:
+        assert any(step.scheduled_cached_reqs.resumed_req_ids for step in steps)
