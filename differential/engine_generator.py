@@ -4,10 +4,13 @@ A trace has some prompts and several requests of each, so that what one is answe
 can be held against what the other was. Encoder cache, KV blocks and token budget are scarce: chunks
 are of one token up, items are evicted and encoded again, and requests are preempted in the middle
 of one. In some, items stand close to one another, and steps are large: many are encoded at once,
-and give up their places one by one. How long a model's items are is its processor's word.
+and give up their places one by one. How long a model's items are is its processor's word: one of any
+resolution makes a row of every square, and of a video with pruning as many as are kept.
 """
 
+from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 from cacheproof.differential.trace import (
     SCHEMA,
@@ -25,22 +28,75 @@ from cacheproof.differential.trace import (
 )
 
 VERSION = "engine/1"
-ITEM_TOKENS = {"llava": 16}
 BLOCK_SIZE = 32
+PRUNING_RATE = 0.5
+_PICTURE_ROWS = 16
+_GAPS = (0, 1, 1, 3, 9, 17)
 _MOST_STEPS = 400
 
 
-def engine_trace(seed: int, model: str = "llava") -> Trace:
-    """The engine-depth trace of a seed."""
-    return _EngineTrace(seed, model).build()
+class _Medium(NamedTuple):
+    """What may stand in a prompt: its identifier, and how many tokens its item has."""
+
+    identifier: str
+    length: int
+
+
+def engine_trace(seed: int, model: str = "llava", *, prunes: bool = False) -> Trace:
+    """The engine-depth trace of a seed; one that `prunes` drops rows of videos."""
+    return _EngineTrace(seed, model, prunes).build()
+
+
+def _pictures(random: Random) -> list[_Medium]:
+    """Pictures of one size, as LLaVA makes them all."""
+    return [
+        _Medium(f"picture {number}", _PICTURE_ROWS) for number in range(random.randint(2, 6))
+    ]
+
+
+def _pictures_and_films(random: Random) -> list[_Medium]:
+    """Pictures of any size, and films, which have two frames for every row of squares."""
+    return [
+        _film(number, random) if random.random() < 0.4 else _picture(number, random)
+        for number in range(random.randint(2, 6))
+    ]
+
+
+def _pruned_films(random: Random) -> list[_Medium]:
+    """Films, of which some rows are kept, and pictures, of which all are."""
+    return [
+        _film(number, random, 1 - PRUNING_RATE) if random.random() < 0.7 else _picture(number, random)
+        for number in range(random.randint(1, 4))
+    ]
+
+
+def _picture(number: int, random: Random) -> _Medium:
+    height, width = random.randint(1, 5), random.randint(1, 4)
+    return _Medium(f"picture {number} of {height}x{width}", height * width)
+
+
+def _film(number: int, random: Random, kept: float = 1.0) -> _Medium:
+    frames, height, width = random.randint(1, 4), random.randint(1, 3), random.randint(1, 3)
+    rows = max(height * width, int(frames * height * width * kept))
+    return _Medium(f"film {number} of {frames}x{height}x{width}", rows)
+
+
+_MEDIA: dict[tuple[str, bool], Callable[[Random], list[_Medium]]] = {
+    ("llava", False): _pictures,
+    ("qwen2_5_vl", False): _pictures_and_films,
+    ("qwen2_5_vl", True): _pruned_films,
+}
 
 
 class _EngineTrace:
-    def __init__(self, seed: int, model: str) -> None:
-        random = self._random = Random(f"{VERSION}/{model}/{seed}")
-        self._seed = seed
-        self._length = ITEM_TOKENS[model]
-        self._pictures = [f"picture {number}" for number in range(random.randint(2, 6))]
+    def __init__(self, seed: int, model: str, prunes: bool) -> None:
+        name = f"{model} that prunes" if prunes else model
+        random = self._random = Random(f"{VERSION}/{name}/{seed}")
+        self._seed, self._model, self._prunes = seed, model, prunes
+        self._media = _MEDIA[model, prunes](random)
+        self._length = max(medium.length for medium in self._media)
+        # Where items are marked, two of them never touch.
+        self._apart = 0 if model == "llava" else 2
         self._close = random.random() < 0.3
         self._config = self._draw()
         self._prompts = [self._prompt() for _ in range(random.randint(1, 4))]
@@ -64,19 +120,26 @@ class _EngineTrace:
             prefix_caching=random.random() < 0.6,
             policy="priority" if random.random() < 0.3 else "fcfs",
             long_prefill_token_threshold=random.choice((0, 0, 0, 7)),
+            model=self._model,
+            video_pruning_rate=PRUNING_RATE if self._prunes else 0.0,
         )
 
     def _prompt(self) -> tuple[int, tuple[Item, ...]]:
         """A prompt's length and items; pictures may repeat, and may follow one another closely."""
-        random, length = self._random, self._length
+        random = self._random
         items: list[Item] = []
         at = random.randint(0, 20)
         room = self._config.max_model_len - 24
         for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4))):
-            if at + length > room:
+            start = at + self._apart // 2
+            if start + min(medium.length for medium in self._media) > room:
                 break
-            items.append(Item(random.choice(self._pictures), at, length))
-            at += length + (0 if self._close else random.choice((0, 1, 1, 3, 9, 17)))
+            medium = random.choice(self._media)
+            if start + medium.length > room:
+                break
+            items.append(Item(medium.identifier, start, medium.length))
+            at = start + medium.length + (0 if self._close else random.choice(_GAPS))
+            at += self._apart // 2
         return min(at, room) + random.randint(1, 8), tuple(items)
 
     def build(self) -> Trace:

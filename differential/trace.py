@@ -449,10 +449,11 @@ class SchedulerHeader(
 
 
 class EngineConfig(SchedulerConfig, frozen=True):
-    """What an engine is made with: its scheduler's configuration, and which of
-    `gpu_runner.tiny_models` it executes."""
+    """What an engine is made with: its scheduler's configuration, which of
+    `gpu_runner.tiny_models` it executes, and the share of a video's rows that is not kept."""
 
-    model: Literal["llava"] = "llava"
+    model: Literal["llava", "qwen2_5_vl"] = "llava"
+    video_pruning_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
 
 
 class EngineHeader(

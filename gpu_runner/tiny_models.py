@@ -43,8 +43,6 @@ POSITIONS_MAX = 2048
 SPREAD = 0.25
 """Standard deviation of the weights. It keeps the best two logits apart, mostly by far more than
 rounding moves them."""
-_SPECIAL = ("<unk>", "<s>", "</s>", "<image>", "<stop>", "<pad>", "<video>", "<vision>", "</vision>")
-"""The first words of the vocabulary."""
 
 
 def ensure(name: str, folder: Path) -> Path:
@@ -109,7 +107,7 @@ def _make_llava(directory: Path) -> None:
     _randomise(model)
     model.save_pretrained(directory)
     _rename(directory / "model.safetensors", _published_llava)
-    tokenizer = _tokenizer()
+    tokenizer = _tokenizer("<image>", "<video>")
     LlavaProcessor(
         image_processor=CLIPImageProcessorPil(
             size={"shortest_edge": IMAGE_SIDE},
@@ -165,8 +163,7 @@ def _make_qwen2_5_vl(directory: Path) -> None:
     model = Qwen2_5_VLForConditionalGeneration(config).to(torch.float32)
     _randomise(model)
     model.save_pretrained(directory)
-    tokenizer = _tokenizer()
-    tokenizer.image_token, tokenizer.video_token = "<image>", "<video>"
+    tokenizer = _tokenizer("<|image_pad|>", "<|video_pad|>")
     pixels = {"min_pixels": merged**2, "max_pixels": 64 * merged**2}
     Qwen2_5_VLProcessor(
         image_processor=Qwen2VLImageProcessorPil(**pixels),
@@ -197,10 +194,12 @@ def _published_llava(name: str) -> str:
     return re.sub(r"^language_model\.(?!model\.|lm_head\.)", "language_model.model.", name)
 
 
-def _tokenizer() -> PreTrainedTokenizerFast:
-    gap = [f"<reserved{number}>" for number in range(len(_SPECIAL), FIRST_TEXT_TOKEN_ID)]
+def _tokenizer(image: str, video: str) -> PreTrainedTokenizerFast:
+    """A tokenizer with these words for the placeholders of images and videos."""
+    special = ("<unk>", "<s>", "</s>", image, "<stop>", "<pad>", video, "<vision>", "</vision>")
+    gap = [f"<reserved{number}>" for number in range(len(special), FIRST_TEXT_TOKEN_ID)]
     words = [f"w{number}" for number in range(VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)]
-    vocabulary = {word: number for number, word in enumerate([*_SPECIAL, *gap, *words])}
+    vocabulary = {word: number for number, word in enumerate([*special, *gap, *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
@@ -209,7 +208,7 @@ def _tokenizer() -> PreTrainedTokenizerFast:
         bos_token="<s>",
         eos_token="</s>",
         pad_token="<pad>",
-        additional_special_tokens=["<image>", "<video>", "<vision>", "</vision>"],
+        additional_special_tokens=[image, video, "<vision>", "</vision>"],
         model_max_length=POSITIONS_MAX,
     )
 

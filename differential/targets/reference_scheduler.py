@@ -5,6 +5,7 @@ from typing import Any
 from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.kv_transfers import KVTransfers, Report
+from cacheproof.differential.targets.host.media_inputs import token_ids_of
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
@@ -12,7 +13,6 @@ from cacheproof.differential.targets.host.scheduler_session import (
     STOP_TOKEN_ID,
     SchedulerKit,
     SchedulerSession,
-    prompt_token_ids,
 )
 from cacheproof.differential.targets.reference_kv_cache import attention_spec
 from cacheproof.reference.block_hash import get_request_block_hasher
@@ -203,7 +203,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             _check_lengths(event["items"], config["max_num_batched_tokens"])
         return ScheduledRequest(
             event["request"],
-            prompt_token_ids(event, has_placeholders=not is_decoder),
+            token_ids_of(event, config.get("model"), has_placeholders=not is_decoder),
             [_feature(item, semantics) for item in event["items"]],
             None if event["lora"] is None else LoRARequest(**event["lora"]),
             event["salt"],

@@ -22,22 +22,16 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request, RequestStatus
 
 from .engine_faults import ENGINE_FAULTS
-from .engine_limits import BLOCK_SIZE, LIMITS, MODELS_SETTING
+from .engine_limits import BLOCK_SIZE, ITEMS_MAX, LIMITS, MODELS_SETTING
 from .engine_memory import memory_of
-from .media_inputs import image_of
+from .media_inputs import collapsed, medium_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
 from .release import digest
 from .scheduler_build import REFUSALS, refusal
 from .scheduler_depth import modelled_functions
-from .scheduler_session import (
-    PLACEHOLDER_TOKEN_ID,
-    STOP_TOKEN_ID,
-    SchedulerKit,
-    SchedulerSession,
-    prompt_token_ids,
-)
+from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
 from .session import run_events
 
 
@@ -70,9 +64,9 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
     config = trace["header"]["config"]
     if trace["header"]["depth"] != "engine":
         raise HostError(f"a {trace['header']['depth']}-depth trace for an engine")
-    core = _Core.of(config["model"])
+    core = _Core.of(config["model"], config["video_pruning_rate"])
     try:
-        kit = core.kit(config)
+        kit = core.kit(config, _largest_item(trace))
         if fault is not None:
             core.plant(fault)
         session = SchedulerSession(kit, config)
@@ -89,10 +83,11 @@ class _Core:
 
     @classmethod
     @functools.cache
-    def of(cls, model: str) -> "_Core":
-        return cls(model)
+    def of(cls, model: str, video_pruning_rate: float) -> "_Core":
+        return cls(model, video_pruning_rate)
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, video_pruning_rate: float) -> None:
+        self._model = model
         directory = ours("gpu_runner.tiny_models").ensure(model, Path(os.environ[MODELS_SETTING]))
         llm = LLM(
             model=str(directory),
@@ -104,7 +99,8 @@ class _Core:
             max_num_seqs=LIMITS["max_num_seqs"],
             max_num_batched_tokens=LIMITS["max_num_batched_tokens"],
             num_gpu_blocks_override=LIMITS["num_blocks"],
-            limit_mm_per_prompt={"image": 8},
+            limit_mm_per_prompt=ITEMS_MAX[model],
+            video_pruning_rate=video_pruning_rate or None,
             enable_prefix_caching=True,
             async_scheduling=False,
             disable_log_stats=True,
@@ -116,15 +112,16 @@ class _Core:
         self._executed: list[Any] = []
         self._outputs: dict[str, list[Any]] = {}
 
-    def kit(self, config: Event) -> SchedulerKit:
-        """A scheduler of that configuration in the engine. Raises Illegal where it is refused."""
+    def kit(self, config: Event, largest_item: int) -> SchedulerKit:
+        """A scheduler of that configuration in the engine, as if no item of its model had more than
+        `largest_item` embeddings. Raises Illegal where it is refused."""
         for name, most in LIMITS.items():
             if config[name] > most:
                 raise Illegal(f"the engine was made for {name} up to {most}")
         if config["block_size"] != BLOCK_SIZE:
             raise Illegal(f"the engine was made for blocks of {BLOCK_SIZE}")
         try:
-            scheduler = self._make_scheduler(config)
+            scheduler = self._make_scheduler(config, largest_item)
         except REFUSALS as error:
             raise Illegal(refusal(error)) from error
         self._core.scheduler = scheduler
@@ -143,7 +140,7 @@ class _Core:
             self,
         )
 
-    def _make_scheduler(self, config: Event) -> Any:
+    def _make_scheduler(self, config: Event, largest_item: int) -> Any:
         """What the engine core would decide with, had it been made with that configuration."""
         base = self._core.vllm_config
         scheduler_config = SchedulerConfig(
@@ -168,7 +165,7 @@ class _Core:
             base, scheduler_config=scheduler_config, cache_config=cache_config
         )
         old = self._core.scheduler
-        return Scheduler(
+        scheduler = Scheduler(
             vllm_config=vllm_config,
             kv_cache_config=dataclasses.replace(
                 old.kv_cache_config, num_blocks=config["num_blocks"]
@@ -178,14 +175,26 @@ class _Core:
             hash_block_size=BLOCK_SIZE,
             log_stats=False,
         )
+        scheduler.max_num_encoder_input_tokens, cache_size = (
+            encoder_cache_manager.compute_mm_encoder_budget(
+                scheduler_config, {"any": largest_item}
+            )
+        )
+        scheduler.encoder_cache_manager = type(scheduler.encoder_cache_manager)(
+            cache_size=cache_size
+        )
+        return scheduler
 
     def _make_request(self, event: Event, arrival_time: float) -> Any:
-        token_ids = _collapsed(prompt_token_ids(event), event["items"])
+        token_ids = collapsed(token_ids_of(event, self._model), event["items"])
         prompt: dict[str, Any] = {"prompt_token_ids": token_ids}
         if event["items"]:
-            names = [item["identifier"] for item in event["items"]]
-            prompt["multi_modal_data"] = {"image": list(map(image_of, names))}
-            prompt["multi_modal_uuids"] = {"image": names}
+            prompt["multi_modal_data"] = data = {}
+            prompt["multi_modal_uuids"] = uuids = {}
+            for item in event["items"]:
+                medium = medium_of(item["identifier"])
+                data.setdefault(medium.modality, []).append(medium.given)
+                uuids.setdefault(medium.modality, []).append(item["identifier"])
         params = SamplingParams(
             max_tokens=event["max_tokens"],
             ignore_eos=True,
@@ -265,12 +274,11 @@ class _Core:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
 
 
-def _collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
-    """The prompt as a user writes it: one placeholder for each item."""
-    for item in reversed(items):
-        start = item["offset"]
-        token_ids[start : start + item["length"]] = [PLACEHOLDER_TOKEN_ID]
-    return token_ids
+def _largest_item(trace: Event) -> int:
+    """Rows of the trace's largest item."""
+    return max(
+        (item["length"] for event in trace["events"] for item in event.get("items", ())), default=0
+    )
 
 
 def _check_items(request: Any, event: Event) -> None:

@@ -1,19 +1,96 @@
 """The media of requests whose model is executed: what an identifier stands for.
 
-An identifier alone decides the content, so that equal identifiers are equal media, on every side.
+An identifier alone decides the content, so that equal identifiers are equal media, on every side:
+`picture 3 of 2x4` is an image of two by four squares, `film 1 of 3x2x2` a video of three times two
+frames; what is called otherwise is an image of two by two. All are noise.
 """
 
+import re
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
-IMAGE_SIDE = 56
+from .protocol import Event
+from .scheduler_session import PLACEHOLDER_TOKEN_ID, prompt_token_ids
+
+SQUARE = 28
+"""Pixels of a side that a model of any resolution makes one row of."""
+FRAMES_PER_SECOND = 2.0
+FRAMES_TOGETHER = 2
+VIDEO_TOKEN_ID = 6
+VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
+_MARKED = {"qwen2_5_vl"}
+"""Models that want a token before each item and one behind it."""
+_IMAGE = re.compile(r".* of (\d{1,2})x(\d{1,2})")
+_VIDEO = re.compile(r"film .* of (\d{1,2})x(\d{1,2})x(\d{1,2})")
 
 
-def image_of(identifier: str) -> Any:
-    """The picture that an identifier stands for: noise of its own."""
+class Medium(NamedTuple):
+    """What an item shows: pixels of [frames, height, width, 3], bytes."""
+
+    modality: str
+    pixels: Any
+
+    @property
+    def given(self) -> Any:
+        """As a user hands it to an engine: a picture, or frames and what is to be known of them."""
+        from PIL import Image
+
+        if self.modality == "image":
+            return Image.fromarray(self.pixels[0])
+        frames = len(self.pixels)
+        return self.pixels, {
+            "fps": FRAMES_PER_SECOND,
+            "duration": frames / FRAMES_PER_SECOND,
+            "total_num_frames": frames,
+            "frames_indices": list(range(frames)),
+            "video_backend": "opencv",
+            "do_sample_frames": False,
+        }
+
+
+def medium_of(identifier: str) -> Medium:
+    """What an identifier stands for."""
     import numpy
-    from PIL import Image
 
+    modality, frames, height, width = _shape_of(identifier)
     noise = numpy.random.RandomState(zlib.crc32(identifier.encode()))
-    pixels = noise.randint(0, 256, (IMAGE_SIDE, IMAGE_SIDE, 3), dtype=numpy.uint8)
-    return Image.fromarray(pixels)
+    shape = (frames, SQUARE * height, SQUARE * width, 3)
+    return Medium(modality, noise.randint(0, 256, shape, dtype=numpy.uint8))
+
+
+def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = True) -> list[int]:
+    """The prompt of an added request, every placeholder in full; None: of no model's own."""
+    token_ids = prompt_token_ids(event, has_placeholders=has_placeholders)
+    if model not in _MARKED:
+        return token_ids
+    for item in event["items"]:
+        start, end = item["offset"], item["offset"] + item["length"]
+        token_ids[start:end] = [_placeholder(item["identifier"])] * item["length"]
+        if start and token_ids[start - 1] not in (PLACEHOLDER_TOKEN_ID, VIDEO_TOKEN_ID):
+            token_ids[start - 1] = VISION_START_TOKEN_ID
+        if end < len(token_ids):
+            token_ids[end] = VISION_END_TOKEN_ID
+    return token_ids
+
+
+def collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
+    """The prompt as a user writes it: one placeholder for each item."""
+    for item in reversed(items):
+        start, end = item["offset"], item["offset"] + item["length"]
+        token_ids[start:end] = token_ids[start : start + 1]
+    return token_ids
+
+
+def _placeholder(identifier: str) -> int:
+    return VIDEO_TOKEN_ID if _shape_of(identifier)[0] == "video" else PLACEHOLDER_TOKEN_ID
+
+
+def _shape_of(identifier: str) -> tuple[str, int, int, int]:
+    """Modality, frames, and squares up and across."""
+    if match := _VIDEO.fullmatch(identifier):
+        together, height, width = map(int, match.groups())
+        return "video", FRAMES_TOGETHER * together, height, width
+    if match := _IMAGE.fullmatch(identifier):
+        height, width = map(int, match.groups())
+        return "image", 1, height, width
+    return "image", 1, 2, 2

@@ -15,11 +15,11 @@ from typing import Any
 from .engine_limits import MODELS_SETTING
 from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
-from .media_inputs import image_of
+from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, medium_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError, Illegal
 from .runner_faults import RUNNER_FAULTS
-from .scheduler_session import SchedulerSession, prompt_token_ids
+from .scheduler_session import SchedulerSession
 from .session import run_events
 
 
@@ -71,12 +71,13 @@ class _Worker:
 
     def __init__(self, config: Event, encoder_cache_size: int, *, tagged: bool) -> None:
         self.runner = ours("gpu_runner.runner").Runner(
-            _model(config["model"]),
+            _model(config["model"], config["video_pruning_rate"]),
             num_blocks=config["num_blocks"],
             block_size=config["block_size"],
             encoder_cache_size=encoder_cache_size,
             tagged=tagged,
         )
+        self._model = config["model"]
         self._outputs: dict[str, list[Any]] = {}
 
     def told(self, kit: Any) -> Any:
@@ -84,7 +85,7 @@ class _Worker:
 
         def make_request(event: Event, arrival_time: float) -> Any:
             request = kit.make_request(event, arrival_time)
-            self.runner.add(event["request"], _prompt(event, request))
+            self.runner.add(event["request"], _prompt(event, request, self._model))
             return request
 
         return kit._replace(make_request=make_request, worker=self)
@@ -120,15 +121,15 @@ class _Worker:
 
 
 @functools.cache
-def _model(name: str) -> Any:
+def _model(name: str, video_pruning_rate: float) -> Any:
     import torch
 
     torch.set_num_threads(1)
-    directory = _directory(name)
-    models = {"llava": ("llava", "Llava")}
-    module, of_name = models[name]
-    return getattr(ours(f"gpu_runner.models.{module}"), of_name)(
-        directory, dtype=torch.float32, device=torch.device("cpu")
+    own = {"dtype": torch.float32, "device": torch.device("cpu")}
+    if name == "llava":
+        return ours("gpu_runner.models.llava").Llava(_directory(name), **own)
+    return ours("gpu_runner.models.qwen2_5_vl").Qwen25VL(
+        _directory(name), **own, video_pruning_rate=video_pruning_rate
     )
 
 
@@ -139,20 +140,34 @@ def _directory(name: str) -> Path:
 
 @functools.cache
 def _processor(name: str) -> Any:
-    from transformers import AutoImageProcessor
+    from transformers import AutoProcessor
 
-    return AutoImageProcessor.from_pretrained(_directory(name))
+    return AutoProcessor.from_pretrained(_directory(name))
 
 
 @functools.lru_cache(maxsize=1024)
-def _pixels(identifier: str) -> Any:
-    return _processor("llava")(image_of(identifier), return_tensors="pt")["pixel_values"][0]
+def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
+    """Modality, and what the model's processor makes of the medium."""
+    import torch
+
+    medium, processor = medium_of(identifier), _processor(model)
+    if medium.modality == "image":
+        made = processor.image_processor(medium.given, return_tensors="pt")
+    else:
+        made = processor.video_processor(
+            [medium.pixels], do_sample_frames=False, return_tensors="pt"
+        )
+        made["second_per_grid_ts"] = torch.tensor([FRAMES_TOGETHER / FRAMES_PER_SECOND])
+    whole = {"pixel_values", "pixel_values_videos"} if model == "qwen2_5_vl" else set()
+    return medium.modality, {
+        name: value if name in whole else value[0] for name, value in made.items()
+    }
 
 
-def _prompt(event: Event, request: Any) -> Any:
+def _prompt(event: Event, request: Any, model: str) -> Any:
     requests = ours("gpu_runner.requests")
     items = tuple(
-        requests.MediaItem(feature, "image", {"pixel_values": _pixels(feature.identifier)})
+        requests.MediaItem(feature, *_inputs(model, feature.identifier))
         for feature in request.mm_features
     )
-    return requests.Prompt(tuple(prompt_token_ids(event)), items)
+    return requests.Prompt(tuple(token_ids_of(event, model)), items)
