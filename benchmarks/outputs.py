@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from cacheproof.differential import lockstep
 from cacheproof.differential.engine_generator import engine_trace
@@ -20,6 +20,7 @@ from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import EngineModel
 
 WORKLOADS = 1000
 AT_A_TIME = 10
@@ -69,13 +70,13 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[Sequence[Any], Sequence[Any]]
 
 
 def compare(
-    engine: HostTarget, runner: ReferenceTarget, seeds: range
+    engine: HostTarget, runner: ReferenceTarget, model: EngineModel, seeds: range
 ) -> tuple[Tally, list[tuple[int, str]]]:
     """The tally, and each workload that differs, by its seed."""
     tally, differences = Tally(), []
     for first in range(seeds.start, seeds.stop, AT_A_TIME):
         numbers = range(first, min(first + AT_A_TIME, seeds.stop))
-        traces = list(map(engine_trace, numbers))
+        traces = [engine_trace(seed, model) for seed in numbers]
         engine.submit(traces)
         ours = runner.run(traces)
         for seed, trace, mine, theirs in zip(
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--target", default="engine@0.32.0")
     parser.add_argument("--first", type=int, default=0, help="seed of the first workload")
     parser.add_argument("--workloads", type=int, default=WORKLOADS)
+    parser.add_argument("--model", choices=get_args(EngineModel), default="llava")
     options = parser.parse_args()
     engine = resolve(options.target, report=print)
     if not isinstance(engine, HostTarget) or not engine.runs_depth("engine"):
@@ -107,12 +109,15 @@ def main() -> None:
         raise SystemExit(f"the reference does not model {options.target}")
     begun = time.perf_counter()
     tally, differences = compare(
-        engine, runner, range(options.first, options.first + options.workloads)
+        engine,
+        runner,
+        options.model,
+        range(options.first, options.first + options.workloads),
     )
     seconds = time.perf_counter() - begun
     engine.close()
     runner.close()
-    print(f"Python {platform.python_version()}, {options.target}, {seconds:.0f} s")
+    print(f"Python {platform.python_version()}, {options.target}, {options.model}, {seconds:.0f} s")
     for name, count in tally.counts.items():
         print(f"{name}: {count:,}")
     print(f"farthest apart: log probability {tally.logprob_apart:.1e}, lead {tally.lead_apart:.1e}")

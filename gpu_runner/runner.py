@@ -179,7 +179,9 @@ class Runner:
         targets = self._upload([target for one in gatherings for target in one.targets])
         embeds.index_copy_(0, targets, torch.cat(rows))
         if self.model.places_rows:
-            within = [store.gather_beside("positions", one.identifier, one.read) for one in gatherings]
+            within = [
+                store.gather_beside("positions", one.identifier, one.read) for one in gatherings
+            ]
             positions.index_add_(1, targets, torch.cat(within).T)
 
     def _note_origins(

@@ -109,8 +109,8 @@ class _Core:
         self._core = self._engine.engine_core.engine_core
         self._hasher = self._core.request_block_hasher
         self._runner = self._core.model_executor.driver_worker.worker.model_runner
-        # The GPU's worker notes it when it has loaded a model; that of CPUs, which is the same class
-        # with a loading of its own, does not, and fails at the first item.
+        # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
+        # loading of its own, does not, and fails at the first item.
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
         self._executed: list[Any] = []
         self._outputs: dict[str, list[Any]] = {}
@@ -179,9 +179,7 @@ class _Core:
             log_stats=False,
         )
         scheduler.max_num_encoder_input_tokens, cache_size = (
-            encoder_cache_manager.compute_mm_encoder_budget(
-                scheduler_config, {"any": largest_item}
-            )
+            encoder_cache_manager.compute_mm_encoder_budget(scheduler_config, {"any": largest_item})
         )
         scheduler.encoder_cache_manager = type(scheduler.encoder_cache_manager)(
             cache_size=cache_size
@@ -192,8 +190,9 @@ class _Core:
         token_ids = collapsed(token_ids_of(event, self._model), event["items"])
         prompt: dict[str, Any] = {"prompt_token_ids": token_ids}
         if event["items"]:
-            prompt["multi_modal_data"] = data = {}
-            prompt["multi_modal_uuids"] = uuids = {}
+            data: dict[str, list[Any]] = {}
+            uuids: dict[str, list[str]] = {}
+            prompt |= {"multi_modal_data": data, "multi_modal_uuids": uuids}
             for item in event["items"]:
                 medium = medium_of(item["identifier"])
                 data.setdefault(medium.modality, []).append(medium.given)

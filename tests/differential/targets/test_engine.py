@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from cacheproof.differential.lockstep import compare
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import Trace, parse
+from cacheproof.differential.trace import EngineModel, Trace, parse
 
 SEEDS = range(4)
 LISTED = {"EC-8b", "WM-3a"}
@@ -44,12 +44,13 @@ def replace_config(trace: Trace, **values: Any) -> Trace:
     return Trace(msgspec.structs.replace(trace.header, config=config), trace.events)
 
 
+@pytest.mark.parametrize("model", get_args(EngineModel))
 def test_engine_and_runner_decide_and_answer_alike(
-    engine: HostTarget, runner: ReferenceTarget
+    engine: HostTarget, runner: ReferenceTarget, model: EngineModel
 ) -> None:
     decoded = 0
     for seed in SEEDS:
-        trace = engine_trace(seed)
+        trace = engine_trace(seed, model)
         (result,) = engine.run([trace])
         examination = examine(trace, result, engine, runner)
         assert examination.illegal is None
@@ -64,9 +65,10 @@ def test_engine_and_runner_decide_and_answer_alike(
     assert decoded > 100
 
 
-def test_the_runner_alone_keeps_every_contract(runner: ReferenceTarget) -> None:
+@pytest.mark.parametrize("lane", [name for name, lane in LANES.items() if lane.depth == "engine"])
+def test_the_runner_alone_keeps_every_contract(runner: ReferenceTarget, lane: str) -> None:
     for seed in SEEDS:
-        trace = engine_trace(seed)
+        trace = LANES[lane].trace(seed, None)
         assert examine(trace, runner.run([trace])[0], runner).broken <= {"EC-8b"}
 
 
