@@ -7,11 +7,12 @@ whose known tokens are all computed get their next one.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import compress, groupby
 from typing import NamedTuple
 
 import torch
 
+from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 from cacheproof.gpu_runner.models.base import MultiModalModel
@@ -31,11 +32,12 @@ class Sampled(NamedTuple):
 
 @dataclass(frozen=True)
 class Gathering:
-    """Rows of an item that a step reads, and the tokens of the step that receive them."""
+    """Rows of an item that a step reads, and the tokens of the step that receive them: a range
+    where those stand behind one another."""
 
     identifier: str
     read: Read
-    targets: tuple[int, ...]
+    targets: range | tuple[int, ...]
 
 
 class Runner:
@@ -129,9 +131,7 @@ class Runner:
         paged = PagedStep(self.kv_store, self._upload(slots), tuple(windows))
         if self.origins is not None:
             self._note_origins(self.origins, scheduled, gatherings, paged)
-        hidden = self.model.decode(
-            embeds, torch.cat(positions, dim=-1).to(self.model.device, non_blocking=True), paged
-        )
+        hidden = self.model.decode(embeds, self._upload(torch.cat(positions, dim=-1)), paged)
         if not done:
             return {}
         sampled = _greedy(self.model.logits(hidden[self._upload(last)]))
@@ -154,22 +154,21 @@ class Runner:
             )
             if from_row == to_row:
                 continue
-            mask = where.is_embed
-            targets = tuple(
-                first + at - start
-                for at in range(begin, stop)
-                if mask is None or mask[at - where.offset]
-            )
+            targets: range | tuple[int, ...] = range(first + begin - start, first + stop - start)
+            if where.is_embed is not None:
+                mask = where.is_embed[begin - where.offset : stop - where.offset]
+                targets = tuple(compress(targets, mask))
             read = Read(request_id, begin, self.num_steps, from_row, to_row)
             yield Gathering(item.feature.identifier, read, targets)
 
     def _splice(self, embeds: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
-        """Put the rows in the places of their tokens, all at once."""
-        if not gatherings:
-            return
-        rows = [self.encoder_store.gather(one.identifier, one.read) for one in gatherings]
-        targets = [target for one in gatherings for target in one.targets]
-        embeds.index_copy_(0, self._upload(targets), torch.cat(rows))
+        """Put the rows in the places of their tokens, with one copy for each window."""
+        for one in gatherings:
+            rows, targets = self.encoder_store.gather(one.identifier, one.read), one.targets
+            if isinstance(targets, range):
+                embeds[targets.start : targets.stop].copy_(rows)
+            else:
+                embeds.index_copy_(0, self._upload(targets), rows)
 
     def _note_origins(
         self,
@@ -195,11 +194,8 @@ class Runner:
         for of_request, window in zip(tags, paged.windows, strict=True):
             origins.attended(of_request, window.slots)
 
-    def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
-        """Numbers on the model's device, without waiting for it."""
-        on_gpu = self.model.device.type == "cuda"
-        tensor = torch.tensor(numbers, dtype=torch.int64, pin_memory=on_gpu)
-        return tensor.to(self.model.device, non_blocking=True)
+    def _upload(self, numbers: torch.Tensor | Sequence[int]) -> torch.Tensor:
+        return upload(numbers, self.model.device)
 
 
 def _kind(item: MediaItem) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:
