@@ -124,7 +124,7 @@ def make(case: Case, device: Any, dtype: Any) -> list[Callable[[], Any]]:
         uploaded = [upload(one, device) for one in slots[first:end]]
         paged = PagedStep(
             store,
-            upload([one[-1] for one in slots[first:end]], device),
+            upload(torch.stack([one[-1] for one in slots[first:end]]), device),
             tuple(
                 Window(at, at + 1, len(one) - 1, one_uploaded)
                 for at, (one, one_uploaded) in enumerate(

@@ -109,7 +109,7 @@ class Runner:
     def _decode(self, scheduled: Sequence[tuple[str, RequestState, int]]) -> dict[str, Sampled]:
         token_ids: list[int] = []
         positions: list[torch.Tensor] = []
-        slots: list[int] = []
+        slots: list[torch.Tensor] = []
         windows: list[Window] = []
         gatherings: list[Gathering] = []
         done: list[str] = []
@@ -120,7 +120,7 @@ class Runner:
             token_ids += request.token_ids[start:end]
             positions.append(_positions(request.prompt, start, end))
             of_request = self.kv_store.slots(request.block_ids, 0, end)
-            slots += of_request[start:]
+            slots.append(of_request[start:])
             windows.append(Window(first, first + count, start, self._upload(of_request)))
             gatherings += self._gatherings(request_id, request.prompt, start, end, first)
             if end == len(request.token_ids):
@@ -128,7 +128,7 @@ class Runner:
                 last.append(first + count - 1)
         embeds = self.model.embed(self._upload(token_ids))
         self._splice(embeds, gatherings)
-        paged = PagedStep(self.kv_store, self._upload(slots), tuple(windows))
+        paged = PagedStep(self.kv_store, self._upload(torch.cat(slots)), tuple(windows))
         if self.origins is not None:
             self._note_origins(self.origins, scheduled, gatherings, paged)
         hidden = self.model.decode(embeds, self._upload(torch.cat(positions, dim=-1)), paged)

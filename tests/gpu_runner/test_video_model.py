@@ -2,12 +2,15 @@
 
 import importlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
+
+from cacheproof.gpu_runner import runner
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 FRAMES = 6
@@ -58,6 +61,21 @@ def whole(made: Made) -> Qwen2_5_VLForConditionalGeneration:
     named = {name.replace(".attn.own.", ".attn."): value for name, value in weights.items()}
     model.load_state_dict(named)
     return model.eval()
+
+
+@pytest.mark.parametrize("claim", [0, 1])
+def test_the_full_width_runs_and_keeps_an_entry_of_the_claimed_bytes(
+    made: Made, monkeypatch: pytest.MonkeyPatch, claim: int
+) -> None:
+    """On torch's meta device, where tensors have a shape and no content, with fewer layers."""
+    script = made.script
+    monkeypatch.setattr(
+        runner, "_greedy", lambda logits: [runner.Sampled(17, 0.0, 1.0)] * len(logits)
+    )
+    size = replace(script.SIZES["full"], layers=2, vision_depth=8)
+    model = type(made.model)(size, torch.device("meta"))
+    told = script.measure(model, script.CLAIMS[claim].frames, rounds=0)
+    assert told["entry_bytes"] == told["peak_bytes"] == (34_291_712, 137_166_848)[claim]
 
 
 @torch.inference_mode()
