@@ -207,7 +207,9 @@ def measure(model: "VideoModel", frames: int, rounds: int) -> dict[str, Any]:
     engine = make_engine(model, frames)
     patches = model.patches(frames)
     cold, warm = [], []
+    rows: dict[str, int] = {}
     for number in range(rounds + 1):
+        rows[f"video-{number}"] = model.size.rows(frames)
         asked = model.prompt(f"video-{number}", patches, frames, TEXT)
         answers = []
         for name, timed, encodes in (("cold", cold, 1), ("warm", warm, 0)):
@@ -218,8 +220,8 @@ def measure(model: "VideoModel", frames: int, rounds: int) -> dict[str, Any]:
             assert sum(len(step.scheduled_encoder_inputs) for step in decided) == encodes
             answers += engine.completions[f"{name}-{number}"].tokens
             store = engine.runner.encoder_store
-            assert store.sizes == {f"video-{number}": model.size.rows(frames)}
-            assert store.sizes.keys() == engine.encoder_cache_manager.cached.keys()
+            ledger = {name: rows[name] for name in engine.encoder_cache_manager.cached}
+            assert store.sizes == ledger, f"the store holds {store.sizes}, not {ledger}"
         assert answers[0] == answers[1], "cold and warm are answered differently"
     return {
         "cold": cold[1:],
