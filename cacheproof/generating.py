@@ -11,7 +11,7 @@ from typing import Any
 from cacheproof.console import Output
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets import environment
-from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.targets.cache import Cache, Report
 
 MARK = "<image>"
 _BOOT = """
@@ -51,12 +51,10 @@ def generate(
         InputError: the job cannot be done; says why.
         HarnessError: the child that executes it broke.
     """
-    cache = Cache.locate()
-    with cache.writing():
-        libraries = environment.ensure(cache, environment.ENGINE, report=output.say)
+    python, settings = provisioned(report=output.say)
     job = {
         "model": model,
-        "models": str(cache.models),
+        "models": str(Cache.locate().models),
         "device": device,
         "prompts": _with_pictures(texts, images),
         **vars(sizes),
@@ -64,8 +62,8 @@ def generate(
     steps: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
     child = subprocess.Popen(
-        [str(libraries.python), "-P", "-c", _BOOT, str(Path(__file__).parent)],
-        env=_settings(libraries),
+        [python, "-P", "-c", _BOOT, str(Path(__file__).parent)],
+        env=settings,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -105,9 +103,18 @@ def _with_pictures(texts: Sequence[str], images: Sequence[Path]) -> list[tuple[s
     return [(text, [next(files) for _ in range(text.count(MARK))]) for text in texts]
 
 
-def _settings(libraries: environment.Libraries) -> dict[str, str]:
+def provisioned(*, report: Report) -> tuple[str, dict[str, str]]:
+    """An interpreter with torch and transformers, made where it is missing, and the environment
+    variables that it wants.
+
+    Raises:
+        SetupError: it cannot be made.
+    """
+    cache = Cache.locate()
+    with cache.writing():
+        libraries = environment.ensure(cache, environment.ENGINE, report=report)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept | {
+    return str(libraries.python), kept | {
         "PYTHONPATH": os.pathsep.join(map(str, libraries.overlays)),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_VERBOSITY": "error",

@@ -38,14 +38,19 @@ class PagedKVStore:
         """Memory of all layers."""
         return sum(layer.numel() * layer.element_size() for layer in self.layers)
 
-    def slots(self, block_ids: Sequence[int], start: int, end: int) -> list[int]:
-        """Where tokens [start, end) of a request are kept that owns those blocks.
+    def slots(self, block_ids: Sequence[int], start: int, end: int) -> torch.Tensor:
+        """Where tokens [start, end) of a request are kept that owns those blocks; on the host.
 
         Raises:
             IndexError: it owns too few.
         """
         size = self.block_size
-        return [block_ids[at // size] * size + at % size for at in range(start, end)]
+        if end > len(block_ids) * size:
+            raise IndexError(f"token {end - 1} is behind {len(block_ids)} blocks of {size}")
+        first = start // size
+        blocks = torch.tensor(block_ids[first : -(-end // size)], dtype=torch.int64)
+        slots = (blocks[:, None] * size + torch.arange(size)).flatten()
+        return slots[start - first * size : end - first * size]
 
     def write(
         self, layer: int, slots: torch.Tensor, key: torch.Tensor, value: torch.Tensor

@@ -1,19 +1,27 @@
 """Attention over the KV store, as an attention function of transformers' own modules.
 
 A step's tokens stand behind one another in one sequence, request after request. Every layer writes
-the keys and values of all of them, and then each request attends over its own slots.
+the keys and values of all of them, and then each request attends over its own slots: those of one
+token together, the others one by one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
+from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface
 
+from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 
 NAME = "cacheproof_paged"
+MOST_SLOTS = 4096
+"""What a call copies out of the store for windows of one token stays this small."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,16 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """Windows of one token that attend in one call: which tokens of the step they are, [windows];
+    their slots, [windows, most tokens], padded; and which of those are their own, as a mask."""
+
+    tokens: torch.Tensor
+    slots: torch.Tensor
+    mask: torch.Tensor
+
+
+@dataclass(frozen=True)
 class PagedStep:
     """What the layers of a step share: the store, the slots that its tokens go to, of [tokens],
     and the windows of its requests."""
@@ -37,6 +55,40 @@ class PagedStep:
     store: PagedKVStore
     slots: torch.Tensor
     windows: tuple[Window, ...]
+
+    @cached_property
+    def longer(self) -> tuple[Window, ...]:
+        """Windows of more than one token."""
+        return tuple(window for window in self.windows if window.end - window.start > 1)
+
+    @cached_property
+    def decoding(self) -> tuple[Decoding, ...]:
+        """Windows of one token, those of about one length together: half of the slots that a call
+        reads are padding at most, and no call reads many more than MOST_SLOTS."""
+        single = (window for window in self.windows if window.end - window.start == 1)
+        batches: list[list[Window]] = []
+        for window in sorted(single, key=_so_far):
+            so_far = _so_far(window)
+            if (
+                not batches
+                or so_far > 2 * _so_far(batches[-1][0])
+                or so_far * len(batches[-1]) >= MOST_SLOTS
+            ):
+                batches.append([])
+            batches[-1].append(window)
+        return tuple(map(_together, batches))
+
+
+def _so_far(window: Window) -> int:
+    return window.num_computed + window.end - window.start
+
+
+def _together(windows: Sequence[Window]) -> Decoding:
+    slots = pad_sequence([window.slots for window in windows], batch_first=True)
+    lengths = upload([_so_far(window) for window in windows], slots.device)
+    own = torch.arange(slots.shape[1], device=slots.device) < lengths[:, None]
+    tokens = upload([window.start for window in windows], slots.device)
+    return Decoding(tokens, slots, own[:, None, None])
 
 
 def paged_attention(
@@ -53,29 +105,44 @@ def paged_attention(
     """Attend from queries of [1, heads, tokens, head dim]; answers [1, tokens, heads, head dim]."""
     layer: int = module.layer_idx
     paged.store.write(layer, paged.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
-    answers = []
-    for window in paged.windows:
+    answers = torch.empty_like(query)
+    for window in paged.longer:
         keys, values = paged.store.read(layer, window.slots)
-        answers.append(
-            scaled_dot_product_attention(
-                query[:, :, window.start : window.end],
-                keys.transpose(0, 1)[None],
-                values.transpose(0, 1)[None],
-                attn_mask=_mask(window, query.device),
-                scale=scaling,
-                enable_gqa=True,
-            )
+        answers[:, :, window.start : window.end] = scaled_dot_product_attention(
+            query[:, :, window.start : window.end],
+            keys.transpose(0, 1)[None],
+            values.transpose(0, 1)[None],
+            attn_mask=causal_lower_right(window.end - window.start, _so_far(window)),
+            scale=scaling,
+            enable_gqa=True,
         )
-    return torch.cat(answers, dim=2).transpose(1, 2).contiguous(), None
+    for decoding in paged.decoding:
+        answer = _decode(decoding, layer, query[0], paged.store, scaling)
+        answers[0].index_copy_(1, decoding.tokens, answer)
+    return answers.transpose(1, 2).contiguous(), None
 
 
-def _mask(window: Window, device: torch.device) -> torch.Tensor | None:
-    """Who sees whom, of [tokens, tokens so far]; None: each sees all."""
-    tokens = window.end - window.start
-    if tokens == 1:
-        return None
-    so_far = window.num_computed + tokens
-    return torch.ones(tokens, so_far, dtype=torch.bool, device=device).tril(window.num_computed)
+def _decode(
+    decoding: Decoding, layer: int, query: torch.Tensor, store: PagedKVStore, scaling: float
+) -> torch.Tensor:
+    """Answers of [heads, windows, head dim].
+
+    The query heads that share a KV head stand where several tokens of one head would.
+    """
+    count, length = decoding.slots.shape
+    keys, values = (
+        one.unflatten(0, (count, length)).transpose(1, 2)
+        for one in store.read(layer, decoding.slots.flatten())
+    )
+    of_token = query.index_select(1, decoding.tokens).transpose(0, 1)
+    answer = scaled_dot_product_attention(
+        of_token.unflatten(1, (keys.shape[1], -1)),
+        keys,
+        values,
+        attn_mask=decoding.mask,
+        scale=scaling,
+    )
+    return answer.flatten(1, 2).transpose(0, 1)
 
 
 AttentionInterface.register(NAME, paged_attention)

@@ -7,11 +7,12 @@ whose known tokens are all computed get their next one.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import compress, groupby
 from typing import NamedTuple
 
 import torch
 
+from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 from cacheproof.gpu_runner.models.base import MultiModalModel
@@ -32,11 +33,12 @@ class Sampled(NamedTuple):
 
 @dataclass(frozen=True)
 class Gathering:
-    """Rows of an item that a step reads, and the tokens of the step that receive them."""
+    """Rows of an item that a step reads, and the tokens of the step that receive them: a range
+    where those stand behind one another."""
 
     identifier: str
     read: Read
-    targets: tuple[int, ...]
+    targets: range | tuple[int, ...]
 
 
 class Runner:
@@ -112,7 +114,7 @@ class Runner:
     def _decode(self, scheduled: Sequence[tuple[str, RequestState, int]]) -> dict[str, Sampled]:
         token_ids: list[int] = []
         positions: list[torch.Tensor] = []
-        slots: list[int] = []
+        slots: list[torch.Tensor] = []
         windows: list[Window] = []
         gatherings: list[Gathering] = []
         done: list[str] = []
@@ -123,16 +125,17 @@ class Runner:
             token_ids += request.token_ids[start:end]
             positions.append(_positions(request.positions, start, end))
             of_request = self.kv_store.slots(request.block_ids, 0, end)
-            slots += of_request[start:]
+            slots.append(of_request[start:])
             windows.append(Window(first, first + count, start, self._upload(of_request)))
             gatherings += self._gatherings(request_id, request.prompt, start, end, first)
             if end == len(request.token_ids):
                 done.append(request_id)
                 last.append(first + count - 1)
         embeds = self.model.embed(self._upload(token_ids))
-        placed = torch.cat(positions, dim=-1).to(self.model.device, non_blocking=True)
-        self._splice(embeds, placed, gatherings)
-        paged = PagedStep(self.kv_store, self._upload(slots), tuple(windows))
+        placed = self._upload(torch.cat(positions, dim=-1))
+        self._splice(embeds, gatherings)
+        self._place(placed, gatherings)
+        paged = PagedStep(self.kv_store, self._upload(torch.cat(slots)), tuple(windows))
         if self.origins is not None:
             self._note_origins(self.origins, scheduled, gatherings, paged)
         hidden = self.model.decode(embeds, placed, paged)
@@ -158,31 +161,27 @@ class Runner:
             )
             if from_row == to_row:
                 continue
-            mask = where.is_embed
-            targets = tuple(
-                first + at - start
-                for at in range(begin, stop)
-                if mask is None or mask[at - where.offset]
-            )
+            targets: range | tuple[int, ...] = range(first + begin - start, first + stop - start)
+            if where.is_embed is not None:
+                mask = where.is_embed[begin - where.offset : stop - where.offset]
+                targets = tuple(compress(targets, mask))
             read = Read(request_id, begin, self.num_steps, from_row, to_row)
             yield Gathering(item.feature.identifier, read, targets)
 
-    def _splice(
-        self, embeds: torch.Tensor, positions: torch.Tensor, gatherings: Sequence[Gathering]
-    ) -> None:
-        """Put the rows in the places of their tokens, all at once; those that have positions of
-        their own, in their item, take them along."""
-        if not gatherings:
-            return
-        store = self.encoder_store
-        rows = [store.gather(one.identifier, one.read) for one in gatherings]
-        targets = self._upload([target for one in gatherings for target in one.targets])
-        embeds.index_copy_(0, targets, torch.cat(rows))
-        if self.model.places_rows:
-            within = [
-                store.gather_beside("positions", one.identifier, one.read) for one in gatherings
-            ]
-            positions.index_add_(1, targets, torch.cat(within).T)
+    def _splice(self, embeds: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
+        """Put the rows in the places of their tokens, with one copy for each window."""
+        for one in gatherings:
+            rows, targets = self.encoder_store.gather(one.identifier, one.read), one.targets
+            if isinstance(targets, range):
+                embeds[targets.start : targets.stop].copy_(rows)
+            else:
+                embeds.index_copy_(0, self._upload(targets), rows)
+
+    def _place(self, positions: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
+        """Add to the positions of items those that rows have of their own."""
+        for one in gatherings if self.model.places_rows else ():
+            within = self.encoder_store.gather_beside("positions", one.identifier, one.read)
+            positions.index_add_(1, self._upload(one.targets), within.T)
 
     def _note_origins(
         self,
@@ -208,11 +207,8 @@ class Runner:
         for of_request, window in zip(tags, paged.windows, strict=True):
             origins.attended(of_request, window.slots)
 
-    def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
-        """Numbers on the model's device, without waiting for it."""
-        on_gpu = self.model.device.type == "cuda"
-        tensor = torch.tensor(numbers, dtype=torch.int64, pin_memory=on_gpu)
-        return tensor.to(self.model.device, non_blocking=True)
+    def _upload(self, numbers: torch.Tensor | Sequence[int]) -> torch.Tensor:
+        return upload(numbers, self.model.device)
 
 
 def _kind(item: MediaItem) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:

@@ -14,6 +14,7 @@ from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid, in_grid, of_prompt
 from cacheproof.gpu_runner.video_pruning import retained
 
+ATTENTION = {"text_config": paged_attention.NAME, "vision_config": "sdpa"}
 _INPUTS = {
     "image": ("pixel_values", "image_grid_thw"),
     "video": ("pixel_values_videos", "video_grid_thw"),
@@ -22,27 +23,16 @@ _INPUTS = {
 
 
 class Qwen25VL:
-    """A MultiModalModel from a local directory of weights.
+    """A MultiModalModel around transformers' own, whose attention must be `ATTENTION`.
 
     Of videos it keeps all but the `video_pruning_rate` of rows that say least new; 0: all of them.
     """
 
     def __init__(
-        self,
-        directory: Path,
-        *,
-        dtype: torch.dtype,
-        device: torch.device,
-        video_pruning_rate: float = 0.0,
+        self, whole: Qwen2_5_VLForConditionalGeneration, video_pruning_rate: float = 0.0
     ) -> None:
-        self._whole = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            directory,
-            dtype=dtype,
-            local_files_only=True,
-            attn_implementation={"text_config": paged_attention.NAME, "vision_config": "sdpa"},
-        ).to(device)
-        self._whole.eval()
-        config = self._whole.config
+        self._whole = whole.eval()
+        config = whole.config
         text = config.text_config
         self._merge = config.vision_config.spatial_merge_size
         self._tokens_per_second = config.vision_config.tokens_per_second
@@ -54,7 +44,22 @@ class Qwen25VL:
             text.hidden_size // text.num_attention_heads,
         )
         self.hidden_size = text.hidden_size
-        self.dtype, self.device = dtype, device
+        self.dtype, self.device = whole.dtype, whole.device
+
+    @classmethod
+    def load(
+        cls,
+        directory: Path,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        video_pruning_rate: float = 0.0,
+    ) -> "Qwen25VL":
+        """The model of a local directory of weights."""
+        whole = Qwen2_5_VLForConditionalGeneration.from_pretrained(
+            directory, dtype=dtype, local_files_only=True, attn_implementation=ATTENTION
+        )
+        return cls(whole.to(device), video_pruning_rate)
 
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions:
         placed = [(item.feature.mm_position, self._grid(item)) for item in prompt.items]

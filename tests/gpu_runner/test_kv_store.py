@@ -15,17 +15,18 @@ def store() -> PagedKVStore:
 
 
 def test_tokens_are_kept_where_the_block_table_says() -> None:
-    assert store().slots([3, 1], 2, 7) == [14, 15, 4, 5, 6]
+    assert store().slots([3, 1], 2, 7).tolist() == [14, 15, 4, 5, 6]
+    assert store().slots([3, 1, 2], 5, 9).tolist() == [5, 6, 7, 8]
 
 
 def test_tokens_behind_the_last_block_have_no_slot() -> None:
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="token 4 is behind 1 blocks of 4"):
         store().slots([3], 2, 5)
 
 
 def test_what_was_written_to_slots_of_a_layer_is_read_from_them_and_from_no_other_layer() -> None:
     kept = store()
-    slots = torch.tensor(kept.slots([3, 1], 2, 7))
+    slots = kept.slots([3, 1], 2, 7)
     key = torch.arange(15.0).reshape(5, 1, 3)
     kept.write(1, slots, key, -key)
     keys, values = kept.read(1, slots)

@@ -103,7 +103,7 @@ def _answer(model: Qwen2_5_VLForConditionalGeneration, asked: Prompt) -> list[in
 
 @pytest.fixture(scope="module")
 def make(directory: Path) -> Make:
-    model = Qwen25VL(directory, dtype=torch.float32, device=torch.device("cpu"))
+    model = Qwen25VL.load(directory, dtype=torch.float32, device=torch.device("cpu"))
 
     def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
         runner = Runner(

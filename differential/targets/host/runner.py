@@ -130,7 +130,7 @@ def _model(name: str, video_pruning_rate: float) -> Any:
     own = {"dtype": torch.float32, "device": torch.device("cpu")}
     if name == "llava":
         return ours("gpu_runner.models.llava").Llava(_directory(name), **own)
-    return ours("gpu_runner.models.qwen2_5_vl").Qwen25VL(
+    return ours("gpu_runner.models.qwen2_5_vl").Qwen25VL.load(
         _directory(name), **own, video_pruning_rate=video_pruning_rate
     )
 

@@ -123,10 +123,8 @@ def writes_a_slot_too_far(runner: Any) -> None:
 
     def shifted(block_ids: Any, start: int, end: int) -> Any:
         own = slots(block_ids, start, end)
-        return [
-            *own[:-1],
-            (own[-1] + 1) % (runner.kv_store.num_blocks * runner.kv_store.block_size),
-        ]
+        own[-1] = (own[-1] + 1) % (runner.kv_store.num_blocks * runner.kv_store.block_size)
+        return own
 
     runner.kv_store.slots = shifted
 

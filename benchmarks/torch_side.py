@@ -1,0 +1,105 @@
+"""Runs a benchmark in an interpreter that has torch and transformers: the provisioned one, or one
+that is named, since the provisioned torch knows no GPU."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """What every such benchmark is asked."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--python",
+        help="an interpreter with torch, transformers, cbor2, msgspec and xxhash "
+        "(default: the provisioned one, which has no CUDA)",
+    )
+    return parser
+
+
+def run(file: str, chosen: argparse.Namespace, **job: Any) -> Iterator[Any]:
+    """What `file` prints there, a line of JSON at a time. It gets the argument `inside` and, as
+    JSON, what was chosen and the rest of its job."""
+    if chosen.rounds < 1:
+        raise SystemExit(f"--rounds {chosen.rounds}; expected 1 or more")
+    python, environment = chosen.python, {**os.environ, "TRANSFORMERS_VERBOSITY": "error"}
+    if python is None:
+        from cacheproof.generating import provisioned
+
+        python, environment = provisioned(report=lambda said: print(said, file=sys.stderr))
+    with subprocess.Popen(
+        [python, file, "inside", json.dumps(vars(chosen) | job)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        yield from map(json.loads, child.stdout)
+    if child.returncode != 0:
+        raise SystemExit(child.returncode)
+
+
+def device(name: str) -> "torch.device":
+    """Inside: the device of that name, with one line where there is none. A CPU is one core: others
+    may be at work on the rest."""
+    import torch
+
+    torch.set_num_threads(1)
+
+    if name == "cuda" and not torch.cuda.is_available():
+        print(
+            f"--device cuda: torch {torch.__version__} of {sys.executable} sees no GPU; "
+            f"expected --device cpu, or --python with one that does",
+            file=sys.stderr,
+        )
+        raise SystemExit(2)
+    return torch.device(name)
+
+
+def machine(name: str) -> str:
+    """Inside: what the figures are of."""
+    import torch
+
+    where = torch.cuda.get_device_name() if name == "cuda" else "CPU time of one core"
+    return f"{where}, torch {torch.__version__}"
+
+
+def clock(where: "torch.device") -> float:
+    """Inside: seconds, of CPU time where the CPU does it all, when all that was asked is done."""
+    import torch
+
+    if where.type != "cuda":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def timed(side: Callable[[], Any], repeats: int, where: "torch.device") -> float:
+    """Inside: seconds of one call of so many; between two events where there is a GPU."""
+    import torch
+
+    if where.type == "cpu":
+        begun = clock(where)
+        for _ in range(repeats):
+            side()
+        return (clock(where) - begun) / repeats
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(repeats):
+        side()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / 1e3 / repeats

@@ -1,0 +1,140 @@
+"""A Qwen2.5-VL of any size with random weights, made on its device: nothing is read or written."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers.initialization import no_init_weights
+
+from cacheproof.gpu_runner.devices import upload
+from cacheproof.gpu_runner.models.base import Encoded
+from cacheproof.gpu_runner.models.qwen2_5_vl import ATTENTION, Qwen25VL
+from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.windowed_attention import WindowedAttention, window_order
+from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
+
+if TYPE_CHECKING:
+    from time_to_first_token import Size
+
+PATCH = 14
+MERGE = 2
+WINDOW = 112
+FRAMES_OF_A_PATCH = 2
+CHANNELS = 3
+SPREAD = 0.02
+FIRST_TEXT_TOKEN_ID = 10
+PLACEHOLDER_TOKEN_ID = 3
+
+
+class VideoModel(Qwen25VL):
+    """A Qwen2.5-VL whose items are videos of one size.
+
+    What the tower needs to know of a video follows from its size, and is made on the host.
+    """
+
+    def __init__(self, size: "Size", device: torch.device) -> None:
+        torch.manual_seed(0)
+        with device, no_init_weights():
+            whole = Qwen2_5_VLForConditionalGeneration._from_config(
+                config(size), dtype=getattr(torch, size.dtype), attn_implementation=ATTENTION
+            )
+        whole.requires_grad_(False)
+        for parameter in whole.parameters():
+            if parameter.dim() >= 2:
+                parameter.normal_(0, SPREAD)
+            else:
+                parameter.fill_(0)
+        for name, parameter in whole.named_parameters():
+            if "norm" in name or "ln_q" in name:
+                parameter.fill_(1)
+        super().__init__(whole)
+        self.size = size
+        self._visual = whole.model.visual
+        for block in self._visual.blocks:
+            block.attn = WindowedAttention(block.attn)
+
+    def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
+        patches = torch.cat([item.inputs["patches"] for item in items])
+        height, width = self.size.grid
+        of_frame = height * width
+        frames = len(patches) // (of_frame * MERGE**2)
+        order = window_order(height, width, WINDOW // PATCH // MERGE)
+        starts = torch.arange(frames)[:, None] * of_frame
+        encoded = self._visual(
+            patches.to(self.device, self.dtype, non_blocking=True),
+            grid_thw=None,
+            position_ids=upload(_places(height, width).repeat(frames, 1), self.device),
+            window_index=upload((starts + order.index).flatten(), self.device),
+            cu_seqlens=(of_frame * MERGE**2,),
+            cu_window_seqlens=tuple(length * MERGE**2 for length in order.lengths),
+        )
+        return [Encoded(rows) for rows in encoded.pooler_output.chunk(len(items))]
+
+    def prompt(self, identifier: str, patches: torch.Tensor, frames: int, text: int) -> Prompt:
+        """`text` tokens, a video, and as many tokens again."""
+        height, width = self.size.grid
+        rows = self.size.rows(frames)
+        words = self.size.vocabulary - FIRST_TEXT_TOKEN_ID
+        token_ids = [FIRST_TEXT_TOKEN_ID + at % words for at in range(2 * text + rows)]
+        token_ids[text : text + rows] = [PLACEHOLDER_TOKEN_ID] * rows
+        grid = torch.tensor([frames // FRAMES_OF_A_PATCH, height * MERGE, width * MERGE])
+        inputs = {"patches": patches, "video_grid_thw": grid, "second_per_grid_ts": torch.ones(())}
+        feature = MultiModalFeature.of(identifier, PlaceholderRange(text, rows))
+        return Prompt(tuple(token_ids), (MediaItem(feature, "video", inputs),))
+
+    def patches(self, frames: int) -> torch.Tensor:
+        """Noise in the shape of a video as a processor hands it over, in the model's dtype."""
+        count = self.size.rows(frames) * MERGE**2
+        of_patch = CHANNELS * FRAMES_OF_A_PATCH * PATCH**2
+        return torch.randn(count, of_patch, generator=torch.Generator().manual_seed(frames)).to(
+            self.dtype
+        )
+
+
+def config(size: "Size") -> Any:
+    """What transformers builds such a model from."""
+    return Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": size.vocabulary,
+            "hidden_size": size.hidden_size,
+            "intermediate_size": size.intermediate_size,
+            "num_hidden_layers": size.layers,
+            "num_attention_heads": size.heads,
+            "num_key_value_heads": size.kv_heads,
+            "max_position_embeddings": 128_000,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1_000_000.0,
+                "mrope_section": [16, 24, 24],
+            },
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+        vision_config={
+            "depth": size.vision_depth,
+            "hidden_size": size.vision_hidden_size,
+            "intermediate_size": size.vision_intermediate_size,
+            "num_heads": size.vision_heads,
+            "out_hidden_size": size.hidden_size,
+            "patch_size": PATCH,
+            "spatial_merge_size": MERGE,
+            "temporal_patch_size": FRAMES_OF_A_PATCH,
+            "window_size": WINDOW,
+            "fullatt_block_indexes": list(size.full_attention),
+        },
+        image_token_id=PLACEHOLDER_TOKEN_ID,
+        video_token_id=PLACEHOLDER_TOKEN_ID,
+        vision_start_token_id=4,
+        vision_end_token_id=5,
+    )
+
+
+def _places(height: int, width: int) -> torch.Tensor:
+    """Row and column of each patch of a frame, those that are merged behind one another."""
+    rows, columns = torch.meshgrid(
+        torch.arange(height * MERGE), torch.arange(width * MERGE), indexing="ij"
+    )
+    blocks = (height, MERGE, width, MERGE)
+    together = [one.reshape(blocks).transpose(1, 2).flatten() for one in (rows, columns)]
+    return torch.stack(together, dim=1)
