@@ -452,7 +452,7 @@ class EngineConfig(SchedulerConfig, frozen=True):
     """What an engine is made with: its scheduler's configuration, which of
     `gpu_runner.tiny_models` it executes, and the share of a video's rows that is not kept."""
 
-    model: Literal["llava", "qwen2_5_vl"] = "llava"
+    model: Literal["llava", "qwen2_5_vl", "whisper"] = "llava"
     video_pruning_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
 
 
@@ -462,7 +462,7 @@ class EngineHeader(
     """The first line of a trace for an engine, which executes what its scheduler decides."""
 
     schema: int
-    manager: Literal["encoder_cache"]
+    manager: Literal["encoder_cache", "encoder_decoder"]
     config: EngineConfig
     seed: int | None = None
     generator: Name | None = None

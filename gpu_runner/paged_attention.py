@@ -11,6 +11,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from cacheproof.gpu_runner.cross_attention import CrossStep
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 
 NAME = "cacheproof_paged"
@@ -32,11 +33,12 @@ class Window:
 @dataclass(frozen=True)
 class PagedStep:
     """What the layers of a step share: the store, the slots that its tokens go to, of [tokens],
-    and the windows of its requests."""
+    and the windows of its requests; `cross` where the decoder attends to an encoder's rows."""
 
     store: PagedKVStore
     slots: torch.Tensor
     windows: tuple[Window, ...]
+    cross: CrossStep | None = None
 
 
 def paged_attention(

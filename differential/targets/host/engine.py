@@ -66,6 +66,7 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
         raise HostError(f"a {trace['header']['depth']}-depth trace for an engine")
     core = _Core.of(config["model"], config["video_pruning_rate"])
     try:
+        core.check(trace["header"]["manager"])
         kit = core.kit(config, _largest_item(trace))
         if fault is not None:
             core.plant(fault)
@@ -101,16 +102,23 @@ class _Core:
             num_gpu_blocks_override=LIMITS["num_blocks"],
             limit_mm_per_prompt=ITEMS_MAX[model],
             video_pruning_rate=video_pruning_rate or None,
-            enable_prefix_caching=True,
+            enable_prefix_caching=None,  # as the model allows
             async_scheduling=False,
             disable_log_stats=True,
         )
         self._engine = llm.llm_engine
         self._core = self._engine.engine_core.engine_core
+        self._is_decoder = self._core.vllm_config.model_config.is_encoder_decoder
         self._hasher = self._core.request_block_hasher
         self._runner = self._core.model_executor.driver_worker.worker.model_runner
         self._executed: list[Any] = []
         self._outputs: dict[str, list[Any]] = {}
+
+    def check(self, manager: str) -> None:
+        """Raises Illegal where the engine's model wants another manager."""
+        own = "encoder_decoder" if self._is_decoder else "encoder_cache"
+        if manager != own:
+            raise Illegal(f"the engine's model wants the manager {own}")
 
     def kit(self, config: Event, largest_item: int) -> SchedulerKit:
         """A scheduler of that configuration in the engine, as if no item of its model had more than
@@ -153,7 +161,7 @@ class _Core:
             policy=config["policy"],
             async_scheduling=False,
             is_multimodal_model=True,
-            is_encoder_decoder=False,
+            is_encoder_decoder=self._is_decoder,
         )
         scheduler_config.max_num_encoder_input_tokens = config["compute_budget"]
         scheduler_config.encoder_cache_size = config["capacity"]
@@ -176,9 +184,7 @@ class _Core:
             log_stats=False,
         )
         scheduler.max_num_encoder_input_tokens, cache_size = (
-            encoder_cache_manager.compute_mm_encoder_budget(
-                scheduler_config, {"any": largest_item}
-            )
+            encoder_cache_manager.compute_mm_encoder_budget(scheduler_config, {"any": largest_item})
         )
         scheduler.encoder_cache_manager = type(scheduler.encoder_cache_manager)(
             cache_size=cache_size
@@ -186,15 +192,7 @@ class _Core:
         return scheduler
 
     def _make_request(self, event: Event, arrival_time: float) -> Any:
-        token_ids = collapsed(token_ids_of(event, self._model), event["items"])
-        prompt: dict[str, Any] = {"prompt_token_ids": token_ids}
-        if event["items"]:
-            prompt["multi_modal_data"] = data = {}
-            prompt["multi_modal_uuids"] = uuids = {}
-            for item in event["items"]:
-                medium = medium_of(item["identifier"])
-                data.setdefault(medium.modality, []).append(medium.given)
-                uuids.setdefault(medium.modality, []).append(item["identifier"])
+        prompt = self._prompt(event)
         params = SamplingParams(
             max_tokens=event["max_tokens"],
             ignore_eos=True,
@@ -214,6 +212,25 @@ class _Core:
         request, _ = self._core.preprocess_add_request(made)
         _check_items(request, event)
         return request
+
+    def _prompt(self, event: Event) -> dict[str, Any]:
+        """The prompt as a user hands it over: an encoder's input stands beside a decoder's."""
+        data: dict[str, list[Any]] = {}
+        uuids: dict[str, list[str]] = {}
+        for item in event["items"]:
+            medium = medium_of(item["identifier"])
+            data.setdefault(medium.modality, []).append(medium.given)
+            uuids.setdefault(medium.modality, []).append(item["identifier"])
+        media = {"multi_modal_data": data, "multi_modal_uuids": uuids} if data else {}
+        if self._is_decoder:
+            return {
+                "encoder_prompt": {"prompt": "", **media},
+                "decoder_prompt": {
+                    "prompt_token_ids": token_ids_of(event, self._model, has_placeholders=False)
+                },
+            }
+        token_ids = collapsed(token_ids_of(event, self._model), event["items"])
+        return {"prompt_token_ids": token_ids, **media}
 
     def execute(self, output: Any) -> dict[str, list[int]]:
         """Execute a step with the engine's worker."""

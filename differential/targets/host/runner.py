@@ -128,6 +128,8 @@ def _model(name: str, video_pruning_rate: float) -> Any:
     own = {"dtype": torch.float32, "device": torch.device("cpu")}
     if name == "llava":
         return ours("gpu_runner.models.llava").Llava(_directory(name), **own)
+    if name == "whisper":
+        return ours("gpu_runner.models.whisper").Whisper(_directory(name), **own)
     return ours("gpu_runner.models.qwen2_5_vl").Qwen25VL(
         _directory(name), **own, video_pruning_rate=video_pruning_rate
     )
@@ -151,7 +153,10 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
     import torch
 
     medium, processor = medium_of(identifier), _processor(model)
-    if medium.modality == "image":
+    if medium.modality == "audio":
+        samples, rate = medium.given
+        made = processor.feature_extractor(samples, sampling_rate=rate, return_tensors="pt")
+    elif medium.modality == "image":
         made = processor.image_processor(medium.given, return_tensors="pt")
     else:
         made = processor.video_processor(
@@ -170,4 +175,5 @@ def _prompt(event: Event, request: Any, model: str) -> Any:
         requests.MediaItem(feature, *_inputs(model, feature.identifier))
         for feature in request.mm_features
     )
-    return requests.Prompt(tuple(token_ids_of(event, model)), items)
+    token_ids = token_ids_of(event, model, has_placeholders=model != "whisper")
+    return requests.Prompt(tuple(token_ids), items)
