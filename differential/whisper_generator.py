@@ -39,10 +39,10 @@ class _WhisperTrace:
         random = self._random = Random(f"{VERSION}/{seed}")
         self._seed = seed
         self._config = self._draw()
-        sounds = [f"sound {number}" for number in range(random.randint(1, 4))]
+        sounds = [f"sound {number}" for number in range(random.randint(2, 5))]
         self._prompts = [
             (random.choice((1, 4, 12, 26, 30)), random.choice(sounds))
-            for _ in range(random.randint(2, 4))
+            for _ in range(random.randint(2, 5))
         ]
 
     def _draw(self) -> EngineConfig:
@@ -57,7 +57,7 @@ class _WhisperTrace:
             max_num_seqs=random.choice((2, 3, 4, 6)),
             max_model_len=max_model_len,
             block_size=BLOCK_SIZE,
-            num_blocks=1 + longest + cross + random.choice((1, 2, 2, 3, 4, 5, 6, 16)),
+            num_blocks=1 + longest + cross + random.choice((1, 2, 3, 3, 4, 4, 5, 6, 16)),
             prefix_caching=False,
             chunked_prefill=False,
             disable_chunked_mm_input=True,
@@ -70,7 +70,7 @@ class _WhisperTrace:
         random = self._random
         events: list[AnyEvent] = []
         live: list[str] = []
-        waiting = random.randint(3, 9)
+        waiting = random.randint(4, 12)
         for number in range(_MOST_STEPS):
             while waiting and (not live or random.random() < 0.35):
                 waiting -= 1

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .engine_limits import MODELS_SETTING
 from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
@@ -53,17 +54,32 @@ class Release:
             raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
         scheduler = ours("differential.targets.reference_scheduler")
         try:
-            of_decisions = None if fault in RUNNER_FAULTS else fault
+            plant = (RUNNER_FAULTS | CROSS_FAULTS).get(fault)
+            of_decisions = None if plant else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
-            worker = _Worker(config, kit.recorder.manager.cache_size, tagged=self._tagged)
-            if fault in RUNNER_FAULTS:
-                RUNNER_FAULTS[fault](worker.runner)
+            worker = _Worker(config, self._store_size(trace, kit), tagged=self._tagged)
+            if _is_decoder(trace) and not self._semantics.pairs_decoder_rows:
+                pairs_rows_by_place(worker.runner)
+            if plant:
+                plant(worker.runner)
             kit = worker.told(kit)
             session = SchedulerSession(kit, config)
             records = run_events(session, trace["events"])
         except Illegal as reason:
             return {"records": [], "illegal": str(reason)}
         return {"records": records, "capacity": kit.recorder.manager.cache_size}
+
+    def _store_size(self, trace: Event, kit: Any) -> int:
+        """What the worker's store must hold: the ledger of a release that credits an item again and
+        again bounds nothing, and its worker keeps what a step encodes."""
+        capacity: int = kit.recorder.manager.cache_size
+        if _is_decoder(trace) and not self._semantics.releases_decoder_once:
+            return max(capacity, trace["header"]["config"]["compute_budget"])
+        return capacity
+
+
+def _is_decoder(trace: Event) -> bool:
+    return bool(trace["header"]["manager"] == "encoder_decoder")
 
 
 class _Worker:
