@@ -8,8 +8,9 @@ import argparse
 import platform
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cacheproof.differential import lockstep
@@ -20,7 +21,14 @@ from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import Trace
+from cacheproof.differential.whisper_generator import whisper_trace
 
+MAKERS: dict[str, Callable[[int], Trace]] = {
+    "llava": engine_trace,
+    "qwen2_5_vl": partial(engine_trace, model="qwen2_5_vl"),
+    "whisper": whisper_trace,
+}
 WORKLOADS = 1000
 AT_A_TIME = 10
 
@@ -69,13 +77,13 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[Sequence[Any], Sequence[Any]]
 
 
 def compare(
-    engine: HostTarget, runner: ReferenceTarget, seeds: range
+    engine: HostTarget, runner: ReferenceTarget, make: Callable[[int], Trace], seeds: range
 ) -> tuple[Tally, list[tuple[int, str]]]:
     """The tally, and each workload that differs, by its seed."""
     tally, differences = Tally(), []
     for first in range(seeds.start, seeds.stop, AT_A_TIME):
         numbers = range(first, min(first + AT_A_TIME, seeds.stop))
-        traces = list(map(engine_trace, numbers))
+        traces = list(map(make, numbers))
         engine.submit(traces)
         ours = runner.run(traces)
         for seed, trace, mine, theirs in zip(
@@ -96,6 +104,7 @@ def compare(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="engine@0.32.0")
+    parser.add_argument("--model", choices=MAKERS, default="llava")
     parser.add_argument("--first", type=int, default=0, help="seed of the first workload")
     parser.add_argument("--workloads", type=int, default=WORKLOADS)
     options = parser.parse_args()
@@ -107,12 +116,15 @@ def main() -> None:
         raise SystemExit(f"the reference does not model {options.target}")
     begun = time.perf_counter()
     tally, differences = compare(
-        engine, runner, range(options.first, options.first + options.workloads)
+        engine,
+        runner,
+        MAKERS[options.model],
+        range(options.first, options.first + options.workloads),
     )
     seconds = time.perf_counter() - begun
     engine.close()
     runner.close()
-    print(f"Python {platform.python_version()}, {options.target}, {seconds:.0f} s")
+    print(f"Python {platform.python_version()}, {options.target}, {options.model}, {seconds:.0f} s")
     for name, count in tally.counts.items():
         print(f"{name}: {count:,}")
     print(f"farthest apart: log probability {tally.logprob_apart:.1e}, lead {tally.lead_apart:.1e}")
