@@ -241,8 +241,8 @@ class Runner:
                 spliced.index_copy_(0, self._upload(one.targets), rows)
             origins.spliced(ranges, spliced)
         else:
-            new = [request for request, start, _ in ranges if start == 0]
-            if new:
+            if gatherings:
+                new = [self.batch.of(one.read.request_id) for one in gatherings]
                 origins.crossed(new, torch.cat(tags_of), paged.cross.slots)
             for (request, *_), across in zip(ranges, paged.cross.windows, strict=True):
                 origins.looked_across(request, across.slots)

@@ -274,6 +274,17 @@ class _Core:
     def plant(self, fault: str) -> None:
         """Plant a fault in the worker's store, until the trace has ended."""
         self._runner.encoder_cache = ENGINE_FAULTS[fault](self._runner.encoder_cache)
+        if self._is_decoder:  # whose worker hands on what it encoded, and never looks it up
+            self._runner._execute_mm_encoder = self._encode_and_read
+
+    def _encode_and_read(self, output: Any) -> list[Any]:
+        runner = self._runner
+        type(runner)._execute_mm_encoder(runner, output)
+        return [
+            runner.encoder_cache.get(runner.requests[request_id].mm_features[index].identifier)
+            for request_id, indices in output.scheduled_encoder_inputs.items()
+            for index in indices
+        ]
 
     def reset(self) -> None:
         """Forget every encoder output."""
@@ -290,6 +301,7 @@ class _Core:
         if self._core.model_executor.execute_model(output) is None:
             self._core.model_executor.sample_tokens(None)
         self._runner.encoder_cache = {}
+        vars(self._runner).pop("_execute_mm_encoder", None)
         if self._runner.requests:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
 

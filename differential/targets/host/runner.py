@@ -16,7 +16,7 @@ from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .engine_limits import MODELS_SETTING
 from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
-from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, medium_of, token_ids_of
+from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, Sound, medium_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError, Illegal
 from .runner_faults import RUNNER_FAULTS
@@ -54,7 +54,7 @@ class Release:
             raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
         scheduler = ours("differential.targets.reference_scheduler")
         try:
-            plant = (RUNNER_FAULTS | CROSS_FAULTS).get(fault)
+            plant = (RUNNER_FAULTS | CROSS_FAULTS).get(fault or "")
             of_decisions = None if plant else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             worker = _Worker(config, self._store_size(trace, kit), tagged=self._tagged)
@@ -169,7 +169,7 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
     import torch
 
     medium, processor = medium_of(identifier), _processor(model)
-    if medium.modality == "audio":
+    if isinstance(medium, Sound):
         samples, rate = medium.given
         made = processor.feature_extractor(samples, sampling_rate=rate, return_tensors="pt")
     elif medium.modality == "image":

@@ -16,11 +16,13 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.trace import Trace, parse
+from cacheproof.differential.whisper_generator import whisper_trace
 
 SEEDS = range(4)
 LISTED = {"EC-8b", "WM-3a"}
 """What the release breaks of itself: see known.toml; EC-8b costs efficiency alone."""
-FINDING = Path(__file__).parents[3] / "docs" / "findings" / "encoder-batch-memory.jsonl"
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
+LISTED_OF_DECODERS = {"ED-1", "ED-2", "ED-5", "EQ-1", "WM-3", "WM-3a"}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,11 @@ def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
 def replace_config(trace: Trace, **values: Any) -> Trace:
     config = msgspec.structs.replace(trace.header.config, **values)
     return Trace(msgspec.structs.replace(trace.header, config=config), trace.events)
+
+
+def read(finding: str) -> Trace:
+    with (FINDINGS / finding).open("rb") as lines:
+        return parse(lines, finding)
 
 
 def test_engine_and_runner_decide_and_answer_alike(
@@ -95,8 +102,7 @@ def test_every_canary_of_an_engine_is_found(engine: HostTarget) -> None:
 def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
     engine: HostTarget, runner: ReferenceTarget
 ) -> None:
-    with FINDING.open("rb") as lines:
-        trace = parse(lines, FINDING.name)
+    trace = read("encoder-batch-memory.jsonl")
     (result,) = engine.run([trace])
     examination = examine(trace, result, engine, runner)
     assert examination.broken == {"WM-3a"}
@@ -122,3 +128,42 @@ def test_a_configuration_that_the_engine_refuses_is_illegal(engine: HostTarget) 
     assert result.illegal == "the engine was made for num_blocks up to 256"
     (result,) = engine.run([trace])
     assert result.illegal is None
+
+
+def test_whisper_is_decided_and_answered_alike_in_engine_and_runner(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    for seed in (*SEEDS, 33):
+        trace = whisper_trace(seed)
+        (result,) = engine.run([trace])
+        examination = examine(trace, result, engine, runner)
+        assert examination.illegal is None
+        assert examination.difference is None
+        assert examination.broken <= LISTED_OF_DECODERS
+
+
+def test_who_comes_back_hears_the_sound_of_who_is_new(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    trace = read("another-sound.jsonl")
+    (result,) = engine.run([trace])
+    examination = examine(trace, result, engine, runner)
+    assert examination.difference is None
+    assert examination.violations["EQ-1"].why == "p.one == p.other is false: (531,) == (426,)"
+    assert {"EQ-1", "WM-6"} <= examine(trace, runner.run([trace])[0], runner).broken
+    last = [outcome["outputs"] for outcome, *_ in result.records if "outputs" in outcome]
+    assert last[2]["c"] == last[0]["b"]
+
+
+def test_every_canary_of_an_engine_with_an_encoder_decoder_is_found(engine: HostTarget) -> None:
+    lane = LANES["Whisper"]
+    planted = canaries(lane.manager, engine.release, (), lane.depth)
+    assert {canary.contract for canary in planted} == {"EQ-1", "WM-1", "WM-3a"}
+    for canary in planted:
+        assert finds_canary(canary, engine, map(whisper_trace, range(20))), canary.name
+
+
+def test_a_model_wants_its_own_manager(engine: HostTarget) -> None:
+    trace = whisper_trace(0)
+    (result,) = engine.run([replace_config(trace, model="llava")])
+    assert result.illegal == "the engine's model wants the manager encoder_cache"
