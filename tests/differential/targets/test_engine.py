@@ -158,7 +158,7 @@ def test_who_comes_back_hears_the_sound_of_who_is_new(
 def test_every_canary_of_an_engine_with_an_encoder_decoder_is_found(engine: HostTarget) -> None:
     lane = LANES["Whisper"]
     planted = canaries(lane.manager, engine.release, (), lane.depth)
-    assert {canary.contract for canary in planted} == {"EQ-1", "WM-1", "WM-3a"}
+    assert {canary.contract for canary in planted} == {"EQ-1", "WM-3", "WM-3a"}
     for canary in planted:
         assert finds_canary(canary, engine, map(whisper_trace, range(20))), canary.name
 
