@@ -8,10 +8,9 @@ import argparse
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from cacheproof.differential import lockstep
 from cacheproof.differential.engine_generator import engine_trace
@@ -21,14 +20,8 @@ from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import Trace
-from cacheproof.differential.whisper_generator import whisper_trace
+from cacheproof.differential.trace import EngineModel
 
-MAKERS: dict[str, Callable[[int], Trace]] = {
-    "llava": engine_trace,
-    "qwen2_5_vl": partial(engine_trace, model="qwen2_5_vl"),
-    "whisper": whisper_trace,
-}
 WORKLOADS = 1000
 AT_A_TIME = 10
 
@@ -77,13 +70,13 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[Sequence[Any], Sequence[Any]]
 
 
 def compare(
-    engine: HostTarget, runner: ReferenceTarget, make: Callable[[int], Trace], seeds: range
+    engine: HostTarget, runner: ReferenceTarget, model: EngineModel, seeds: range
 ) -> tuple[Tally, list[tuple[int, str]]]:
     """The tally, and each workload that differs, by its seed."""
     tally, differences = Tally(), []
     for first in range(seeds.start, seeds.stop, AT_A_TIME):
         numbers = range(first, min(first + AT_A_TIME, seeds.stop))
-        traces = list(map(make, numbers))
+        traces = [engine_trace(seed, model) for seed in numbers]
         engine.submit(traces)
         ours = runner.run(traces)
         for seed, trace, mine, theirs in zip(
@@ -104,9 +97,9 @@ def compare(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="engine@0.32.0")
-    parser.add_argument("--model", choices=MAKERS, default="llava")
     parser.add_argument("--first", type=int, default=0, help="seed of the first workload")
     parser.add_argument("--workloads", type=int, default=WORKLOADS)
+    parser.add_argument("--model", choices=get_args(EngineModel), default="llava")
     options = parser.parse_args()
     engine = resolve(options.target, report=print)
     if not isinstance(engine, HostTarget) or not engine.runs_depth("engine"):
@@ -118,7 +111,7 @@ def main() -> None:
     tally, differences = compare(
         engine,
         runner,
-        MAKERS[options.model],
+        options.model,
         range(options.first, options.first + options.workloads),
     )
     seconds = time.perf_counter() - begun

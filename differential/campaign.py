@@ -134,6 +134,8 @@ _WHISPER = _DECODERS | {
     "equal prompts decoded",
 }
 _WITHOUT_KV_CONNECTOR = frozenset({"KT-1", "KT-2", "KT-3"})
+# The rows of an engine do not say what they are; those of the runner do.
+_OF_AN_ENGINE = _WITHOUT_KV_CONNECTOR | {"WM-5", "WM-6"}
 _KV_CACHE = frozenset(
     {
         "pool empty",
@@ -335,8 +337,23 @@ LANES = {
             "encoder_cache",
             engine_trace,
             _ENGINE,
-            # the rows of an engine do not say what they are; those of the runner do
-            silent_on=_WITHOUT_KV_CONNECTOR | {"WM-5", "WM-6"},
+            silent_on=_OF_AN_ENGINE,
+        ),
+        Lane(
+            "Qwen2.5-VL",
+            "engine",
+            "encoder_cache",
+            partial(engine_trace, model="qwen2_5_vl"),
+            _ENGINE,
+            silent_on=_OF_AN_ENGINE,
+        ),
+        Lane(
+            "Qwen2.5-VL with pruned videos",
+            "engine",
+            "encoder_cache",
+            partial(engine_trace, model="qwen2_5_vl", prunes=True),
+            _ENGINE,
+            silent_on=_OF_AN_ENGINE,
         ),
         Lane(
             "Whisper",

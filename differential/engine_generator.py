@@ -4,8 +4,8 @@ A trace has some prompts and several requests of each, so that what one is answe
 can be held against what the other was. Encoder cache, KV blocks and token budget are scarce: chunks
 are of one token up, items are evicted and encoded again, and requests are preempted in the middle
 of one. In some, items stand close to one another, and steps are large: many are encoded at once,
-and give up their places one by one. How long a model's items are is its processor's word: one of any
-resolution makes a row of every square, and of a video with pruning as many as are kept.
+and give up their places one by one. How long a model's items are is its processor's word: where
+they are of any size, there is a row for every square, and of a video that is pruned some are kept.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from cacheproof.differential.trace import (
     AnyEvent,
     EngineConfig,
     EngineHeader,
+    EngineModel,
     Item,
     Reset,
     ResetPrefix,
@@ -26,6 +27,7 @@ from cacheproof.differential.trace import (
     Trace,
     Update,
 )
+from cacheproof.differential.whisper_generator import whisper_trace
 
 VERSION = "engine/1"
 BLOCK_SIZE = 32
@@ -42,16 +44,16 @@ class _Medium(NamedTuple):
     length: int
 
 
-def engine_trace(seed: int, model: str = "llava", *, prunes: bool = False) -> Trace:
+def engine_trace(seed: int, model: EngineModel = "llava", *, prunes: bool = False) -> Trace:
     """The engine-depth trace of a seed; one that `prunes` drops rows of videos."""
+    if model == "whisper":
+        return whisper_trace(seed)
     return _EngineTrace(seed, model, prunes).build()
 
 
 def _pictures(random: Random) -> list[_Medium]:
     """Pictures of one size, as LLaVA makes them all."""
-    return [
-        _Medium(f"picture {number}", _PICTURE_ROWS) for number in range(random.randint(2, 6))
-    ]
+    return [_Medium(f"picture {number}", _PICTURE_ROWS) for number in range(random.randint(2, 6))]
 
 
 def _pictures_and_films(random: Random) -> list[_Medium]:
@@ -65,7 +67,9 @@ def _pictures_and_films(random: Random) -> list[_Medium]:
 def _pruned_films(random: Random) -> list[_Medium]:
     """Films, of which some rows are kept, and pictures, of which all are."""
     return [
-        _film(number, random, 1 - PRUNING_RATE) if random.random() < 0.7 else _picture(number, random)
+        _film(number, random, 1 - PRUNING_RATE)
+        if random.random() < 0.7
+        else _picture(number, random)
         for number in range(random.randint(1, 4))
     ]
 
@@ -81,7 +85,7 @@ def _film(number: int, random: Random, kept: float = 1.0) -> _Medium:
     return _Medium(f"film {number} of {frames}x{height}x{width}", rows)
 
 
-_MEDIA: dict[tuple[str, bool], Callable[[Random], list[_Medium]]] = {
+_MEDIA: dict[tuple[EngineModel, bool], Callable[[Random], list[_Medium]]] = {
     ("llava", False): _pictures,
     ("qwen2_5_vl", False): _pictures_and_films,
     ("qwen2_5_vl", True): _pruned_films,
@@ -89,7 +93,7 @@ _MEDIA: dict[tuple[str, bool], Callable[[Random], list[_Medium]]] = {
 
 
 class _EngineTrace:
-    def __init__(self, seed: int, model: str, prunes: bool) -> None:
+    def __init__(self, seed: int, model: EngineModel, prunes: bool) -> None:
         name = f"{model} that prunes" if prunes else model
         random = self._random = Random(f"{VERSION}/{name}/{seed}")
         self._seed, self._model, self._prunes = seed, model, prunes

@@ -448,11 +448,14 @@ class SchedulerHeader(
     generator: Name | None = None
 
 
+EngineModel = Literal["llava", "qwen2_5_vl", "whisper"]
+
+
 class EngineConfig(SchedulerConfig, frozen=True):
     """What an engine is made with: its scheduler's configuration, which of
     `gpu_runner.tiny_models` it executes, and the share of a video's rows that is not kept."""
 
-    model: Literal["llava", "qwen2_5_vl", "whisper"] = "llava"
+    model: EngineModel = "llava"
     video_pruning_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
 
 

@@ -62,6 +62,7 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
         "KV from elsewhere for several groups": config["kv_connector"] and config["groups"],
         "the end of requests whose load failed": config["kv_connector"] == "fail"
         and not semantics.ends_failed_loads,
+        "where a release puts what is left of videos": config.get("video_pruning_rate"),
         "a prefill interval": config["prefill_schedule_interval"] > 1
         and not semantics.holds_prefills,
     }

@@ -65,7 +65,9 @@ def prompt(names: str, length: int) -> Prompt:
     for name in names:
         one = item(name, at)
         where = one.feature.mm_position
-        placeholder = PLACEHOLDER_TOKEN_ID if one.modality == "image" else tiny_models.VIDEO_TOKEN_ID
+        placeholder = (
+            PLACEHOLDER_TOKEN_ID if one.modality == "image" else tiny_models.VIDEO_TOKEN_ID
+        )
         token_ids[where.offset : where.end] = [placeholder] * where.length
         items.append(one)
         at = where.end + 5

@@ -7,12 +7,13 @@ from safetensors.torch import load_file
 from cacheproof.gpu_runner import tiny_models
 
 
-def test_a_model_is_made_once_and_always_the_same(tmp_path: Path) -> None:
-    one = tiny_models.ensure("llava", tmp_path / "one")
+@pytest.mark.parametrize("name", tiny_models.NAMES)
+def test_a_model_is_made_once_and_always_the_same(tmp_path: Path, name: str) -> None:
+    one = tiny_models.ensure(name, tmp_path / "one")
     stamp = (one / "model.safetensors").stat().st_mtime_ns
-    assert tiny_models.ensure("llava", tmp_path / "one") == one
+    assert tiny_models.ensure(name, tmp_path / "one") == one
     assert (one / "model.safetensors").stat().st_mtime_ns == stamp
-    other = tiny_models.ensure("llava", tmp_path / "other")
+    other = tiny_models.ensure(name, tmp_path / "other")
     ours, theirs = (load_file(at / "model.safetensors") for at in (one, other))
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

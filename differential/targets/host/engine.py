@@ -111,8 +111,8 @@ class _Core:
         self._is_decoder = self._core.vllm_config.model_config.is_encoder_decoder
         self._hasher = self._core.request_block_hasher
         self._runner = self._core.model_executor.driver_worker.worker.model_runner
-        # The GPU's worker notes it when it has loaded a model; that of CPUs, which is the same class
-        # with a loading of its own, does not, and fails at the first item.
+        # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
+        # loading of its own, does not, and fails at the first item.
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
         self._executed: list[Any] = []
         self._outputs: dict[str, list[Any]] = {}

@@ -10,7 +10,7 @@ import re
 import zlib
 from typing import Any, NamedTuple
 
-from .protocol import Event
+from .protocol import Event, Illegal
 from .scheduler_session import PLACEHOLDER_TOKEN_ID, prompt_token_ids
 
 SQUARE = 28
@@ -85,17 +85,22 @@ def _tones(random: Any) -> Any:
 
 
 def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = True) -> list[int]:
-    """The prompt of an added request, every placeholder in full; None: of no model's own."""
+    """The prompt of an added request, every placeholder in full; None: of no model's own. Raises
+    Illegal where a model marks its items, and there is no room for the marks."""
     token_ids = prompt_token_ids(event, has_placeholders=has_placeholders)
     if model not in _MARKED:
         return token_ids
+    free = 0
     for item in event["items"]:
         start, end = item["offset"], item["offset"] + item["length"]
-        token_ids[start:end] = [_placeholder(item["identifier"])] * item["length"]
-        if start and token_ids[start - 1] not in (PLACEHOLDER_TOKEN_ID, VIDEO_TOKEN_ID):
-            token_ids[start - 1] = VISION_START_TOKEN_ID
-        if end < len(token_ids):
-            token_ids[end] = VISION_END_TOKEN_ID
+        if start - 1 < free or end >= len(token_ids):
+            raise Illegal(f"{item['identifier']} has no room for a mark before it and one behind")
+        token_ids[start - 1 : end + 1] = [
+            VISION_START_TOKEN_ID,
+            *[_placeholder(item["identifier"])] * item["length"],
+            VISION_END_TOKEN_ID,
+        ]
+        free = end + 1
     return token_ids
 
 

@@ -18,10 +18,8 @@ from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, Sound, medium_of, token_ids_of
 from .package import ours
-from .protocol import Event, HostError, Illegal
+from .protocol import Event, HostError
 from .runner_faults import RUNNER_FAULTS
-from .scheduler_session import SchedulerSession
-from .session import run_events
 
 
 class Release:
@@ -53,6 +51,11 @@ class Release:
         if trace["header"]["depth"] != "engine":
             raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
         scheduler = ours("differential.targets.reference_scheduler")
+        # Of the package, as the reference scheduler knows them: it raises its own Illegal.
+        protocol, session, depth = (
+            ours(f"differential.targets.host.{name}")
+            for name in ("protocol", "session", "scheduler_session")
+        )
         try:
             plant = (RUNNER_FAULTS | CROSS_FAULTS).get(fault or "")
             of_decisions = None if plant else fault
@@ -63,9 +66,8 @@ class Release:
             if plant:
                 plant(worker.runner)
             kit = worker.told(kit)
-            session = SchedulerSession(kit, config)
-            records = run_events(session, trace["events"])
-        except Illegal as reason:
+            records = session.run_events(depth.SchedulerSession(kit, config), trace["events"])
+        except protocol.Illegal as reason:
             return {"records": [], "illegal": str(reason)}
         return {"records": records, "capacity": kit.recorder.manager.cache_size}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from cacheproof.differential.lockstep import compare
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import Trace, parse
+from cacheproof.differential.trace import EngineModel, Trace, parse
 from cacheproof.differential.whisper_generator import whisper_trace
 
 SEEDS = range(4)
@@ -51,17 +51,18 @@ def read(finding: str) -> Trace:
         return parse(lines, finding)
 
 
+@pytest.mark.parametrize("model", get_args(EngineModel))
 def test_engine_and_runner_decide_and_answer_alike(
-    engine: HostTarget, runner: ReferenceTarget
+    engine: HostTarget, runner: ReferenceTarget, model: EngineModel
 ) -> None:
     decoded = 0
     for seed in SEEDS:
-        trace = engine_trace(seed)
+        trace = engine_trace(seed, model)
         (result,) = engine.run([trace])
         examination = examine(trace, result, engine, runner)
         assert examination.illegal is None
         assert examination.difference is None
-        assert examination.broken <= LISTED
+        assert examination.broken <= (LISTED_OF_DECODERS if model == "whisper" else LISTED)
         decoded += sum(
             len(tokens)
             for outcome, *_ in result.records
@@ -71,10 +72,12 @@ def test_engine_and_runner_decide_and_answer_alike(
     assert decoded > 100
 
 
-def test_the_runner_alone_keeps_every_contract(runner: ReferenceTarget) -> None:
+@pytest.mark.parametrize("lane", [name for name, lane in LANES.items() if lane.depth == "engine"])
+def test_the_runner_alone_keeps_every_contract(runner: ReferenceTarget, lane: str) -> None:
     for seed in SEEDS:
-        trace = engine_trace(seed)
-        assert examine(trace, runner.run([trace])[0], runner).broken <= {"EC-8b"}
+        trace = LANES[lane].trace(seed, None)
+        listed = LISTED_OF_DECODERS if lane == "Whisper" else {"EC-8b"}
+        assert examine(trace, runner.run([trace])[0], runner).broken <= listed
 
 
 def test_a_fault_in_the_store_shows_as_another_token_or_log_probability(
@@ -128,18 +131,6 @@ def test_a_configuration_that_the_engine_refuses_is_illegal(engine: HostTarget) 
     assert result.illegal == "the engine was made for num_blocks up to 256"
     (result,) = engine.run([trace])
     assert result.illegal is None
-
-
-def test_whisper_is_decided_and_answered_alike_in_engine_and_runner(
-    engine: HostTarget, runner: ReferenceTarget
-) -> None:
-    for seed in (*SEEDS, 33):
-        trace = whisper_trace(seed)
-        (result,) = engine.run([trace])
-        examination = examine(trace, result, engine, runner)
-        assert examination.illegal is None
-        assert examination.difference is None
-        assert examination.broken <= LISTED_OF_DECODERS
 
 
 def test_who_comes_back_hears_the_sound_of_who_is_new(

@@ -1,0 +1,104 @@
+"""Pruned videos in a real engine: what it breaks, and where it answers as the runner does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cacheproof.differential import lockstep
+from cacheproof.differential.engine_generator import engine_trace
+from cacheproof.differential.examine import examine
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import Add, Trace, parse
+
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
+TEXT_BEHIND = 12
+SEEDS = (0, 1, 2, 3, 6, 8)
+"""None of these has a chunk that ends right before an item."""
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[HostTarget]:
+    target = resolve("engine@0.32.0", report=print)
+    assert isinstance(target, HostTarget)
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
+def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
+    reference = reference_for(engine)
+    assert reference is not None
+    yield reference
+    reference.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "contract", "why"),
+    [
+        ("chunk", "SC-8", "c.raised == '' is false: 'IndexError' == ''"),
+        ("two", "SC-8", "c.raised == '' is false: 'ValueError' == ''"),
+        ("hit", "EQ-1", "p.one == p.other is false: (177,) == (416,)"),
+        ("places", "EQ-1", "p.one == p.other is false: (5, 80) == (5, 687)"),
+    ],
+)
+def test_the_release_loses_positions_and_the_runner_does_not(
+    engine: HostTarget, runner: ReferenceTarget, name: str, contract: str, why: str
+) -> None:
+    path = FINDINGS / f"pruned-videos-{name}.jsonl"
+    with path.open("rb") as lines:
+        trace = parse(lines, path.name)
+    examination = examine(trace, engine.run([trace])[0], engine, runner)
+    assert examination.broken == {contract}
+    assert examination.violations[contract].why == why
+    assert examine(trace, runner.run([trace])[0], runner).broken == set()
+
+
+def lone_items(seed: int) -> Trace:
+    """A seed's trace without what the release goes wrong at: one item a prompt, text behind it,
+    and no prefix cache."""
+    trace = engine_trace(seed, "qwen2_5_vl", prunes=True)
+    config = msgspec.structs.replace(
+        trace.header.config,
+        prefix_caching=False,
+        max_model_len=192,
+        num_blocks=trace.header.config.num_blocks + 4,
+    )
+    events = []
+    for event in trace.events:
+        if isinstance(event, Add):
+            items = event.items[:1]
+            longest = max((item.offset + item.length + TEXT_BEHIND for item in items), default=0)
+            event = msgspec.structs.replace(event, items=items, prompt=max(event.prompt, longest))
+        events.append(event)
+    return Trace(msgspec.structs.replace(trace.header, config=config), tuple(events))
+
+
+def test_answers_about_lone_pruned_videos_are_equal(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    for seed in SEEDS:
+        trace = lone_items(seed)
+        (theirs,), (ours,) = engine.run([trace]), runner.run([trace])
+        assert theirs.illegal is None
+        assert lockstep.compare(ours, theirs) is None, seed
+
+
+def test_marks_must_have_room(engine: HostTarget, runner: ReferenceTarget) -> None:
+    trace = engine_trace(3, "qwen2_5_vl", prunes=True)
+    events = tuple(
+        msgspec.structs.replace(
+            event, items=tuple(msgspec.structs.replace(item, offset=0) for item in event.items[:1])
+        )
+        if isinstance(event, Add)
+        else event
+        for event in trace.events
+    )
+    moved = Trace(trace.header, events)
+    for target in (engine, runner):
+        illegal = target.run([moved])[0].illegal
+        assert illegal is not None
+        assert illegal.endswith("has no room for a mark before it and one behind")
