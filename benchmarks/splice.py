@@ -175,7 +175,11 @@ def make(case: Case, device: Any) -> tuple["Runner", Any]:
     from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 
     model: Any = SimpleNamespace(
-        kv_shape=KVShape(1, 1, 1), hidden_size=HIDDEN_SIZE, dtype=torch.bfloat16, device=device
+        kv_shape=KVShape(1, 1, 1),
+        cross_kv_shape=None,
+        hidden_size=HIDDEN_SIZE,
+        dtype=torch.bfloat16,
+        device=device,
     )
     capacity = case.items * case.rows
     runner = Runner(model, num_blocks=1, block_size=1, encoder_cache_size=capacity)

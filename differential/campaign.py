@@ -28,6 +28,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import AnyEvent, Schedule, Trace
+from cacheproof.differential.whisper_generator import whisper_trace
 from cacheproof.spec.versions import release_key
 
 BATCH_TRACES = 5
@@ -128,6 +129,10 @@ _ENGINE = frozenset(
         "equal prompts decoded",
     }
 )
+_WHISPER = _DECODERS | {
+    "began anew beside another item",
+    "equal prompts decoded",
+}
 _WITHOUT_KV_CONNECTOR = frozenset({"KT-1", "KT-2", "KT-3"})
 # The rows of an engine do not say what they are; those of the runner do.
 _OF_AN_ENGINE = _WITHOUT_KV_CONNECTOR | {"WM-5", "WM-6"}
@@ -349,6 +354,15 @@ LANES = {
             partial(engine_trace, model="qwen2_5_vl", prunes=True),
             _ENGINE,
             silent_on=_OF_AN_ENGINE,
+        ),
+        Lane(
+            "Whisper",
+            "engine",
+            "encoder_decoder",
+            whisper_trace,
+            _WHISPER,
+            # who waits holds no entry; the rows of an engine do not say what they are
+            silent_on=_WITHOUT_KV_CONNECTOR | _OF_ITEMS_IN_PROMPTS | {"SC-6", "WM-5", "WM-6"},
         ),
         Lane(
             "block keys",

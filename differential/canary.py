@@ -118,6 +118,12 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "KV-12": "loads_to_nowhere",
     },
 }
+# No order of its rows matters to a decoder that attends to all, and WM-1 does not judge its store.
+_OF_DECODING_ENGINES = {
+    "EQ-1": "reads_one_row",
+    "WM-3": "never_frees",
+    "WM-3a": "keeps_what_it_cut_off",
+}
 NO_CANARY = {
     ("encoder_decoder", "manager", "WM-2"): (
         "what a step reads is what it encodes, whatever the manager says"
@@ -172,7 +178,7 @@ def canaries(
     scheduler depth, where the same classes take them.
     """
     if depth == ENGINE:
-        faults = _FAULT_OF[ENGINE]
+        faults = _OF_DECODING_ENGINES if manager == "encoder_decoder" else _FAULT_OF[ENGINE]
         return [
             one
             for rule in sorted(faults.keys() - set(broken))

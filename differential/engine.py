@@ -29,6 +29,14 @@ class EngineJudge(SchedulerJudge):
         self._prompt_of[event.request] = (event.prompt, event.items)
         self._decided[event.request] = []
 
+    def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
+        super()._schedule(event, outcome, calls)
+        if outcome is None or not self._is_decoder:
+            return
+        begun = {self._prompt_of[name][1] for name in outcome["encode"]}
+        if len(begun) > 1 and outcome["resumed"]:
+            self._reach.meet("began anew beside another item")
+
     def _update(self, event: events.Update, outcome: Any, calls: Any) -> None:
         super()._update(event, outcome, calls)
         if outcome is None:

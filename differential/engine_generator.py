@@ -27,6 +27,7 @@ from cacheproof.differential.trace import (
     Trace,
     Update,
 )
+from cacheproof.differential.whisper_generator import whisper_trace
 
 VERSION = "engine/1"
 BLOCK_SIZE = 32
@@ -45,6 +46,8 @@ class _Medium(NamedTuple):
 
 def engine_trace(seed: int, model: EngineModel = "llava", *, prunes: bool = False) -> Trace:
     """The engine-depth trace of a seed; one that `prunes` drops rows of videos."""
+    if model == "whisper":
+        return whisper_trace(seed)
     return _EngineTrace(seed, model, prunes).build()
 
 

@@ -36,6 +36,7 @@ RARE_STATES = {
     "decoder entry reported": "notices follow an encoder-decoder encode",
     "reset with entries": "a reset finds resident entries",
     "preempted after encode in the same step": "a scheduled encode is dropped by a preemption",
+    "began anew beside another item": "a decoder that was preempted and another's encode together",
     "equal prompts decoded": "two requests of one prompt have decoded a token or more",
     "rows of known origin read": "a step gathers rows that carry what they are",
     "slots of known origin read": "a step attends to KV slots that carry what they are",

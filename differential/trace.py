@@ -448,7 +448,7 @@ class SchedulerHeader(
     generator: Name | None = None
 
 
-EngineModel = Literal["llava", "qwen2_5_vl"]
+EngineModel = Literal["llava", "qwen2_5_vl", "whisper"]
 
 
 class EngineConfig(SchedulerConfig, frozen=True):
@@ -465,7 +465,7 @@ class EngineHeader(
     """The first line of a trace for an engine, which executes what its scheduler decides."""
 
     schema: int
-    manager: Literal["encoder_cache"]
+    manager: Literal["encoder_cache", "encoder_decoder"]
     config: EngineConfig
     seed: int | None = None
     generator: Name | None = None

@@ -7,9 +7,15 @@ from cacheproof.gpu_runner.requests import Prompt
 from cacheproof.gpu_runner.runner import Runner, Sampled
 from cacheproof.reference.block_hash import get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.hash_functions import hash_function
 from cacheproof.reference.kv_cache_manager import KVCacheManager
-from cacheproof.reference.kv_cache_specs import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from cacheproof.reference.kv_cache_specs import (
+    CrossAttentionSpec,
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+)
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.output import SchedulerOutput
@@ -55,13 +61,15 @@ class Engine:
     ) -> None:
         semantics = semantics or Semantics.ideal()
         self.runner = runner
-        self.encoder_cache_manager = EncoderCacheManager(sizes.encoder_cache_size, semantics)
+        self._is_decoder = config.is_encoder_decoder
+        own, across = FullAttentionSpec(sizes.block_size), CrossAttentionSpec(sizes.block_size)
+        groups = map(KVCacheGroupSpec, (own, across) if self._is_decoder else (own,))
+        make_manager = EncoderDecoderCacheManager if self._is_decoder else EncoderCacheManager
+        self.encoder_cache_manager = make_manager(sizes.encoder_cache_size, semantics)
         self.scheduler = Scheduler(
             config,
             KVCacheManager(
-                KVCacheConfig(
-                    sizes.num_blocks, (KVCacheGroupSpec(FullAttentionSpec(sizes.block_size)),)
-                ),
+                KVCacheConfig(sizes.num_blocks, tuple(groups)),
                 config.max_model_len,
                 config.max_num_batched_tokens,
                 enable_caching=sizes.enable_prefix_caching,
@@ -97,6 +105,7 @@ class Engine:
                 prompt.token_ids,
                 [item.feature for item in prompt.items],
                 block_hasher=self._hasher,
+                is_decoder=self._is_decoder,
                 max_tokens=max_tokens,
                 stop_token_ids=stop_token_ids,
                 priority=priority,

@@ -1,8 +1,9 @@
 """What rows and slots are: tags that travel with them, and what was read that is another's.
 
 A row's tag is (item, row, which encode of the item). A slot's is a digest of the prefix whose KV it
-holds: tokens, and rows of items where items are. Tags are moved by the same operations as what they
-belong to, so a wrong read is seen whatever the numbers in it, on any device.
+holds: tokens, and rows of items where items are. Rows that a decoder attends to have slots of their
+own, and come before all of its tokens. Tags are moved by the same operations as what they belong
+to, so a wrong read is seen whatever the numbers in it, on any device.
 """
 
 import hashlib
@@ -39,10 +40,12 @@ class Reads:
 
 
 class Origins:
-    """The tags of `num_slots` KV slots, and what was read of rows and slots since the last take."""
+    """The tags of `num_slots` KV slots, and of as many for rows that a decoder attends to; and what
+    was read of rows and slots since the last take."""
 
     def __init__(self, num_slots: int, device: torch.device) -> None:
         self.slot_tags = torch.zeros(num_slots, dtype=torch.int64, device=device)
+        self.cross_slot_tags = torch.zeros_like(self.slot_tags)
         self._encodes: Counter[str] = Counter()
         self.rows, self.slots = Reads(), Reads()
 
@@ -87,21 +90,50 @@ class Origins:
         now."""
         self.slots.add(tags, self.slot_tags.index_select(0, slots))
 
+    def crossed(
+        self, requests: Sequence[RequestState], tags: torch.Tensor, slots: torch.Tensor
+    ) -> None:
+        """The rows of these requests' items, with these tags, [rows, 3], are written to these
+        slots."""
+        self.rows.add(torch.cat(list(map(self._of_items, requests))), tags)
+        self.cross_slot_tags.index_copy_(0, slots, _of_rows(tags))
+
+    def looked_across(self, request: RequestState, slots: torch.Tensor) -> None:
+        """A request attends to these slots, those of its items' rows, all written by now."""
+        self.slots.add(
+            _of_rows(self._of_items(request)), self.cross_slot_tags.index_select(0, slots)
+        )
+
+    def _of_items(self, request: RequestState) -> torch.Tensor:
+        """The tags of the rows of a request's items, [rows, 3]."""
+        features = [item.feature for item in request.prompt.items]
+        return torch.cat(
+            [self._tags(one.identifier, 0, one.mm_position.get_num_embeds()) for one in features]
+        )
+
     def _tags(self, identifier: str, start: int, end: int) -> torch.Tensor:
         item = torch.full((end - start,), zlib.crc32(identifier.encode()), dtype=torch.int64)
         encode = torch.full((end - start,), self._encodes[identifier], dtype=torch.int64)
         return torch.stack((item, torch.arange(start, end), encode), dim=1)
 
 
-def prefix_tags(request: RequestState) -> torch.Tensor:
-    """A digest of the prefix through each token of a request, [tokens]."""
+def _of_rows(tags: torch.Tensor) -> torch.Tensor:
+    """What a slot is tagged that holds the KV of rows with these tags, [rows]: every encode of an
+    item makes the same."""
+    return tags[:, 0] << 20 | tags[:, 1]
+
+
+def prefix_tags(request: RequestState, *, has_placeholders: bool = True) -> torch.Tensor:
+    """A digest of the prefix through each token of a request, [tokens]. Items without placeholders
+    come before them all."""
     content: list[tuple[object, ...]] = [(token,) for token in request.token_ids]
-    for item in request.prompt.items:
+    items = request.prompt.items
+    prefix = b"" if has_placeholders else repr([one.feature.identifier for one in items]).encode()
+    for item in items if has_placeholders else ():
         where = item.feature.mm_position
         for at in range(where.offset, where.end):
             content[at] = (request.token_ids[at], item.feature.identifier, at - where.offset)
     tags = []
-    prefix = b""
     for one in content:
         prefix = hashlib.blake2b(prefix + repr(one).encode(), digest_size=8).digest()
         tags.append(int.from_bytes(prefix) >> 1)

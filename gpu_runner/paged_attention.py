@@ -16,6 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface
 
+from cacheproof.gpu_runner.cross_attention import CrossStep
 from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 
@@ -50,11 +51,12 @@ class Decoding:
 @dataclass(frozen=True)
 class PagedStep:
     """What the layers of a step share: the store, the slots that its tokens go to, of [tokens],
-    and the windows of its requests."""
+    and the windows of its requests; `cross` where the decoder attends to an encoder's rows."""
 
     store: PagedKVStore
     slots: torch.Tensor
     windows: tuple[Window, ...]
+    cross: CrossStep | None = None
 
     @cached_property
     def longer(self) -> tuple[Window, ...]:

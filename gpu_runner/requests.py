@@ -37,12 +37,14 @@ class Prompt:
 @dataclass
 class RequestState:
     """A request between arrival and end, as the runner sees it; `positions` where its model has
-    rotary positions of its own."""
+    rotary positions of its own, `cross_block_ids` where its decoder attends to an encoder's rows.
+    """
 
     prompt: Prompt
     token_ids: list[int]
     positions: RotaryPositions | None = None
     block_ids: list[int] = field(default_factory=list)
+    cross_block_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
 
 
@@ -74,16 +76,17 @@ class Batch:
             self.requests.pop(request_id, None)
         for new in step.scheduled_new_reqs:
             request = self.of(new.req_id)
-            request.block_ids = _only(new.block_ids)
+            request.block_ids, request.cross_block_ids = _by_group(new.block_ids)
             request.num_computed_tokens = new.num_computed_tokens
         cached = step.scheduled_cached_reqs
         for request_id, blocks, computed in zip(
             cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True
         ):
             request = self.of(request_id)
-            added = [] if blocks is None else _only(blocks)
+            added, of_cross = ([], []) if blocks is None else _by_group(blocks)
             resumed = request_id in cached.resumed_req_ids
             request.block_ids = added if resumed else request.block_ids + added
+            request.cross_block_ids = of_cross if resumed else request.cross_block_ids + of_cross
             request.num_computed_tokens = computed
 
     def of(self, request_id: str) -> RequestState:
@@ -98,6 +101,8 @@ class Batch:
             raise UnknownRequest(f"request {request_id} was never added, or has ended") from None
 
 
-def _only(block_ids: BlockIds) -> list[int]:
-    (of_group,) = block_ids
-    return list(of_group)
+def _by_group(block_ids: BlockIds) -> tuple[list[int], list[int]]:
+    """The blocks of the decoder's own attention, and those of its attention to an encoder's rows,
+    of which a model may have none."""
+    own, cross = block_ids if len(block_ids) == 2 else (*block_ids, ())
+    return list(own), list(cross)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from cacheproof.gpu_runner.cross_attention import CrossStep, CrossWindow
 from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
@@ -33,8 +34,8 @@ class Sampled(NamedTuple):
 
 @dataclass(frozen=True)
 class Gathering:
-    """Rows of an item that a step reads, and the tokens of the step that receive them: a range
-    where those stand behind one another."""
+    """Rows of an item that a step reads, and what receives them: tokens of the step, a range where
+    those stand behind one another, or where the decoder attends to them, slots."""
 
     identifier: str
     read: Read
@@ -63,6 +64,11 @@ class Runner:
         self.kv_store = PagedKVStore(
             model.kv_shape, num_blocks, block_size, dtype=model.dtype, device=model.device
         )
+        self.cross_kv_store: PagedKVStore | None = None
+        if model.cross_kv_shape is not None:
+            self.cross_kv_store = PagedKVStore(
+                model.cross_kv_shape, num_blocks, block_size, dtype=model.dtype, device=model.device
+            )
         self.batch = Batch()
         self.num_steps = 0
 
@@ -127,15 +133,19 @@ class Runner:
             of_request = self.kv_store.slots(request.block_ids, 0, end)
             slots.append(of_request[start:])
             windows.append(Window(first, first + count, start, self._upload(of_request)))
-            gatherings += self._gatherings(request_id, request.prompt, start, end, first)
+            gatherings += self._gatherings(request_id, request, start, end, first)
             if end == len(request.token_ids):
                 done.append(request_id)
                 last.append(first + count - 1)
         embeds = self.model.embed(self._upload(token_ids))
         placed = self._upload(torch.cat(positions, dim=-1))
-        self._splice(embeds, gatherings)
-        self._place(placed, gatherings)
-        paged = PagedStep(self.kv_store, self._upload(torch.cat(slots)), tuple(windows))
+        cross = None
+        if self.cross_kv_store is None:
+            self._splice(embeds, gatherings)
+            self._place(placed, gatherings)
+        else:
+            cross = self._cross(self.cross_kv_store, scheduled, windows, gatherings)
+        paged = PagedStep(self.kv_store, self._upload(torch.cat(slots)), tuple(windows), cross)
         if self.origins is not None:
             self._note_origins(self.origins, scheduled, gatherings, paged)
         hidden = self.model.decode(embeds, placed, paged)
@@ -147,12 +157,19 @@ class Runner:
         return dict(zip(done, sampled, strict=True))
 
     def _gatherings(
-        self, request_id: str, prompt: Prompt, start: int, end: int, first: int
+        self, request_id: str, request: RequestState, start: int, end: int, first: int
     ) -> Iterable[Gathering]:
         """What tokens [start, end) of a request read of its items, `first` being the place of the
-        first of them in the step."""
-        for item in prompt.items:
+        first of them in the step. What they attend to is read when the request begins."""
+        for item in request.prompt.items:
             where = item.feature.mm_position
+            if self.cross_kv_store is not None:
+                if start == 0:
+                    rows = where.get_num_embeds()
+                    slots = self.cross_kv_store.slots(request.cross_block_ids, 0, rows)
+                    read = Read(request_id, 0, self.num_steps, 0, rows)
+                    yield Gathering(item.feature.identifier, read, tuple(slots.tolist()))
+                continue
             begin, stop = max(start, where.offset), min(end, where.end)
             if begin >= stop:
                 continue
@@ -183,6 +200,24 @@ class Runner:
             within = self.encoder_store.gather_beside("positions", one.identifier, one.read)
             positions.index_add_(1, self._upload(one.targets), within.T)
 
+    def _cross(
+        self,
+        store: PagedKVStore,
+        scheduled: Sequence[tuple[str, RequestState, int]],
+        windows: Sequence[Window],
+        gatherings: Sequence[Gathering],
+    ) -> CrossStep:
+        """What the step's requests attend to beside their own tokens, and what of it is new."""
+        crossing = []
+        for (_, request, _), window in zip(scheduled, windows, strict=True):
+            slots = store.slots(request.cross_block_ids, 0, _num_rows(request.prompt))
+            crossing.append(CrossWindow(window.start, window.end, self._upload(slots)))
+        none = torch.empty(0, self.model.hidden_size, dtype=self.model.dtype)
+        rows = [self.encoder_store.gather(one.identifier, one.read) for one in gatherings]
+        targets = self._upload([target for one in gatherings for target in one.targets])
+        new = torch.cat([none.to(self.model.device), *rows])
+        return CrossStep(store, new, targets, tuple(crossing))
+
     def _note_origins(
         self,
         origins: Origins,
@@ -191,16 +226,28 @@ class Runner:
         paged: PagedStep,
     ) -> None:
         """Move the tags as what they belong to is moved, and have them looked at."""
-        spliced = torch.zeros(len(paged.slots), 3, dtype=torch.int64, device=self.model.device)
-        for one in gatherings:
-            rows = self.encoder_store.gather_beside("tags", one.identifier, one.read)
-            spliced.index_copy_(0, self._upload(one.targets), rows)
+        tags_of = [
+            self.encoder_store.gather_beside("tags", one.identifier, one.read) for one in gatherings
+        ]
         ranges = [
             (request, window.num_computed, window.num_computed + count)
             for (_, request, count), window in zip(scheduled, paged.windows, strict=True)
         ]
-        origins.spliced(ranges, spliced)
-        tags = [prefix_tags(request)[:end] for request, _, end in ranges]
+        if paged.cross is None:
+            spliced = torch.zeros(len(paged.slots), 3, dtype=torch.int64, device=self.model.device)
+            for one, rows in zip(gatherings, tags_of, strict=True):
+                spliced.index_copy_(0, self._upload(one.targets), rows)
+            origins.spliced(ranges, spliced)
+        else:
+            if gatherings:
+                new = [self.batch.of(one.read.request_id) for one in gatherings]
+                origins.crossed(new, torch.cat(tags_of), paged.cross.slots)
+            for (request, *_), across in zip(ranges, paged.cross.windows, strict=True):
+                origins.looked_across(request, across.slots)
+        tags = [
+            prefix_tags(request, has_placeholders=paged.cross is None)[:end]
+            for request, _, end in ranges
+        ]
         for of_request, window in zip(tags, paged.windows, strict=True):
             own = paged.slots[window.start : window.end]
             origins.written(of_request[window.num_computed :], own)
@@ -209,6 +256,11 @@ class Runner:
 
     def _upload(self, numbers: torch.Tensor | Sequence[int]) -> torch.Tensor:
         return upload(numbers, self.model.device)
+
+
+def _num_rows(prompt: Prompt) -> int:
+    """Rows that the encoder makes of a prompt's items."""
+    return sum(item.feature.mm_position.get_num_embeds() for item in prompt.items)
 
 
 def _kind(item: MediaItem) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:

@@ -27,6 +27,10 @@ from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
+    WhisperConfig,
+    WhisperFeatureExtractor,
+    WhisperForConditionalGeneration,
+    WhisperProcessor,
 )
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -40,6 +44,7 @@ VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
 IMAGE_SIDE = 56
 PATCH_SIDE = 14
 POSITIONS_MAX = 2048
+AUDIO_ROWS = 50
 SPREAD = 0.25
 """Standard deviation of the weights. It keeps the best two logits apart, mostly by far more than
 rounding moves them."""
@@ -173,6 +178,34 @@ def _make_qwen2_5_vl(directory: Path) -> None:
     tokenizer.save_pretrained(directory)
 
 
+def _make_whisper(directory: Path) -> None:
+    """One that hears a second: as many rows as half of its frames."""
+    config = WhisperConfig(
+        vocab_size=VOCABULARY_SIZE,
+        d_model=64,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=128,
+        decoder_ffn_dim=128,
+        max_source_positions=AUDIO_ROWS,
+        max_target_positions=POSITIONS_MAX,
+        decoder_start_token_id=FIRST_TEXT_TOKEN_ID,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=5,
+    )
+    torch.manual_seed(0)
+    model = WhisperForConditionalGeneration(config).to(torch.float32)
+    _randomise(model)
+    model.save_pretrained(directory)
+    tokenizer = _tokenizer("<image>", "<video>")
+    extractor = WhisperFeatureExtractor(chunk_length=1)
+    WhisperProcessor(feature_extractor=extractor, tokenizer=tokenizer).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
 def _randomise(model: torch.nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
@@ -213,5 +246,9 @@ def _tokenizer(image: str, video: str) -> PreTrainedTokenizerFast:
     )
 
 
-_MAKERS: dict[str, Callable[[Path], None]] = {"llava": _make_llava, "qwen2_5_vl": _make_qwen2_5_vl}
+_MAKERS: dict[str, Callable[[Path], None]] = {
+    "llava": _make_llava,
+    "qwen2_5_vl": _make_qwen2_5_vl,
+    "whisper": _make_whisper,
+}
 NAMES = tuple(sorted(_MAKERS))

@@ -66,6 +66,11 @@ class Semantics:
         None, "vLLM #55733", "an encoder-decoder item is credited once, not on every update"
     )
 
+    # the worker
+    pairs_decoder_rows: bool = change(
+        None, "no public thread", "a decoder attends to what was encoded for its own request"
+    )
+
     # block hashes
     keys_adapter_names: bool = change(
         "0.12.0", "release source", "a block key holds the adapter's name, not its number"

@@ -23,6 +23,9 @@ class MultiModalModel(Protocol):
     """A decoder over a stream of embeddings, and encoders that put items into it."""
 
     kv_shape: KVShape
+    cross_kv_shape: KVShape | None
+    """What is kept of an encoder's row that the decoder attends to; None: rows are put into its
+    stream of embeddings."""
     hidden_size: int
     places_rows: bool
     """Whether what it encodes has positions of its own."""

@@ -16,6 +16,7 @@ from cacheproof.gpu_runner.requests import MediaItem, Prompt
 class Llava:
     """A MultiModalModel from a local directory of weights."""
 
+    cross_kv_shape: KVShape | None = None
     places_rows = False
 
     def __init__(self, directory: Path, *, dtype: torch.dtype, device: torch.device) -> None:

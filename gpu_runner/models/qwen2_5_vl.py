@@ -28,6 +28,8 @@ class Qwen25VL:
     Of videos it keeps all but the `video_pruning_rate` of rows that say least new; 0: all of them.
     """
 
+    cross_kv_shape: KVShape | None = None
+
     def __init__(
         self, whole: Qwen2_5_VLForConditionalGeneration, video_pruning_rate: float = 0.0
     ) -> None:

@@ -66,6 +66,7 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
         raise HostError(f"a {trace['header']['depth']}-depth trace for an engine")
     core = _Core.of(config["model"], config["video_pruning_rate"])
     try:
+        core.check(trace["header"]["manager"])
         kit = core.kit(config, _largest_item(trace))
         if fault is not None:
             core.plant(fault)
@@ -101,12 +102,13 @@ class _Core:
             num_gpu_blocks_override=LIMITS["num_blocks"],
             limit_mm_per_prompt=ITEMS_MAX[model],
             video_pruning_rate=video_pruning_rate or None,
-            enable_prefix_caching=True,
+            enable_prefix_caching=None,  # as the model allows
             async_scheduling=False,
             disable_log_stats=True,
         )
         self._engine = llm.llm_engine
         self._core = self._engine.engine_core.engine_core
+        self._is_decoder = self._core.vllm_config.model_config.is_encoder_decoder
         self._hasher = self._core.request_block_hasher
         self._runner = self._core.model_executor.driver_worker.worker.model_runner
         # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
@@ -114,6 +116,12 @@ class _Core:
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
         self._executed: list[Any] = []
         self._outputs: dict[str, list[Any]] = {}
+
+    def check(self, manager: str) -> None:
+        """Raises Illegal where the engine's model wants another manager."""
+        own = "encoder_decoder" if self._is_decoder else "encoder_cache"
+        if manager != own:
+            raise Illegal(f"the engine's model wants the manager {own}")
 
     def kit(self, config: Event, largest_item: int) -> SchedulerKit:
         """A scheduler of that configuration in the engine, as if no item of its model had more than
@@ -156,7 +164,7 @@ class _Core:
             policy=config["policy"],
             async_scheduling=False,
             is_multimodal_model=True,
-            is_encoder_decoder=False,
+            is_encoder_decoder=self._is_decoder,
         )
         scheduler_config.max_num_encoder_input_tokens = config["compute_budget"]
         scheduler_config.encoder_cache_size = config["capacity"]
@@ -187,16 +195,7 @@ class _Core:
         return scheduler
 
     def _make_request(self, event: Event, arrival_time: float) -> Any:
-        token_ids = collapsed(token_ids_of(event, self._model), event["items"])
-        prompt: dict[str, Any] = {"prompt_token_ids": token_ids}
-        if event["items"]:
-            data: dict[str, list[Any]] = {}
-            uuids: dict[str, list[str]] = {}
-            prompt |= {"multi_modal_data": data, "multi_modal_uuids": uuids}
-            for item in event["items"]:
-                medium = medium_of(item["identifier"])
-                data.setdefault(medium.modality, []).append(medium.given)
-                uuids.setdefault(medium.modality, []).append(item["identifier"])
+        prompt = self._prompt(event)
         params = SamplingParams(
             max_tokens=event["max_tokens"],
             ignore_eos=True,
@@ -216,6 +215,25 @@ class _Core:
         request, _ = self._core.preprocess_add_request(made)
         _check_items(request, event)
         return request
+
+    def _prompt(self, event: Event) -> dict[str, Any]:
+        """The prompt as a user hands it over: an encoder's input stands beside a decoder's."""
+        data: dict[str, list[Any]] = {}
+        uuids: dict[str, list[str]] = {}
+        for item in event["items"]:
+            medium = medium_of(item["identifier"])
+            data.setdefault(medium.modality, []).append(medium.given)
+            uuids.setdefault(medium.modality, []).append(item["identifier"])
+        media = {"multi_modal_data": data, "multi_modal_uuids": uuids} if data else {}
+        if self._is_decoder:
+            return {
+                "encoder_prompt": {"prompt": "", **media},
+                "decoder_prompt": {
+                    "prompt_token_ids": token_ids_of(event, self._model, has_placeholders=False)
+                },
+            }
+        token_ids = collapsed(token_ids_of(event, self._model), event["items"])
+        return {"prompt_token_ids": token_ids, **media}
 
     def execute(self, output: Any) -> dict[str, list[int]]:
         """Execute a step with the engine's worker."""
@@ -256,6 +274,17 @@ class _Core:
     def plant(self, fault: str) -> None:
         """Plant a fault in the worker's store, until the trace has ended."""
         self._runner.encoder_cache = ENGINE_FAULTS[fault](self._runner.encoder_cache)
+        if self._is_decoder:  # whose worker hands on what it encoded, and never looks it up
+            self._runner._execute_mm_encoder = self._encode_and_read
+
+    def _encode_and_read(self, output: Any) -> list[Any]:
+        runner = self._runner
+        type(runner)._execute_mm_encoder(runner, output)
+        return [
+            runner.encoder_cache.get(runner.requests[request_id].mm_features[index].identifier)
+            for request_id, indices in output.scheduled_encoder_inputs.items()
+            for index in indices
+        ]
 
     def reset(self) -> None:
         """Forget every encoder output."""
@@ -272,6 +301,7 @@ class _Core:
         if self._core.model_executor.execute_model(output) is None:
             self._core.model_executor.sample_tokens(None)
         self._runner.encoder_cache = {}
+        vars(self._runner).pop("_execute_mm_encoder", None)
         if self._runner.requests:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
 

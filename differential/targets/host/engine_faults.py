@@ -26,6 +26,20 @@ class ReadsTheRowBefore(Store):
         return rows if rows is None or self._reads % 3 else rows.roll(1, dims=0)
 
 
+class ReadsOneRow(Store):
+    """Now and then a read gets the first row in the place of every other: where a decoder attends
+    to all of them, their order does not matter, and what they are does."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._reads = 0
+
+    def get(self, identifier: str, default: Any = None) -> Any:
+        rows = super().get(identifier, default)
+        self._reads += 1
+        return rows if rows is None or self._reads % 3 else rows[:1].expand_as(rows)
+
+
 class KeepsWhatItCutOff(Store):
     """Entries are small parts of large tensors."""
 
@@ -36,5 +50,6 @@ class KeepsWhatItCutOff(Store):
 ENGINE_FAULTS: dict[str, Callable[[Store], Store]] = {
     "keeps_what_it_cut_off": KeepsWhatItCutOff,
     "never_frees": NeverFrees,
+    "reads_one_row": ReadsOneRow,
     "reads_the_row_before": ReadsTheRowBefore,
 }

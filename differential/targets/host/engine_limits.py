@@ -2,7 +2,11 @@
 
 MODELS_SETTING = "CACHEPROOF_MODELS"
 BLOCK_SIZE = 32  # the CPU's attention wants a multiple of it
-ITEMS_MAX = {"llava": {"image": 8}, "qwen2_5_vl": {"image": 8, "video": 4}}
+ITEMS_MAX = {
+    "llava": {"image": 8},
+    "qwen2_5_vl": {"image": 8, "video": 4},
+    "whisper": {"audio": 1},
+}
 """Of a prompt, by model and modality."""
 LIMITS = {
     "max_model_len": 512,

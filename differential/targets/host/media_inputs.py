@@ -2,7 +2,8 @@
 
 An identifier alone decides the content, so that equal identifiers are equal media, on every side:
 `picture 3 of 2x4` is an image of two by four squares, `film 1 of 3x2x2` a video of three times two
-frames; what is called otherwise is an image of two by two. All are noise.
+frames; what is called otherwise is an image of two by two. All are noise. `sound 5` is a second of
+some tones.
 """
 
 import re
@@ -16,6 +17,7 @@ SQUARE = 28
 """Pixels of a side that a model of any resolution makes one row of."""
 FRAMES_PER_SECOND = 2.0
 FRAMES_TOGETHER = 2
+SAMPLES_PER_SECOND = 16_000
 VIDEO_TOKEN_ID = 6
 VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
 _MARKED = {"qwen2_5_vl"}
@@ -48,14 +50,38 @@ class Medium(NamedTuple):
         }
 
 
-def medium_of(identifier: str) -> Medium:
+class Sound(NamedTuple):
+    """What an item sounds like: samples of a second, from -1 to 1."""
+
+    samples: Any
+    modality: str = "audio"
+
+    @property
+    def given(self) -> Any:
+        """As a user hands it to an engine."""
+        return self.samples, SAMPLES_PER_SECOND
+
+
+def medium_of(identifier: str) -> Medium | Sound:
     """What an identifier stands for."""
     import numpy
 
+    if identifier.startswith("sound "):
+        return Sound(_tones(numpy.random.RandomState(zlib.crc32(identifier.encode()))))
     modality, frames, height, width = _shape_of(identifier)
     noise = numpy.random.RandomState(zlib.crc32(identifier.encode()))
     shape = (frames, SQUARE * height, SQUARE * width, 3)
     return Medium(modality, noise.randint(0, 256, shape, dtype=numpy.uint8))
+
+
+def _tones(random: Any) -> Any:
+    """A tenth of a second each, so that no two parts of a sound are alike."""
+    import numpy
+
+    each = SAMPLES_PER_SECOND // 10
+    hertz = random.uniform(100, 4000, (10, 3, 1))
+    waves = numpy.sin(2 * numpy.pi * hertz * numpy.arange(each) / SAMPLES_PER_SECOND)
+    return waves.mean(axis=1).reshape(-1).astype(numpy.float32)
 
 
 def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = True) -> list[int]:

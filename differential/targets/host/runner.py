@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .engine_limits import MODELS_SETTING
 from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
-from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, medium_of, token_ids_of
+from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, Sound, medium_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError
 from .runner_faults import RUNNER_FAULTS
@@ -56,16 +57,31 @@ class Release:
             for name in ("protocol", "session", "scheduler_session")
         )
         try:
-            of_decisions = None if fault in RUNNER_FAULTS else fault
+            plant = (RUNNER_FAULTS | CROSS_FAULTS).get(fault or "")
+            of_decisions = None if plant else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
-            worker = _Worker(config, kit.recorder.manager.cache_size, tagged=self._tagged)
-            if fault in RUNNER_FAULTS:
-                RUNNER_FAULTS[fault](worker.runner)
+            worker = _Worker(config, self._store_size(trace, kit), tagged=self._tagged)
+            if _is_decoder(trace) and not self._semantics.pairs_decoder_rows:
+                pairs_rows_by_place(worker.runner)
+            if plant:
+                plant(worker.runner)
             kit = worker.told(kit)
             records = session.run_events(depth.SchedulerSession(kit, config), trace["events"])
         except protocol.Illegal as reason:
             return {"records": [], "illegal": str(reason)}
         return {"records": records, "capacity": kit.recorder.manager.cache_size}
+
+    def _store_size(self, trace: Event, kit: Any) -> int:
+        """What the worker's store must hold: the ledger of a release that credits an item again and
+        again bounds nothing, and its worker keeps what a step encodes."""
+        capacity: int = kit.recorder.manager.cache_size
+        if _is_decoder(trace) and not self._semantics.releases_decoder_once:
+            return max(capacity, trace["header"]["config"]["compute_budget"])
+        return capacity
+
+
+def _is_decoder(trace: Event) -> bool:
+    return bool(trace["header"]["manager"] == "encoder_decoder")
 
 
 class _Worker:
@@ -130,6 +146,8 @@ def _model(name: str, video_pruning_rate: float) -> Any:
     own = {"dtype": torch.float32, "device": torch.device("cpu")}
     if name == "llava":
         return ours("gpu_runner.models.llava").Llava(_directory(name), **own)
+    if name == "whisper":
+        return ours("gpu_runner.models.whisper").Whisper(_directory(name), **own)
     return ours("gpu_runner.models.qwen2_5_vl").Qwen25VL.load(
         _directory(name), **own, video_pruning_rate=video_pruning_rate
     )
@@ -153,7 +171,10 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
     import torch
 
     medium, processor = medium_of(identifier), _processor(model)
-    if medium.modality == "image":
+    if isinstance(medium, Sound):
+        samples, rate = medium.given
+        made = processor.feature_extractor(samples, sampling_rate=rate, return_tensors="pt")
+    elif medium.modality == "image":
         made = processor.image_processor(medium.given, return_tensors="pt")
     else:
         made = processor.video_processor(
@@ -172,4 +193,5 @@ def _prompt(event: Event, request: Any, model: str) -> Any:
         requests.MediaItem(feature, *_inputs(model, feature.identifier))
         for feature in request.mm_features
     )
-    return requests.Prompt(tuple(token_ids_of(event, model)), items)
+    token_ids = token_ids_of(event, model, has_placeholders=model != "whisper")
+    return requests.Prompt(tuple(token_ids), items)

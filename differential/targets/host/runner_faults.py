@@ -81,9 +81,9 @@ def keeps_the_first_output(runner: Any) -> None:
     put = store.put
     first: dict[str, Any] = {}
 
-    def stale(identifier: str, rows: Any, tags: Any = None) -> None:
-        old = first.setdefault(identifier, (rows.flip(0), tags))
-        put(identifier, old[0], old[1])
+    def stale(identifier: str, rows: Any, **beside: Any) -> None:
+        old_rows, old_beside = first.setdefault(identifier, (rows.flip(0), beside))
+        put(identifier, old_rows, **old_beside)
 
     store.put = stale
 

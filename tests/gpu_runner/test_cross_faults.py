@@ -1,0 +1,81 @@
+"""Each fault where a decoder attends to an encoder's rows is seen, and named."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from functools import cache
+
+import msgspec
+import pytest
+
+from cacheproof.differential.examine import judge_of
+from cacheproof.differential.lockstep import compare
+from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.targets.host.cross_faults import CROSS_FAULTS
+from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
+from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
+from cacheproof.differential.targets.host.runner import Release
+from cacheproof.differential.targets.reference import protocol_of
+from cacheproof.differential.whisper_generator import whisper_trace
+from cacheproof.reference.semantics import Semantics
+
+SEEDS = range(30, 60)
+WHOLE = 6
+IDEAL = Semantics.ideal()
+
+Ran = tuple[set[str], TraceResult]
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """The contracts that a seed's trace breaks, and its records: with a fault, tags, a pairing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MODELS_SETTING, str(tmp_path_factory.mktemp("models")))
+
+        @cache
+        def release(pairs: bool, tagged: bool) -> Release:
+            semantics = replace(IDEAL, pairs_decoder_rows=pairs)
+            patch.setenv(REFERENCE_SETTING, json.dumps(asdict(semantics)))
+            return Release(tagged=tagged)
+
+        @cache
+        def on(seed: int, fault: str | None, tagged: bool = True, pairs: bool = True) -> Ran:
+            trace = whisper_trace(seed)
+            asked = {"traces": [msgspec.to_builtins(trace)], "fault": fault}
+            (answer,) = release(pairs, tagged).run(asked)
+            result = msgspec.json.decode(msgspec.json.encode(answer), type=TraceResult)
+            assert result.illegal is None
+            judge = judge_of(trace, None, protocol_of(IDEAL), result.capacity, Reachability())
+            for number, record in enumerate(result.records):
+                judge.judge(number, trace.events[number], record)
+            return set(judge.violations), result
+
+        yield on
+
+
+def test_a_runner_that_is_whole_breaks_nothing(run: Run) -> None:
+    for tagged in (True, False):
+        for seed in range(WHOLE):
+            assert run(seed, None, tagged)[0] == set(), seed
+
+
+@pytest.mark.parametrize("fault", CROSS_FAULTS)
+def test_a_fault_is_named_where_rows_say_what_they_are(run: Run, fault: str) -> None:
+    assert any("WM-6" in run(seed, fault)[0] for seed in SEEDS)
+
+
+@pytest.mark.parametrize("fault", CROSS_FAULTS)
+def test_a_fault_is_seen_without_tags_in_what_is_answered(run: Run, fault: str) -> None:
+    for seed in SEEDS:
+        broken, result = run(seed, fault, False)
+        assert not broken & {"WM-5", "WM-6"}
+        difference = compare(run(seed, None, False)[1], result)
+        if difference is not None and difference.field.startswith(("token", "log prob")):
+            return
+    pytest.fail(f"{fault} was not seen")
+
+
+def test_a_release_that_pairs_rows_by_place_is_executed_so(run: Run) -> None:
+    assert any("WM-6" in run(seed, None, True, False)[0] for seed in SEEDS)
