@@ -119,7 +119,10 @@ def measure(case: Case, rounds: int, device: Any) -> dict[str, list[float]]:
     """Seconds of a plain copy, a splice, and of finding its places, of each round."""
     import torch
 
+    from cacheproof.gpu_runner.requests import RequestState
+
     runner, prompt = make(case, device)
+    request = RequestState(prompt, list(prompt.token_ids))
     length = case.items * case.tokens
     embeds = torch.zeros(length, HIDDEN_SIZE, dtype=torch.bfloat16, device=device)
     source = torch.ones(case.rows_read, HIDDEN_SIZE, dtype=torch.bfloat16, device=device)
@@ -132,7 +135,7 @@ def measure(case: Case, rounds: int, device: Any) -> dict[str, list[float]]:
         return [
             gathering
             for start, first in windows
-            for gathering in runner._gatherings("a", prompt, start, start + case.window, first)
+            for gathering in runner._gatherings("a", request, start, start + case.window, first)
         ]
 
     gatherings = places()

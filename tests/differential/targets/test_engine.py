@@ -15,7 +15,7 @@ from cacheproof.differential.lockstep import compare
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import EngineModel, Trace, parse
+from cacheproof.differential.trace import Add, EngineModel, Trace, parse
 from cacheproof.differential.whisper_generator import whisper_trace
 
 SEEDS = range(4)
@@ -111,6 +111,34 @@ def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
     assert examination.broken == {"WM-3a"}
     assert examination.violations["WM-3a"].why == "w.held <= w.capacity is false: 12288 <= 8192"
     assert examine(trace, runner.run([trace])[0], runner).broken == set()
+
+
+def test_an_item_whose_data_stayed_behind_stops_the_engine(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    trace = read("stripped-item.jsonl")
+    for of_model, raised in ((trace, "RuntimeError"), (_squares(trace), "AssertionError")):
+        (result,) = engine.run([of_model])
+        assert result.records[-1][2][0] == raised
+        assert examine(of_model, result, engine).broken == {"SC-8"}
+        assert examine(of_model, runner.run([of_model])[0], runner).broken == set()
+
+
+def _squares(trace: Trace) -> Trace:
+    """The same for Qwen2.5-VL: pictures of as many rows."""
+    events = tuple(
+        msgspec.structs.replace(
+            event,
+            items=tuple(
+                msgspec.structs.replace(item, identifier=f"{item.identifier} of 4x4")
+                for item in event.items
+            ),
+        )
+        if isinstance(event, Add)
+        else event
+        for event in trace.events
+    )
+    return Trace(replace_config(trace, model="qwen2_5_vl").header, events)
 
 
 def test_the_memory_of_copies_is_seen(engine: HostTarget) -> None:
