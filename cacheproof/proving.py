@@ -1,13 +1,10 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -19,6 +16,7 @@ from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets import releases
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.workers import results
 
 if TYPE_CHECKING:
     from cacheproof.proofs.symbolic.source import Source
@@ -46,13 +44,10 @@ def prove(
     wanted = _wanted(targets, output)
     names = {REFERENCE if one is None else f"vllm@{one.version}" for one in wanted}
     jobs = list(_jobs(wanted, seed))
-    workers = min(len(jobs), os.cpu_count() or 1)
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     found: dict[int, list[Evidence]] = {}
-    with output.bar("proving", len(jobs)) as advance, pool:
-        done = {pool.submit(job.run, *job.arguments): number for number, job in enumerate(jobs)}
-        for future in as_completed(done):
-            found[done[future]] = future.result()
+    with output.bar("proving", len(jobs)) as advance:
+        for number, evidence in results(_run, jobs):
+            found[number] = evidence
             advance(1)
     rows = [row for number in sorted(found) for row in found[number] if row.target in names]
     code = _exit_code(rows, known)
@@ -72,6 +67,10 @@ def prove(
 class _Job:
     run: Callable[..., list[Evidence]]
     arguments: tuple[Any, ...]
+
+
+def _run(job: _Job) -> list[Evidence]:
+    return job.run(*job.arguments)
 
 
 def _wanted(targets: Sequence[str] | None, output: Output) -> list[releases.Release | None]:
