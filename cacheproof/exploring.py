@@ -1,9 +1,5 @@
 """The command that explores: targets beside one another, what was covered, and what was found."""
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -31,6 +27,7 @@ from cacheproof.proofs.explore.job import SUBJECTS, Report, Task, run
 from cacheproof.proofs.explore.scope import ManagerScope, SchedulerScope, Scope
 from cacheproof.proofs.explore.scopes import SCOPES
 from cacheproof.searching import print_listed
+from cacheproof.workers import results
 
 TARGETS = ("reference", "vllm@0.33.0", "vllm@0.28.0")
 MANAGERS = ("encoder_cache", "encoder_decoder")
@@ -144,28 +141,14 @@ def _tasks(output: Output, text: str, size: str) -> Iterator[Task]:
 
 
 def _reports(tasks: Sequence[Task]) -> Iterator[list[Report]]:
-    """What comes of the tasks, as it comes: on every core, in processes that end with this one.
-    Those of a release go together, since its process is slow to start."""
+    """What comes of the tasks, as it comes. Those of a release go together, since its process is
+    slow to start."""
     groups: dict[tuple[str, str], list[Task]] = {}
     for task in tasks:
         subject = task.subject if task.target.startswith("reference") else ""
         groups.setdefault((task.target, subject), []).append(task)
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(min(os.cpu_count() or 1, len(groups)), _end_with_parent) as pool:
-        yield from pool.imap_unordered(run, groups.values())
-
-
-def _end_with_parent() -> None:
-    """Leave an interruption to the parent, and end when it has ended, however that was."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    for _, several in results(run, list(groups.values())):
+        yield several
 
 
 def _annotate(reports: Sequence[Report], known: Sequence[KnownFault]) -> None:

@@ -1,17 +1,15 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from cacheproof import evidence_page
 from cacheproof.console import Output
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
@@ -19,6 +17,7 @@ from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets import releases
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.workers import results
 
 if TYPE_CHECKING:
     from cacheproof.proofs.symbolic.source import Source
@@ -27,6 +26,7 @@ REFERENCE = "reference"
 MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
 KEYED_SINCE = "0.10.2"
 """Managers of releases before know requests, not identifiers; their text is not proved."""
+SECONDS_OF_TEXT = {"EncoderCacheManager": 30, "EncoderDecoderCacheManager": 5, "BlockPool": 45}
 TOOLS = ("z3-solver", "crosshair-tool")
 
 
@@ -46,18 +46,16 @@ def prove(
     wanted = _wanted(targets, output)
     names = {REFERENCE if one is None else f"vllm@{one.version}" for one in wanted}
     jobs = list(_jobs(wanted, seed))
-    workers = min(len(jobs), os.cpu_count() or 1)
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    longest_first = sorted(range(len(jobs)), key=lambda number: -jobs[number].seconds)
     found: dict[int, list[Evidence]] = {}
-    with output.bar("proving", len(jobs)) as advance, pool:
-        done = {pool.submit(job.run, *job.arguments): number for number, job in enumerate(jobs)}
-        for future in as_completed(done):
-            found[done[future]] = future.result()
+    with output.bar("proving", len(jobs)) as advance:
+        for place, evidence in results(_run, [jobs[number] for number in longest_first]):
+            found[longest_first[place]] = evidence
             advance(1)
     rows = [row for number in sorted(found) for row in found[number] if row.target in names]
     code = _exit_code(rows, known)
     if markdown:
-        output.line(_markdown(rows))
+        output.line(evidence_page.markdown(rows, _tools()))
     else:
         _print(output, rows, known)
         output.line(_closing_line(rows, known, code))
@@ -70,8 +68,15 @@ def prove(
 
 @dataclass(frozen=True)
 class _Job:
+    """A piece of the work, and about how long it takes: the longest are begun first."""
+
+    seconds: int
     run: Callable[..., list[Evidence]]
     arguments: tuple[Any, ...]
+
+
+def _run(job: _Job) -> list[Evidence]:
+    return job.run(*job.arguments)
 
 
 def _wanted(targets: Sequence[str] | None, output: Output) -> list[releases.Release | None]:
@@ -106,7 +111,7 @@ def _is_keyed(version: str) -> bool:
 
 
 def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job]:
-    """The work, the longest first."""
+    """The work, in the order in which it is told."""
     from cacheproof.proofs.crosshair import text, witness
     from cacheproof.proofs.keys.prove import prove_keys
     from cacheproof.proofs.symbolic.evidence import SUBJECTS, families, prove_texts, texts_of
@@ -115,13 +120,14 @@ def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job
     for name in SUBJECTS:
         texts = texts_of(name, _sources(name, wanted))
         for family in families(one for one in texts if one.release is not None or None in wanted):
-            yield _Job(prove_texts, (family, seed))
-    yield _Job(prove_keys, (seed,))
-    yield _Job(prove_lemmas, (seed,))
+            yield _Job(SECONDS_OF_TEXT[name] * len(family), prove_texts, (family, seed))
+    yield _Job(40, prove_keys, (seed,))
+    yield _Job(1, prove_lemmas, (seed,))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
-            yield _Job(witness.run, (text.of_reference(name),))
-        yield _Job(_validate_translator, (seed,))
+            yield _Job(20, witness.run, (text.of_reference(name),))
+        yield _Job(10, _validate_translator, (seed,))
+        yield _Job(25, _validate_pool, (seed,))
 
 
 def _sources(
@@ -138,15 +144,18 @@ def _sources(
 
 
 def _validate_translator(seed: int) -> list[Evidence]:
-    from cacheproof.proofs.symbolic import block_pool_validation, validation
-    from cacheproof.proofs.symbolic.block_pool import of_reference as pool_of_reference
+    from cacheproof.proofs.symbolic import validation
     from cacheproof.proofs.symbolic.encoder_cache import of_reference
     from cacheproof.reference.encoder_cache import EncoderCacheManager
 
-    return [
-        validation.validate(of_reference(), EncoderCacheManager, seed),
-        block_pool_validation.validate(pool_of_reference(), seed=seed),
-    ]
+    return [validation.validate(of_reference(), EncoderCacheManager, seed)]
+
+
+def _validate_pool(seed: int) -> list[Evidence]:
+    from cacheproof.proofs.symbolic import block_pool_validation
+    from cacheproof.proofs.symbolic.block_pool import of_reference
+
+    return [block_pool_validation.validate(of_reference(), seed=seed)]
 
 
 # what came of it
@@ -201,7 +210,7 @@ def _print(output: Output, rows: Sequence[Evidence], known: Sequence[KnownFault]
         box=None,
         pad_edge=False,
     )
-    for contracts, targets, row in _together(rows):
+    for contracts, targets, row in evidence_page.together(rows):
         twins = f"{sum(twin.refuted for twin in row.twins)} of {len(row.twins)}"
         table.add_row(contracts, targets, row.method, row.outcome, row.scope, twins, _work(row))
     output.report.print(table)
@@ -217,39 +226,5 @@ def _work(*rows: Evidence) -> str:
     return f"{max(measured):.2%}" if measured else ""
 
 
-def _together(rows: Sequence[Evidence]) -> Iterator[tuple[str, str, Evidence]]:
-    """Rows that differ in contract or target only, as one."""
-    alike: dict[tuple[str, ...], list[Evidence]] = {}
-    for row in rows:
-        key = (row.subject, row.method, row.scope, row.outcome, row.digest)
-        alike.setdefault(key, []).append(row)
-    for group in alike.values():
-        contracts = dict.fromkeys(row.contract for row in group)
-        targets = dict.fromkeys(row.target for row in group)
-        measured = [row.work_max for row in group if row.work_max is not None]
-        hardest = replace(group[0], work_max=max(measured, default=None))
-        yield ", ".join(contracts), ", ".join(targets), hardest
-
-
 def _tools() -> dict[str, str]:
     return {tool: metadata.version(tool) for tool in TOOLS}
-
-
-def _markdown(rows: Sequence[Evidence]) -> str:
-    """The page docs/evidence.md."""
-    tools = ", ".join(f"{name} {version}" for name, version in _tools().items())
-    lines = [
-        "# The evidence",
-        "",
-        f"Generated by `cacheproof prove --markdown`, with {tools}. What the words mean, and how "
-        "to check it yourself: [proofs.md](proofs.md).",
-        "",
-        "| contracts | of | class | method | outcome | scope | text |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for contracts, targets, row in _together(rows):
-        lines.append(
-            f"| {contracts} | {targets} | {row.subject} | {row.method} | {row.outcome} | "
-            f"{row.scope} | {row.digest} |"
-        )
-    return "\n".join(lines)

@@ -1,7 +1,10 @@
-"""CrossHair's process: a job a line on standard input, an answer a line on standard output."""
+"""CrossHair's process: a job a line on standard input, an answer a line on standard output. It ends
+when its input does, in the middle of a job too: who asked has ended."""
 
 import os
+import queue
 import sys
+import threading
 
 import msgspec
 
@@ -12,14 +15,22 @@ from cacheproof.proofs.crosshair.search import explore
 def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    for line in sys.stdin.buffer:
-        job = msgspec.json.decode(line, type=Job)
+    jobs: queue.Queue[bytes] = queue.Queue()
+    threading.Thread(target=_take, args=(jobs,), daemon=True).start()
+    while True:
+        job = msgspec.json.decode(jobs.get(), type=Job)
         try:
             answer = explore(job.prepare().function, job.paths_max)
         except Exception as error:
             answer = Answer(Word.UNKNOWN, 0, f"{type(error).__name__}: {error}")
         answers.write(msgspec.json.encode(answer) + b"\n")
         answers.flush()
+
+
+def _take(jobs: "queue.Queue[bytes]") -> None:
+    for line in sys.stdin.buffer:
+        jobs.put(line)
+    os._exit(0)
 
 
 if __name__ == "__main__":

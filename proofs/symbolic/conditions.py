@@ -20,6 +20,7 @@ from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import Predicate
 from cacheproof.proofs.symbolic.solver import (
+    ALL_BUT_THE_GREATEST,
     RLIMIT,
     SOON,
     Among,
@@ -310,18 +311,17 @@ class Prover:
             if known.rules.isdisjoint(without):
                 return known
         condition = self.conditions[number]
-        verdict = self._decided(condition, without, efforts_for(condition.claimed)[tries])
+        verdict = self._decided(condition, without, tries)
         if verdict.word == "proved":
             proved.append(verdict)
         return verdict
 
-    def _decided(
-        self, condition: Condition, without: Collection[str], efforts: Sequence[Effort]
-    ) -> Verdict:
+    def _decided(self, condition: Condition, without: Collection[str], tries: slice) -> Verdict:
         known = _known(condition.state, without)
         for fact in known:
             if condition.rule in fact.rules and _same(fact.formula, condition.claimed):
                 return Verdict("proved", fact.rules)
+        efforts = efforts_for(condition.claimed)[tries]
         parts = _parts(condition.claimed)
         if len(parts) > 1:
             whole = self._tried(condition, condition.claimed, known, without, efforts[:1])
@@ -368,9 +368,9 @@ class Prover:
             plain = [one for one in known if _takes_part(one, Among.PLAIN)]
 
             def proved(claimed: Formula) -> Verdict:
-                verdict = check(plain, claimed, RLIMIT // 100, self._seed)
+                verdict = check(plain, claimed, RLIMIT // 200, self._seed)
                 if verdict.word != "proved":
-                    verdict = check(known, claimed, RLIMIT // 100, self._seed)
+                    verdict = check(known, claimed, RLIMIT // 200, self._seed)
                 return verdict
 
             self._sums[id(state)] = state, list(self.play.sums(state, proved))
@@ -576,16 +576,18 @@ def _decided(
     """A proof, or a counterexample; or a verdict that says that neither was found.
 
     What no two elements refute is tried with all effort before more of them are looked at: among
-    three the search for what is not there costs more than any proof.
+    three the search for what is not there costs more than any proof. Where loops are run turn by
+    turn, it does among two.
     """
     rule = prover.conditions[number].rule
-    verdict = prover.verdict(number, out, slice(SOON))
+    soon = ALL_BUT_THE_GREATEST if prover.play.subject.unrolls else SOON
+    verdict = prover.verdict(number, out, slice(soon))
     if verdict.word == "proved":
         return verdict
     is_refuted = refuter.is_soon_refuted(operation, rule, out)
     if not is_refuted:
-        verdict = prover.verdict(number, out, slice(SOON, None))
+        verdict = prover.verdict(number, out, slice(soon, None))
         if verdict.word == "proved":
             return verdict
     found = refuter.counterexample(operation, rule, out)
-    return found or (prover.verdict(number, out, slice(SOON, None)) if is_refuted else verdict)
+    return found or (prover.verdict(number, out, slice(soon, None)) if is_refuted else verdict)

@@ -38,20 +38,28 @@ class Effort:
     rlimit: int
 
 
-_PLAIN = (
-    Effort(Among.NONE, sums=False, rlimit=RLIMIT // 400),
-    Effort(Among.PLAIN, sums=False, rlimit=RLIMIT // 200),
-    Effort(Among.ALL, sums=False, rlimit=RLIMIT // 100),
-    Effort(Among.PLAIN, sums=True, rlimit=RLIMIT // 100),
-    Effort(Among.ALL, sums=True, rlimit=RLIMIT),
-)
-_OF_SUMS = tuple(_PLAIN[number] for number in (0, 3, 1, 2, 4))
-SOON = 2
-"""So many efforts prove most of what holds; for the rest a counterexample is looked for first."""
+def _efforts(*rlimits: int) -> tuple[Effort, ...]:
+    """Of every kind one, the likely ones first."""
+    kinds = (
+        (Among.NONE, False), (Among.PLAIN, False), (Among.ALL, False),
+        (Among.PLAIN, True), (Among.ALL, True),
+    )  # fmt: skip
+    return tuple(Effort(*kind, rlimit) for kind, rlimit in zip(kinds, rlimits, strict=True))
+
+
+_LITTLE = _efforts(*[RLIMIT // 1000] * 5)
+_MUCH = _efforts(RLIMIT // 400, RLIMIT // 200, RLIMIT // 100, RLIMIT // 100, RLIMIT)
+SOON = len(_LITTLE)
+"""So many efforts prove nearly all that holds, and what is not proved by one of them has cost
+little; for the rest a counterexample is looked for first."""
+ALL_BUT_THE_GREATEST = len(_LITTLE + _MUCH) - 1
+_PLAIN = _LITTLE + _MUCH
+_OF_SUMS = tuple(efforts[number] for efforts in (_LITTLE, _MUCH) for number in (0, 3, 1, 2, 4))
 
 
 def efforts_for(claimed: Formula) -> Sequence[Effort]:
-    """All efforts, the likely ones first, the cheapest before all and the greatest last."""
+    """All efforts, those of little cost first, the likely ones before others, and the greatest
+    last."""
     return _OF_SUMS if isinstance(claimed, z3.ExprRef) and _speaks_of_sums(claimed) else _PLAIN
 
 
@@ -86,10 +94,7 @@ def check(facts: Iterable[Fact], claimed: Formula, rlimit: int, seed: int = 0) -
     """Whether facts imply a claim. Each time in a new solver: what one has learned of another claim
     would make verdicts hang on the order of questions."""
     solver = z3.SimpleSolver()
-    solver.set("auto_config", False)
-    solver.set("mbqi", False)
-    solver.set("random_seed", seed)
-    solver.set("rlimit", rlimit)
+    solver.set(auto_config=False, mbqi=False, random_seed=seed, rlimit=rlimit)
     known = list(facts)
     solver.add(*(fact.while_it_stands for fact in known), negated(claimed))
     marks = {mark_of(rule): rule for rule in sorted({rule for one in known for rule in one.rules})}

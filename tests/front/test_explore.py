@@ -1,11 +1,7 @@
-"""`cacheproof explore`: what it prints, what it exits with, and how it ends when it is stopped."""
+"""`cacheproof explore`: what it prints, and what it exits with."""
 
 import json
-import os
-import select
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,57 +80,6 @@ def test_an_exploration_that_could_not_have_failed_is_void(
     assert ran.code == 3
     assert "not seen to fail, so its green says nothing: EC-7 (no red twin breaks it" in ran.out
     assert "red twin that nothing refutes within these scopes: newest-evicted-first" in ran.out
-
-
-@pytest.fixture
-def exploration(
-    start: Callable[..., "subprocess.Popen[str]"], two_releases: tuple[str, str], tmp_path: Path
-) -> Iterator[tuple["subprocess.Popen[str]", int]]:
-    """A long exploration of a real release, and a descriptor of one of its processes."""
-    arguments = ("explore", "--target", two_releases[1], "--findings", str(tmp_path))
-    command = start(*arguments)
-    worker = worker_of(command)
-    yield command, worker
-    os.close(worker)
-
-
-def worker_of(command: "subprocess.Popen[str]") -> int:
-    """Waits until a worker has a host: it is the one that has a child itself."""
-    while command.poll() is None:
-        for child in children(command.pid):
-            if children(child):
-                return os.pidfd_open(child)
-    raise AssertionError("it ended before it started a host")
-
-
-def children(process: int) -> list[int]:
-    try:
-        lists = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
-    except FileNotFoundError:  # it has just ended
-        return []
-    return [int(child) for one in lists for child in one.split()]
-
-
-def test_an_interrupted_exploration_says_so_and_ends_with_130(
-    exploration: tuple["subprocess.Popen[str]", int],
-) -> None:
-    command, worker = exploration
-    command.send_signal(signal.SIGINT)
-    out, err = command.communicate()
-    assert command.returncode == 130
-    assert err.splitlines()[-1] == "cacheproof: interrupted"
-    assert "Traceback" not in err
-    assert out == ""
-    select.select([worker], [], [])
-
-
-def test_a_killed_exploration_leaves_no_worker(
-    exploration: tuple["subprocess.Popen[str]", int],
-) -> None:
-    command, worker = exploration
-    command.send_signal(signal.SIGKILL)
-    select.select([worker], [], [])
-    command.communicate()
 
 
 def test_the_page_has_the_scopes_that_are_explored(run: Run) -> None:

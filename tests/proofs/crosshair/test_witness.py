@@ -15,6 +15,7 @@ from cacheproof.proofs.crosshair.witness import Budget, CrossHair
 from cacheproof.proofs.evidence import Outcome
 
 REFERENCE = text.of_reference(text.ENCODER_CACHE)
+SECONDS_TO_END = 60
 ALLOCATE = Job(REFERENCE, "allocate", ("EC-1", "EC-3", "EC-13"), None, 2_000)
 
 
@@ -143,6 +144,16 @@ def test_what_hangs_is_ended_and_unknown(tmp_path: Path) -> None:
     answer, _ = crosshair.ask(changed(ALLOCATE, text=hangs))
     assert answer == Answer(Word.UNKNOWN, 0, "no answer for 3 s")
     crosshair.close()
+
+
+def test_what_hangs_ends_with_who_asked(tmp_path: Path) -> None:
+    hangs = of_module(tmp_path, "self.num_free_slots -= need", "while True: pass")
+    subprocess.run(
+        [sys.executable, "-m", "cacheproof.proofs.crosshair"],
+        input=msgspec.json.encode(changed(ALLOCATE, text=hangs)) + b"\n",
+        check=True,
+        timeout=SECONDS_TO_END,
+    )
 
 
 def test_what_dies_is_unknown_and_the_next_job_gets_a_new_process(

@@ -1,0 +1,64 @@
+"""Work on every core, in processes that end with this one, however it ends."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+from cacheproof.differential.errors import HarnessError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+    """The number of each task and what `run` makes of it, as it comes; begun in their order.
+
+    Raises:
+        HarnessError: a process ended before its task did.
+    """
+    context = get_context("spawn")
+    followed, held = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        min(os.cpu_count() or 1, len(tasks)),
+        mp_context=context,
+        initializer=_end_with_parent,
+        initargs=(followed,),
+    )
+    with pool, followed, held:
+        with _interruptions_left_to_parent():
+            begun = {pool.submit(run, task): number for number, task in enumerate(tasks)}
+        try:
+            for done in as_completed(begun):
+                yield begun[done], done.result()
+        except BrokenProcessPool:
+            raise HarnessError(
+                "a worker process was killed before its work was done; expected memory for one on "
+                "each core"
+            ) from None
+
+
+def _end_with_parent(followed: Connection) -> None:
+    """End when the parent lets go of its end of the pipe: it has ended, or wants no more."""
+
+    def follow() -> None:
+        followed.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def _interruptions_left_to_parent() -> Iterator[None]:
+    """What is started here does not hear of Ctrl-C, from its first moment on."""
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, heard)
