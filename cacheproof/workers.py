@@ -18,7 +18,8 @@ Result = TypeVar("Result")
 
 
 def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
-    """The number of each task and what `run` makes of it, as it comes; begun in their order.
+    """The number of each task and what `run` makes of it, as it comes; begun in their order. Each
+    has a process of its own: a solver's work hangs on what its process did before.
 
     Raises:
         HarnessError: a process ended before its task did.
@@ -30,8 +31,9 @@ def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tu
         mp_context=context,
         initializer=_end_with_parent,
         initargs=(followed,),
+        max_tasks_per_child=1,
     )
-    with pool, followed, held:
+    with followed, pool, held:
         with _interruptions_left_to_parent():
             begun = {pool.submit(run, task): number for number, task in enumerate(tasks)}
         try:
@@ -56,9 +58,10 @@ def _end_with_parent(followed: Connection) -> None:
 
 @contextmanager
 def _interruptions_left_to_parent() -> Iterator[None]:
-    """What is started here does not hear of Ctrl-C, from its first moment on."""
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """What is started here does not hear of Ctrl-C, from its first moment on, nor does what it
+    starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, heard)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

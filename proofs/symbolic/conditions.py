@@ -370,7 +370,7 @@ class Prover:
             def proved(claimed: Formula) -> Verdict:
                 verdict = check(plain, claimed, RLIMIT // 200, self._seed)
                 if verdict.word != "proved":
-                    verdict = check(known, claimed, RLIMIT // 200, self._seed)
+                    verdict = check(known, claimed, RLIMIT // 100, self._seed)
                 return verdict
 
             self._sums[id(state)] = state, list(self.play.sums(state, proved))

@@ -87,3 +87,8 @@ def test_workers_end_with_a_command_that_is_killed(command: Command, by: signal.
 def test_a_worker_that_is_killed_makes_the_run_void() -> None:
     with pytest.raises(HarnessError, match="killed before its work was done"):
         list(results(os._exit, [1]))
+
+
+def test_each_task_has_a_process_of_its_own() -> None:
+    processes = dict(results(eval, ["__import__('os').getpid()"] * 5))
+    assert len({*processes.values()}) == len(processes) == 5
