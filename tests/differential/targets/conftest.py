@@ -1,13 +1,20 @@
-"""Runs the standalone tests of findings where their users would: beside a release alone."""
+"""Real engines; and standalone tests of findings run where their users would: beside a release
+alone."""
 
 import json
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import Trace, parse
+
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 
 RUN = """
 import importlib.util, inspect, json, pathlib, sys, tempfile
@@ -46,3 +53,32 @@ def verdicts() -> Callable[[str, Iterable[Path]], list[str]]:
         return said
 
     return run
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[HostTarget]:
+    """A real engine."""
+    target = resolve("engine@0.32.0", report=print)
+    assert isinstance(target, HostTarget)
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
+def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
+    """The torch runner beside it, with its semantics."""
+    reference = reference_for(engine)
+    assert reference is not None
+    yield reference
+    reference.close()
+
+
+@pytest.fixture
+def finding() -> Callable[[str], Trace]:
+    """The trace of a finding, by the name of its file."""
+
+    def read(name: str) -> Trace:
+        with (FINDINGS / name).open("rb") as lines:
+            return parse(lines, name)
+
+    return read

@@ -1,7 +1,6 @@
 """Real engines: their scheduler's steps executed by their worker, beside the torch runner."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, get_args
 
 import msgspec
@@ -14,41 +13,19 @@ from cacheproof.differential.examine import examine
 from cacheproof.differential.lockstep import compare
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import Add, EngineModel, Trace, parse
+from cacheproof.differential.trace import Add, EngineModel, Trace
 from cacheproof.differential.whisper_generator import whisper_trace
 
+Finding = Callable[[str], Trace]
 SEEDS = range(4)
 LISTED = {"EC-8b", "WM-3a"}
 """What the release breaks of itself: see known.toml; EC-8b costs efficiency alone."""
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 LISTED_OF_DECODERS = {"ED-1", "ED-2", "ED-5", "EQ-1", "WM-3", "WM-3a"}
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[HostTarget]:
-    target = resolve("engine@0.32.0", report=print)
-    assert isinstance(target, HostTarget)
-    yield target
-    target.close()
-
-
-@pytest.fixture(scope="module")
-def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
-    reference = reference_for(engine)
-    assert reference is not None
-    yield reference
-    reference.close()
 
 
 def replace_config(trace: Trace, **values: Any) -> Trace:
     config = msgspec.structs.replace(trace.header.config, **values)
     return Trace(msgspec.structs.replace(trace.header, config=config), trace.events)
-
-
-def read(finding: str) -> Trace:
-    with (FINDINGS / finding).open("rb") as lines:
-        return parse(lines, finding)
 
 
 @pytest.mark.parametrize("model", get_args(EngineModel))
@@ -103,9 +80,9 @@ def test_every_canary_of_an_engine_is_found(engine: HostTarget) -> None:
 
 
 def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
-    engine: HostTarget, runner: ReferenceTarget
+    engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
-    trace = read("encoder-batch-memory.jsonl")
+    trace = finding("encoder-batch-memory.jsonl")
     (result,) = engine.run([trace])
     examination = examine(trace, result, engine, runner)
     assert examination.broken == {"WM-3a"}
@@ -114,9 +91,9 @@ def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
 
 
 def test_an_item_whose_data_stayed_behind_stops_the_engine(
-    engine: HostTarget, runner: ReferenceTarget
+    engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
-    trace = read("stripped-item.jsonl")
+    trace = finding("stripped-item.jsonl")
     for of_model, raised in ((trace, "RuntimeError"), (_squares(trace), "AssertionError")):
         (result,) = engine.run([of_model])
         assert result.records[-1][2][0] == raised
@@ -162,9 +139,9 @@ def test_a_configuration_that_the_engine_refuses_is_illegal(engine: HostTarget) 
 
 
 def test_who_comes_back_hears_the_sound_of_who_is_new(
-    engine: HostTarget, runner: ReferenceTarget
+    engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
-    trace = read("another-sound.jsonl")
+    trace = finding("another-sound.jsonl")
     (result,) = engine.run([trace])
     examination = examine(trace, result, engine, runner)
     assert examination.difference is None

@@ -1,7 +1,6 @@
 """Pruned videos in a real engine: what it breaks, and where it answers as the runner does."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -11,29 +10,11 @@ from cacheproof.differential.engine_generator import engine_trace
 from cacheproof.differential.examine import examine
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import Add, Trace, parse
+from cacheproof.differential.trace import Add, Trace
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 TEXT_BEHIND = 12
 SEEDS = (0, 1, 2, 3, 6, 8)
 """None of these has a chunk that ends right before an item."""
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[HostTarget]:
-    target = resolve("engine@0.32.0", report=print)
-    assert isinstance(target, HostTarget)
-    yield target
-    target.close()
-
-
-@pytest.fixture(scope="module")
-def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
-    reference = reference_for(engine)
-    assert reference is not None
-    yield reference
-    reference.close()
 
 
 @pytest.mark.parametrize(
@@ -46,11 +27,14 @@ def runner(engine: HostTarget) -> Iterator[ReferenceTarget]:
     ],
 )
 def test_the_release_loses_positions_and_the_runner_does_not(
-    engine: HostTarget, runner: ReferenceTarget, name: str, contract: str, why: str
+    engine: HostTarget,
+    runner: ReferenceTarget,
+    finding: Callable[[str], Trace],
+    name: str,
+    contract: str,
+    why: str,
 ) -> None:
-    path = FINDINGS / f"pruned-videos-{name}.jsonl"
-    with path.open("rb") as lines:
-        trace = parse(lines, path.name)
+    trace = finding(f"pruned-videos-{name}.jsonl")
     examination = examine(trace, engine.run([trace])[0], engine, runner)
     assert examination.broken == {contract}
     assert examination.violations[contract].why == why
