@@ -12,29 +12,24 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+from cacheproof.differential.engine_steps import BLOCK_SIZE, under_pressure
 from cacheproof.differential.trace import (
     SCHEMA,
-    Abort,
     Add,
-    AnyEvent,
     EngineConfig,
     EngineHeader,
     EngineModel,
     Item,
     Reset,
     ResetPrefix,
-    Schedule,
     Trace,
-    Update,
 )
 from cacheproof.differential.whisper_generator import whisper_trace
 
 VERSION = "engine/1"
-BLOCK_SIZE = 32
 PRUNING_RATE = 0.5
 _PICTURE_ROWS = 16
 _GAPS = (0, 1, 1, 3, 9, 17)
-_MOST_STEPS = 400
 
 
 class _Medium(NamedTuple):
@@ -148,21 +143,9 @@ class _EngineTrace:
 
     def build(self) -> Trace:
         random = self._random
-        events: list[AnyEvent] = []
-        live: list[str] = []
-        waiting = random.randint(3, 9)
-        for number in range(_MOST_STEPS):
-            while waiting and (not live or random.random() < 0.35):
-                waiting -= 1
-                live.append(f"r{len(live)}")
-                events.append(self._add(live[-1]))
-            if random.random() < 0.02 and live:
-                events.append(Abort(random.choice(live)))
-            if random.random() < 0.01:
-                events.append(random.choice((Reset(), ResetPrefix())))
-            events += (Schedule(), Update())
-            if not waiting and number > 60 and random.random() < 0.03:
-                break
+        events = under_pressure(
+            random, random.randint(3, 9), self._add, lambda: random.choice((Reset(), ResetPrefix()))
+        )
         header = EngineHeader(SCHEMA, "encoder_cache", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))
 

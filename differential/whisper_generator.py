@@ -8,25 +8,20 @@ preempted while they decode and begin anew beside others, with another order of 
 
 from random import Random
 
+from cacheproof.differential.engine_steps import BLOCK_SIZE, under_pressure
 from cacheproof.differential.trace import (
     SCHEMA,
-    Abort,
     Add,
-    AnyEvent,
     EngineConfig,
     EngineHeader,
     Group,
     Item,
     Reset,
-    Schedule,
     Trace,
-    Update,
 )
 
 VERSION = "Whisper/1"
 SOUND_ROWS = 50
-BLOCK_SIZE = 32
-_MOST_STEPS = 400
 
 
 def whisper_trace(seed: int) -> Trace:
@@ -68,21 +63,7 @@ class _WhisperTrace:
 
     def build(self) -> Trace:
         random = self._random
-        events: list[AnyEvent] = []
-        live: list[str] = []
-        waiting = random.randint(4, 12)
-        for number in range(_MOST_STEPS):
-            while waiting and (not live or random.random() < 0.35):
-                waiting -= 1
-                live.append(f"r{len(live)}")
-                events.append(self._add(live[-1]))
-            if random.random() < 0.02:
-                events.append(Abort(random.choice(live)))
-            if random.random() < 0.01:
-                events.append(Reset())
-            events += (Schedule(), Update())
-            if not waiting and number > 60 and random.random() < 0.03:
-                break
+        events = under_pressure(random, random.randint(4, 12), self._add, Reset)
         header = EngineHeader(SCHEMA, "encoder_decoder", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))
 

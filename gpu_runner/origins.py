@@ -58,7 +58,7 @@ class Origins:
     def encoded(self, identifier: str, count: int) -> torch.Tensor:
         """The tags of an item's rows, [rows, 3], now that it is encoded once more."""
         self._encodes[identifier] += 1
-        return self._tags(identifier, 0, count).to(self.slot_tags.device)
+        return self._tags(identifier, count).to(self.slot_tags.device)
 
     def spliced(self, windows: Sequence[tuple[RequestState, int, int]], tags: torch.Tensor) -> None:
         """The tokens of a step, window after window of a request's tokens [start, end), have got
@@ -71,7 +71,7 @@ class Origins:
         wanted = torch.zeros(end - start, 3, dtype=torch.int64)
         for item in request.prompt.items:
             where = item.feature.mm_position
-            tags = self._tags(item.feature.identifier, 0, where.get_num_embeds())
+            tags = self._tags(item.feature.identifier, where.get_num_embeds())
             row = 0
             for at in range(where.offset, where.end):
                 if where.is_embed is not None and not where.is_embed[at - where.offset]:
@@ -108,13 +108,13 @@ class Origins:
         """The tags of the rows of a request's items, [rows, 3]."""
         features = [item.feature for item in request.prompt.items]
         return torch.cat(
-            [self._tags(one.identifier, 0, one.mm_position.get_num_embeds()) for one in features]
+            [self._tags(one.identifier, one.mm_position.get_num_embeds()) for one in features]
         )
 
-    def _tags(self, identifier: str, start: int, end: int) -> torch.Tensor:
-        item = torch.full((end - start,), zlib.crc32(identifier.encode()), dtype=torch.int64)
-        encode = torch.full((end - start,), self._encodes[identifier], dtype=torch.int64)
-        return torch.stack((item, torch.arange(start, end), encode), dim=1)
+    def _tags(self, identifier: str, count: int) -> torch.Tensor:
+        item = torch.full((count,), zlib.crc32(identifier.encode()), dtype=torch.int64)
+        encode = torch.full((count,), self._encodes[identifier], dtype=torch.int64)
+        return torch.stack((item, torch.arange(count), encode), dim=1)
 
 
 def _of_rows(tags: torch.Tensor) -> torch.Tensor:
