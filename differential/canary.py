@@ -82,6 +82,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "SC-6": {"after the end": "frees_nothing"},
         "SC-7": "looks_past_the_first",
         "SC-8": {"KeyError in update": "raises_in_update"},
+        "SC-9": {"at once": "withholds_what_is_encoded"},
         "DF-1": "drops_what_is_read",
         "LV-1": "stops",
         "LV-3": "computes_the_same_again",

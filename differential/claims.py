@@ -24,7 +24,10 @@ CLASSES = {
 }
 OF_THE_STORE = frozenset({"EC-9", "ED-3", "WM-1", "WM-2", "WM-3", "WM-4"})
 """Contracts of a whole step: the test keeps the worker's store beside the manager."""
-AFTER_AN_EVENT = OF_THE_STORE | {"EC-1", "EC-2", "EC-3", "EC-4", "EC-5", "EC-6", "EC-6a"}
+AFTER_AN_EVENT = OF_THE_STORE | {
+    *("EC-1", "EC-2", "EC-3", "EC-4", "EC-5", "EC-6", "EC-6a"),
+    "SC-9",
+}
 """Contracts whose assertion can wait until the scheduler has returned."""
 RAISES = frozenset({"EC-13", "ED-4", "SC-8"})
 """Contracts that an exception breaks: the call itself fails the test."""
@@ -351,6 +354,10 @@ def _frees_before_encodes(case: Case) -> list[str]:
     ]
 
 
+def _inputs_were_sent(case: Case) -> list[str]:
+    return ["assert not engine.lacking  # items to encode that the worker has not been given"]
+
+
 _CLAIMS: dict[str, Callable[[Case], list[str]]] = {
     "EC-1": _capacity_conserved,
     "EC-2": _reclaimable_conserved,
@@ -371,6 +378,7 @@ _CLAIMS: dict[str, Callable[[Case], list[str]]] = {
     "ED-2": _unchanged,
     "ED-3": _output_is_transient,
     "ED-4": _stated_by_the_call,
+    "SC-9": _inputs_were_sent,
     "WM-1": _store_is_ledger,
     "WM-2": _no_gather_misses,
     "WM-3": _within_capacity,

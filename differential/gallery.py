@@ -481,6 +481,20 @@ VARIANTS: tuple[Variant, ...] = (
         "waits_for_long_prompts",
     ),
     _scheduler_without(
+        "prefix-stays-behind",
+        "Workers are not given the items of a cached prefix, and are to encode them later (as vLLM "
+        "0.33.0).",
+        (15, 21),
+        "sends_all_items",
+    ),
+    _scheduler_without(
+        "load-stays-behind",
+        "Workers are not given the items of a prefix whose load fails (as vLLM 0.33.0).",
+        (13, 55),
+        "sends_all_items",
+        lane=_KV_LOADS,
+    ),
+    _scheduler_without(
         "takes-what-fits-no-step",
         "An item that must be whole, and is longer than a step, is taken in (as vLLM 0.33.0).",
         (460,),
@@ -587,6 +601,7 @@ VARIANTS: tuple[Variant, ...] = (
     _scheduler_with(scheduler_faults.computes_into_items),
     _scheduler_with(scheduler_faults.stops_early),
     _scheduler_with(scheduler_faults.encodes_again),
+    _scheduler_with(scheduler_faults.withholds_what_is_encoded),
     _scheduler_with(scheduler_faults.looks_past_the_first),
     _scheduler_with(scheduler_faults.drops_what_is_read),
     _scheduler_with(scheduler_faults.computes_the_same_again),

@@ -20,6 +20,7 @@ from cacheproof.spec.scheduler import (
     Answer,
     Arrival,
     Fills,
+    Inputs,
     Overtaking,
     Plan,
     Reads,
@@ -38,6 +39,7 @@ _LETTERS: Mapping[type, str] = {
     Fills: "w",
     Stops: "w",
     Overtaking: "w",
+    Inputs: "w",
     References: "s",
     Writing: "w",
     Reading: "w",
@@ -82,6 +84,8 @@ class SchedulerJudge(Judge):
         self._stood: Standing | None = None
         self._steps_without_token = 0
         self._preempted: set[str] = set()
+        self._withheld: dict[str, Set[int]] = {}
+        self._resumed: set[str] = set()
         self._rare = RareStates(reach.meet, config, self._order.added)
         self._kv = (
             None
@@ -105,6 +109,7 @@ class SchedulerJudge(Judge):
             self._stood,
             self._steps_without_token,
             self._preempted,
+            self._withheld,
         )
 
     def go_to(self, position: tuple[Any, ...]) -> None:
@@ -121,6 +126,7 @@ class SchedulerJudge(Judge):
             self._stood,
             self._steps_without_token,
             self._preempted,
+            self._withheld,
         ) = position[len(of_manager) :]
         super().go_to(of_manager)
         self._order.go_to(order)
@@ -133,6 +139,7 @@ class SchedulerJudge(Judge):
             self._order.forget(name)
             self._claims.pop(name, None)
             self._preempted.discard(name)
+            self._withheld.pop(name, None)
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         outcome = record[0]
@@ -155,6 +162,8 @@ class SchedulerJudge(Judge):
         plan = self._plan(outcome)
         self._check("schedule", plan)
         self._rare.schedule(outcome)
+        inputs = self._inputs(outcome)
+        self._check("schedule", inputs, lambda: self._withholding(inputs, outcome))
         rest = self._rest(plan, telling)
         if not self._is_decoder:  # whose items are in no prompt
             self._judge_items(plan, outcome, telling, kept, rest)
@@ -279,6 +288,34 @@ class SchedulerJudge(Judge):
         stops = self._stops(plan, outcome, calls, rest)
         self._check("schedule", stops)
         self._rare.stops(stops, self._items, rest)
+
+    def _inputs(self, outcome: Mapping[str, Any]) -> Inputs:
+        """What the step encodes that the workers may lack; the second model runner is told anew of
+        whom a step resumes."""
+        told = self._told(outcome)
+        for name in told:
+            self._withheld.pop(name, None)
+        self._resumed = self._resumed.union(outcome["resumed"]).difference(told)
+        self._withheld.update(
+            (name, frozenset(numbers)) for name, numbers in outcome.get("withheld", {}).items()
+        )
+        encodes = {
+            name: frozenset(numbers)
+            for name, numbers in outcome["encode"].items()
+            if name in self._withheld
+        }
+        return Inputs(encodes, {name: self._withheld[name] for name in encodes})
+
+    def _told(self, outcome: Mapping[str, Any]) -> Iterable[str]:
+        """Of whom the workers are told with their items."""
+        return outcome["new"] + (outcome["resumed"] if self._config.v2_model_runner else [])
+
+    def _withholding(self, inputs: Inputs, outcome: Mapping[str, Any]) -> str:
+        """When a request needs what was withheld: kinds in which that is."""
+        lacking = {name for name in inputs.encodes if inputs.encodes[name] & inputs.withheld[name]}
+        if not lacking.isdisjoint(self._told(outcome)):
+            return "at once"
+        return "after a preemption" if lacking & self._resumed else "while it runs"
 
     def _kept(self, calls: Iterable[CallRecord]) -> Set[str]:
         """Entries that cache and store have, and that these calls do not make the cache lose."""

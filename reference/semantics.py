@@ -17,9 +17,13 @@ class NotModelled(ValueError):
     """The reference does not model this release; the message names it and what to do."""
 
 
-def change(since: str | None, thread: str, sentence: str) -> Any:
-    """A flag that is true from release `since` on; None: no release has it yet."""
-    return field(default=True, metadata={"since": since, "thread": thread, "sentence": sentence})
+def change(since: str | None, thread: str, sentence: str, *, until: str | None = None) -> Any:
+    """A flag that is true from release `since` on, None: no release has it yet; and not any more
+    from release `until` on."""
+    return field(
+        default=True,
+        metadata={"since": since, "until": until, "thread": thread, "sentence": sentence},
+    )
 
 
 @dataclass(frozen=True)
@@ -486,6 +490,12 @@ class Semantics:
         "no public thread",
         "an item that must be whole, and is longer than a step, is refused",
     )
+    sends_all_items: bool = change(
+        FIRST_MODELLED,
+        "no public thread",
+        "workers are told of a request with all its items, those in its cached prefix too",
+        until="0.30.0",
+    )
     ends_at_whole_items: bool = change(
         None, "no public thread", "a chunk ends where an item that must be whole begins, not before"
     )
@@ -518,6 +528,7 @@ class Semantics:
             )
         flags = {}
         for flag in fields(cls):
-            since = flag.metadata["since"]
-            flags[flag.name] = since is not None and key >= release_key(since)
+            since, until = flag.metadata["since"], flag.metadata["until"]
+            has_ended = until is not None and key >= release_key(until)
+            flags[flag.name] = since is not None and key >= release_key(since) and not has_ended
         return cls(**flags)

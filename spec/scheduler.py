@@ -101,6 +101,17 @@ class Overtaking(NamedTuple):
     prompt: Set[str]
 
 
+class Inputs(NamedTuple):
+    """What the workers lack of the requests for which a step encodes, in numbers of items.
+
+    withheld: items without whose data they were last told of the request, where there are any.
+    encodes: what the step encodes for these requests.
+    """
+
+    encodes: Mapping[str, Set[int]]
+    withheld: Mapping[str, Set[int]]
+
+
 class References(NamedTuple):
     """Who runs, and who holds which entry of the encoder cache."""
 
@@ -300,6 +311,19 @@ def overtakes_for_a_reason(w: Overtaking) -> bool:
 )
 def scheduler_never_raises(c: Answer) -> bool:
     return c.raised == ""
+
+
+@contract(
+    "SC-9",
+    "What a step encodes, the workers have been given",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM NewRequestData.mm_features: a request's items reach the workers with the request, "
+    "and not again with its steps",
+)
+def inputs_were_sent(w: Inputs) -> bool:
+    return all(all(i not in w.withheld[r] for i in w.encodes[r]) for r in w.withheld)
 
 
 @contract(

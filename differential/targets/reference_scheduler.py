@@ -182,6 +182,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             is_encoder_decoder=is_decoder,
             num_cross_attention_tokens=largest,
             recomputes_failed_loads=config["kv_connector"] != "fail",
+            v2_model_runner=config["v2_model_runner"],
         ),
         _kv_cache_manager(config, semantics),
         manager,

@@ -34,6 +34,7 @@ class SchedulerConfig:
             know of no better number give every request KV blocks for as many.
         recomputes_failed_loads: whether a request goes on whose KV could not be loaded, or ends.
         async_scheduling: steps are scheduled before the output of the last one has arrived.
+        v2_model_runner: workers forget a request that is preempted, and are told of it anew.
     """
 
     max_num_batched_tokens: int
@@ -55,6 +56,7 @@ class SchedulerConfig:
     is_encoder_decoder: bool = False
     num_cross_attention_tokens: int = 0
     recomputes_failed_loads: bool = True
+    v2_model_runner: bool = False
 
     @property
     def num_lookahead_tokens(self) -> int:

@@ -8,11 +8,15 @@ BlockIds = tuple[list[int], ...]
 
 
 class NewRequestData(NamedTuple):
-    """A request that the workers see for the first time, or again from its start."""
+    """A request that the workers see for the first time, or again from its start.
+
+    `withheld_inputs` are the numbers of the items whose data stays behind.
+    """
 
     req_id: str
     num_computed_tokens: int
     block_ids: BlockIds
+    withheld_inputs: list[int]
 
 
 class CachedRequestData(NamedTuple):

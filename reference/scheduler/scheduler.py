@@ -218,7 +218,10 @@ def _count(state: SchedulerState, step: Step) -> None:
 
 
 def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
-    cached = [*step.running, *step.resumed]
+    new, resumed = step.new, step.resumed
+    if state.config.v2_model_runner:
+        new, resumed = [*new, *resumed], []
+    cached = [*step.running, *resumed]
     cached_ids = [request.request_id for request in cached]
     return SchedulerOutput(
         scheduled_new_reqs=[
@@ -226,12 +229,13 @@ def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
                 request.request_id,
                 request.num_computed_tokens,
                 step.new_block_ids[request.request_id],
+                _withheld_inputs(state, request),
             )
-            for request in step.new
+            for request in new
         ],
         scheduled_cached_reqs=CachedRequestData(
             cached_ids,
-            {request.request_id for request in step.resumed},
+            {request.request_id for request in resumed},
             [step.new_block_ids.get(request_id) for request_id in cached_ids],
             [request.num_computed_tokens for request in cached],
         ),
@@ -242,6 +246,18 @@ def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
         finished_req_ids=state.take_finished_req_ids(),
         num_common_prefix_blocks=_num_common_prefix_blocks(state),
     )
+
+
+def _withheld_inputs(state: SchedulerState, request: ScheduledRequest) -> list[int]:
+    """Items whose data the workers are not given: where some stays behind, those of which every
+    token is computed."""
+    if state.semantics.sends_all_items:
+        return []
+    return [
+        number
+        for number, feature in enumerate(request.mm_features)
+        if feature.mm_position.end <= request.num_computed_tokens
+    ]
 
 
 def _num_common_prefix_blocks(state: SchedulerState) -> list[int] | None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,10 +29,12 @@ from cacheproof.differential.trace import (
     Trace,
     Transfer,
     Update,
+    parse,
 )
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 
+FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
 CONFIG = SchedulerConfig(
     capacity=8,
     compute_budget=8,
@@ -101,6 +104,40 @@ def test_a_fault_of_releases_breaks_the_contract_that_speaks_of_it(
 ) -> None:
     assert broken(trace) == {}
     assert broken(trace, without(*lacking))[contract].kind == kind
+
+
+def found(name: str) -> Trace:
+    path = FINDINGS / f"{name}.jsonl"
+    with path.open("rb") as lines:
+        return parse(lines, path.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("stripped-item-hit", "after a preemption"),
+        ("stripped-item-session", "after a preemption"),
+        ("stripped-item-load", "while it runs"),
+    ],
+)
+def test_an_item_that_stayed_behind_is_asked_for_in_three_ways(name: str, kind: str) -> None:
+    of_name = found(name)
+    assert "SC-9" not in broken(of_name)
+    assert broken(of_name, without("sends_all_items"))["SC-9"].kind == kind
+
+
+def test_workers_that_are_told_anew_of_the_resumed_have_their_items() -> None:
+    hit = found("stripped-item-hit")
+    assert isinstance(hit.header.config, SchedulerConfig)
+    config = msgspec.structs.replace(hit.header.config, v2_model_runner=True)
+    told_anew = Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), hit.events)
+    assert "SC-9" not in broken(told_anew, without("sends_all_items"))
+
+
+def test_an_item_that_is_encoded_at_once_must_have_been_sent() -> None:
+    plain = trace(*LONG, *STEPS)
+    assert broken(plain) == {}
+    assert broken(plain, fault="withholds_what_is_encoded")["SC-9"].kind == "at once"
 
 
 FILLED = trace(ADJACENT, *STEPS)

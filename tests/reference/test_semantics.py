@@ -72,6 +72,7 @@ OF_THE_SCHEDULER = {
     "sorts_continued_sessions",
     "spares_whole_items",
     "refuses_long_whole_items",
+    "sends_all_items",
     "ends_at_whole_items",
     "fits_cross_attention",
     "retains_sparsely",
@@ -266,11 +267,13 @@ def test_the_ideal_has_every_change() -> None:
 
 
 @pytest.mark.parametrize("flag", fields(Semantics), ids=lambda flag: flag.name)
-def test_a_change_comes_with_its_release_and_stays(flag: Any) -> None:
-    since = flag.metadata["since"]
+def test_a_change_comes_with_its_release_and_stays_until_another(flag: Any) -> None:
+    since, until = flag.metadata["since"], flag.metadata["until"]
     releases = ["0.10.2", "0.12.0", "0.14.1", "0.22.1", "0.27.1", "0.28.0", "0.30.0", "0.33.0"]
-    for release in [*releases, *([since] if since else [])]:
-        expected = since is not None and release_key(release) >= release_key(since)
+    for release in [*releases, *filter(None, (since, until))]:
+        key = release_key(release)
+        has_ended = until is not None and key >= release_key(until)
+        expected = since is not None and key >= release_key(since) and not has_ended
         assert getattr(Semantics.of_vllm(release), flag.name) is expected
 
 
@@ -278,6 +281,11 @@ def test_a_change_comes_with_its_release_and_stays(flag: Any) -> None:
 def test_a_change_names_its_thread_and_says_one_sentence(flag: Any) -> None:
     assert flag.metadata["thread"]
     assert flag.metadata["sentence"]
+
+
+def test_what_a_release_lost_its_predecessor_has() -> None:
+    assert Semantics.of_vllm("0.29.0").sends_all_items
+    assert not Semantics.of_vllm("0.30.0").sends_all_items
 
 
 def test_a_release_before_sharing_is_not_modelled_and_says_what_to_do() -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from cacheproof.spec.registry import by_id
-from cacheproof.spec.scheduler import Arrival, Fills, Overtaking, Reads, Stops, Stretch
+from cacheproof.spec.scheduler import Arrival, Fills, Inputs, Overtaking, Reads, Stops, Stretch
 
 READS = Reads(
     wanted={"a": {"x", "y"}},
@@ -28,6 +28,7 @@ ARRIVAL = Arrival(
     together=16,
     together_max=16,
 )
+INPUTS = Inputs(encodes={"a": {1, 2}, "b": {0}}, withheld={"a": {0}, "b": {1}})
 STRETCH = Stretch(steps=20, steps_max=20)
 
 
@@ -47,6 +48,8 @@ def holds(contract: str, subject: NamedTuple) -> bool:
         ("SC-5", FILLS._replace(filled=())),
         ("SC-7", OVERTAKING),
         ("SC-7", OVERTAKING._replace(overtaken=NOBODY, stale=NOBODY, transfer=NOBODY)),
+        ("SC-9", INPUTS),
+        ("SC-9", Inputs({}, {})),
         ("DF-1", READS),
         ("DF-1", READS._replace(dropped={"y"})),
         ("LV-2", ARRIVAL),
@@ -71,6 +74,8 @@ def test_what_a_correct_scheduler_does_keeps_the_contract(
         ("SC-5", FILLS._replace(filled=("x", "y", "x"))),
         ("SC-7", OVERTAKING._replace(transfer=NOBODY)),
         ("SC-7", OVERTAKING._replace(overtaken={"a", "b", "c"})),
+        ("SC-9", INPUTS._replace(withheld={"a": {0}, "b": {0, 2}})),
+        ("SC-9", INPUTS._replace(encodes={"a": {1, 0}, "b": {0}})),
         ("DF-1", READS._replace(dropped={"x"})),
         ("LV-2", ARRIVAL._replace(tokens=64)),
         ("LV-2", ARRIVAL._replace(embeddings=9)),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from .manager_call_faults import MANAGER_CALL_FAULTS, SchedulerFault, state_of
+from .scheduler_session import carrier_of
 
 _QUEUES = ("waiting", "skipped_waiting", "passed_over")
 _NOBODYS_BLOCK = 1 << 30
@@ -99,6 +100,25 @@ def encodes_again(scheduler: Any) -> None:
                     output.scheduled_encoder_inputs[request_id] = [number]
 
     _after_schedule(scheduler, encode)
+
+
+def withholds_what_is_encoded(scheduler: Any) -> None:
+    """Workers are told of a new request without the items that the step has them encode."""
+
+    def withhold(output: Any) -> None:
+        for new in output.scheduled_new_reqs:
+            numbers = output.scheduled_encoder_inputs.get(new.req_id, ())
+            if hasattr(new, "withheld_inputs"):
+                new.withheld_inputs.extend(numbers)
+                continue
+            carrier = carrier_of(new)
+            items = list(getattr(new, carrier))
+            for number in numbers:
+                is_feature = carrier == "mm_features"
+                items[number] = replace(items[number], data=None) if is_feature else None
+            setattr(new, carrier, items)
+
+    _after_schedule(scheduler, withhold)
 
 
 def looks_past_the_first(scheduler: Any) -> None:
@@ -231,6 +251,7 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
         computes_into_items,
         stops_early,
         encodes_again,
+        withholds_what_is_encoded,
         looks_past_the_first,
         drops_what_is_read,
         computes_the_same_again,

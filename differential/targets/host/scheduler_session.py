@@ -295,6 +295,7 @@ class SchedulerSession:
             # They hold what they have claimed until the next update ends them.
             "rejected": sorted(getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())),
             **_common_prefix(output),
+            **_withheld(output),
             **self._standing(),
             # What a connector's metadata tells the workers, where there is one.
             **(getattr(output, "ec_connector_metadata", None) or {}),
@@ -463,6 +464,29 @@ def _common_prefix(output: Any) -> dict[str, list[int]]:
     """In how many blocks all running requests begin alike, by group, where a step says it."""
     blocks = getattr(output, "num_common_prefix_blocks", None)
     return {"common_prefix": list(blocks)} if blocks else {}
+
+
+def _withheld(output: Any) -> dict[str, dict[str, list[int]]]:
+    """Items whose data stays behind, by request that the workers are told of; nothing where all
+    items go with their requests."""
+    withheld = {
+        new.req_id: numbers
+        for new in output.scheduled_new_reqs
+        if (numbers := _withheld_inputs(new))
+    }
+    return {"withheld": withheld} if withheld else {}
+
+
+def _withheld_inputs(new: Any) -> list[int]:
+    if hasattr(new, "withheld_inputs"):
+        return list(new.withheld_inputs)
+    items = getattr(new, carrier_of(new))
+    return [number for number, item in enumerate(items) if getattr(item, "data", item) is None]
+
+
+def carrier_of(new: Any) -> str:
+    """The attribute in which a release's workers are given a request's items."""
+    return next(name for name in ("mm_features", "mm_kwargs", "mm_inputs") if hasattr(new, name))
 
 
 def _notices(output: Any) -> list[str]:

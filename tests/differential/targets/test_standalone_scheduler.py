@@ -34,6 +34,7 @@ class Shown(NamedTuple):
 SHOWN = [
     Shown("orphan-load", "0.33.0", "WM-1", "", "AssertionError"),
     Shown("phantom-entry", "0.33.0", "WM-1", "", "AssertionError"),
+    Shown("stripped-item-hit", "0.33.0", "SC-9", "after a preemption", "AssertionError"),
     Shown("session-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
     Shown("kv-load-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
     Shown("session-drafts", "0.32.0", "SC-8", "AssertionError in schedule", "AssertionError"),

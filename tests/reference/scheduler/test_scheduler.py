@@ -1,5 +1,6 @@
 """What the reference scheduler decides, on a few requests that can be followed by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,11 @@ HASHER = get_request_block_hasher(BLOCK_SIZE, hash_function(IDEAL), semantics=ID
 
 
 def make(
-    blocks: int = 33, capacity: int = 8, connector: EncoderTransfers | None = None, **options: Any
+    blocks: int = 33,
+    capacity: int = 8,
+    connector: EncoderTransfers | None = None,
+    semantics: Semantics | None = None,
+    **options: Any,
 ) -> Scheduler:
     """A scheduler over so many blocks, the null block among them."""
     config = SchedulerConfig(
@@ -38,7 +43,11 @@ def make(
     )
     caches = KVCacheConfig(blocks, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
     return Scheduler(
-        config, KVCacheManager(caches, 64), EncoderCacheManager(capacity), ec_connector=connector
+        config,
+        KVCacheManager(caches, 64),
+        EncoderCacheManager(capacity),
+        semantics=semantics,
+        ec_connector=connector,
     )
 
 
@@ -334,3 +343,29 @@ def test_the_end_of_a_request_is_the_end_of_its_wait() -> None:
     step(scheduler)
     scheduler.finish_requests(["r"], RequestStatus.FINISHED_ABORTED)
     assert connector.transfer("x", "failed") == []
+
+
+@pytest.mark.parametrize(("changes", "withheld"), [({"sends_all_items": False}, [0, 1]), ({}, [])])
+def test_items_of_a_cached_prefix_stay_behind_in_releases(
+    changes: dict[str, bool], withheld: list[int]
+) -> None:
+    scheduler = make(semantics=replace(IDEAL, **changes))
+    items = (("x", 0, 4), ("y", 6, 2), ("z", 8, 1))
+    scheduler.add_request(request("r", 9, *items))
+    step(scheduler)
+    again = request("r", 9, *items)
+    again.request_id = "again"
+    scheduler.add_request(again)
+    (new,) = step(scheduler).scheduled_new_reqs
+    assert (new.num_computed_tokens, new.withheld_inputs) == (8, withheld)
+
+
+@pytest.mark.parametrize("told_anew", [False, True])
+def test_the_second_model_runner_is_told_anew_of_who_is_resumed(told_anew: bool) -> None:
+    scheduler = make(v2_model_runner=told_anew)
+    scheduler.add_request(request("r", 4, max_tokens=3))
+    step(scheduler)
+    scheduler.reset_prefix_cache(reset_running_requests=True)
+    output = step(scheduler)
+    assert output.scheduled_cached_reqs.resumed_req_ids == (set() if told_anew else {"r"})
+    assert [new.req_id for new in output.scheduled_new_reqs] == (["r"] if told_anew else [])

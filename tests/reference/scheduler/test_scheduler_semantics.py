@@ -57,6 +57,7 @@ SEED_THAT_SHOWS = {
     "passes_sparse_items": 10,
     "runs_urgent_first": 0,
     "spares_whole_items": 329,
+    "sends_all_items": 8,
     "ends_at_whole_items": 99,
     "counts_tables": 5,
     "forgets_refused": 5,
