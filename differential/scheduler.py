@@ -140,14 +140,16 @@ class SchedulerJudge(Judge):
             self._event = number
             self._judge_transfers(self._kv, event, outcome)
         super().judge(number, event, record)
-        if not isinstance(event, events.Schedule) and not (
-            isinstance(event, events.Update) and (outcome is None or not outcome["sampled"])
-        ):
+        kind = type(event)
+        if kind is events.Schedule:
+            return
+        if kind is not events.Update or (outcome is not None and outcome["sampled"]):
             self._stood = None
             self._steps_without_token = 0
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
-        telling = [call for call in calls if _tells(call)]
+        # About an item, or the state has changed.
+        telling = [call for call in calls if call[2] is not None or call[6] is not None]
         kept = self._kept(telling)
         super()._schedule(event, outcome, calls)
         if outcome is None:
@@ -203,6 +205,8 @@ class SchedulerJudge(Judge):
 
     def _note_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
         """Note who claims a hit in vain, and who was preempted and has claimed nothing since."""
+        if not calls and not outcome["preempted"]:
+            return
         preempted = set(outcome["preempted"])
         claimed = {call[1] for call in calls if call[0] == "check" and call[5]}
         if claimed - preempted - set(outcome["running"]):
@@ -292,6 +296,8 @@ class SchedulerJudge(Judge):
 
     def _fills(self, outcome: Mapping[str, Any], kept: Set[str]) -> Fills:
         """What the step's encodes and loads fill."""
+        if not outcome["encode"] and not outcome.get("loads"):
+            return Fills((), kept)
         requests = self._requests
         filled = tuple(
             requests[name].identifiers[number]
@@ -303,7 +309,7 @@ class SchedulerJudge(Judge):
 
     def _follow(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
         """Note what the step's requests claim, and what its notices drop."""
-        self._dropped |= set(outcome["notices"])
+        self._dropped.update(outcome["notices"])
         for operation, name, number, _, _, answer, _ in calls:
             if name is None or number is None:
                 continue
@@ -311,25 +317,23 @@ class SchedulerJudge(Judge):
                 self._claims.setdefault(name, set()).add(number)
                 if operation == "allocate":
                     self._dropped.discard(self._requests[name].identifiers[number])
-        self._claims = {name: self._claims.get(name, set()) for name in outcome["running"]}
+        claims = self._claims
+        self._claims = {name: claims[name] for name in outcome["running"] if name in claims}
 
     def _reads(self, plan: Plan, fills: Fills) -> Reads:
         """What target model and drafter read in the step."""
-        state, protocol = self._state, self.protocol
+        state, protocol, claims = self._state, self.protocol, self._claims
         resident = state.size if isinstance(state, EncoderCacheState) else ()
         pending = () if protocol.keyed_by_identifier else state.notices
-        reads = {
-            name: numbers
-            for name, window in plan.windows.items()
-            if (numbers := self._read(name, window))
-        }
-        claims = {name: self._claims.get(name, set()) for name in reads}
-        return Reads(
-            {name: self._identifiers(name, numbers) for name, numbers in reads.items()},
-            {*resident, *pending, *fills.filled},
-            {name: self._identifiers(name, reads[name] & claims[name]) for name in reads},
-            frozenset(self._dropped),
-        )
+        wanted: dict[str, Set[str]] = {}
+        claimed: dict[str, Set[str]] = {}
+        for name, window in plan.windows.items():
+            if window.start < self._requests[name].end_of_items:
+                numbers = self._read(name, window)
+                if numbers:
+                    wanted[name] = self._identifiers(name, numbers)
+                    claimed[name] = self._identifiers(name, numbers & claims.get(name, frozenset()))
+        return Reads(wanted, {*resident, *pending, *fills.filled}, claimed, self._dropped)
 
     def _read(self, name: str, window: Span) -> Set[int]:
         """Items that the step reads of a request."""
@@ -474,7 +478,7 @@ class SchedulerJudge(Judge):
             return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:
             self._steps_without_token += 1
-            steps_max = sum(self._tokens_max(self._order.added(name)) for name in names)
+            steps_max = sum([self._tokens_max(self._order.added(name)) for name in names])
             self._check("schedule", Stretch(self._steps_without_token, steps_max))
         if not any(self._in_flight[:-1]) and not outcome.get("rejected"):
             self._judge_turn(outcome, stood)  # the rejected end with the next update
@@ -495,11 +499,6 @@ class SchedulerJudge(Judge):
             self._check("schedule", Turn(tokens, requests, stood, stands), self._suspects)
         if tokens == 0:
             self._stood = stands
-
-
-def _tells(call: CallRecord) -> bool:
-    """Whether the call is about an item, or has changed something."""
-    return call[2] is not None or call[6] is not None
 
 
 def _largest_item(trace: Trace, protocol: Protocol) -> int:
