@@ -46,6 +46,7 @@ _LETTERS: Mapping[type, str] = {
     SlotsRead: "w",
     StoreMemory: "w",
 }
+_WITH_ITEMS = (events.Add, events.Chunk)
 _DRAFTER_NEEDS_ALL = Versions("<0.27.1")
 """Releases whose drafter fails on an item that begins behind the window and is not encoded."""
 
@@ -509,7 +510,7 @@ def _largest_item(trace: Trace, protocol: Protocol) -> int:
             if item.is_embed is None or not protocol.counts_embeds
             else sum(item.is_embed)
             for event in trace.events
-            if isinstance(event, events.Add | events.Chunk)
+            if isinstance(event, _WITH_ITEMS)
             for item in event.items
         ),
         default=0,
