@@ -89,10 +89,10 @@ class Rules:
         if depth == ENGINE:
             of_scheduler += contracts(ENGINE, release)
         self.all = [*rules, *of_scheduler]
-        self.of_scheduler: dict[type, list[Contract]] = {}
+        self.of_scheduler: dict[type, list[tuple[Contract, Callable[[Any], bool]]]] = {}
         for rule in of_scheduler:
             (subject,) = set(rule.predicate.__annotations__.values()) - {bool}
-            self.of_scheduler.setdefault(subject, []).append(rule)
+            self.of_scheduler.setdefault(subject, []).append((rule, rule.predicate))
         states = [rule for rule in rules if rule.kind == "state"]
         self.of_state = [rule for rule in states if rule.parameters == ("s",)]
         self.of_state_and_ghost = [rule for rule in states if rule.parameters == ("s", "g")]

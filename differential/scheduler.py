@@ -219,9 +219,10 @@ class SchedulerJudge(Judge):
         """Note who stands at an item that its step does not hold whole."""
         for name in outcome["running"]:
             request = self._requests[name]
-            window = plan.windows.get(name, Span(request.computed, request.computed))
-            for offset, end in zip(request.offsets, request.ends, strict=True):
-                if offset == window.start and end > window.end:
+            window = plan.windows.get(name)
+            start, stop = (request.computed, request.computed) if window is None else window
+            for offset, end in request.spans if start < request.end_of_items else ():
+                if offset == start and end > stop:
                     self._reach.meet("whole item that does not fit")
 
     def _holding(self, held: References, waiting: Collection[str]) -> str:
@@ -244,8 +245,8 @@ class SchedulerJudge(Judge):
     def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:
         """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
         self.calls_judged += 1
-        for rule in self._rules.of_scheduler.get(type(subject), ()):
-            if not rule.predicate(subject):
+        for rule, holds in self._rules.of_scheduler.get(type(subject), ()):
+            if not holds(subject):
                 values = {_LETTERS.get(type(subject), "c"): subject}
                 self._broken(rule, values, operation, "", "", kind())
 
@@ -258,7 +259,7 @@ class SchedulerJudge(Judge):
             tokens,
             self._encoder_budget,
             {
-                name: sum(requests[name].sizes[number] for number in inputs)
+                name: sum([requests[name].sizes[number] for number in inputs])
                 for name, inputs in outcome["encode"].items()
             },
             int(self._has_whole_items),
@@ -318,8 +319,7 @@ class SchedulerJudge(Judge):
                 self._claims.setdefault(name, set()).add(number)
                 if operation == "allocate":
                     self._dropped.discard(self._requests[name].identifiers[number])
-        claims = self._claims
-        self._claims = {name: claims[name] for name in outcome["running"] if name in claims}
+        self._claims = {name: self._claims.get(name, set()) for name in outcome["running"]}
 
     def _reads(self, plan: Plan, fills: Fills) -> Reads:
         """What target model and drafter read in the step."""
@@ -399,8 +399,10 @@ class SchedulerJudge(Judge):
         hides what each admission could have had."""
         if not isinstance(self._state, EncoderCacheState):
             return self._capacity - sum(self.ghost.debits.values())
-        gave_back = any(call[0] in CREDITS and call[6] is not None for call in calls)
-        return None if gave_back else self._state.freeable_slots
+        for call in calls:
+            if call[0] in CREDITS and call[6] is not None:
+                return None
+        return self._state.freeable_slots
 
     def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)

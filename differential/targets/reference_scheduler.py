@@ -148,14 +148,8 @@ def session(trace: Event, semantics: Semantics, fault: str | None = None) -> Sch
 def build(trace: Event, semantics: Semantics, fault: str | None = None) -> SchedulerKit:
     """The scheduler of a trace."""
     config = trace["header"]["config"]
-    largest = max(
-        (
-            _feature(item, semantics).mm_position.get_num_embeds()
-            for event in trace["events"]
-            for item in event.get("items", ())
-        ),
-        default=0,
-    )
+    sizes = [_size(item, semantics) for event in trace["events"] for item in event.get("items", ())]
+    largest = max(sizes, default=0)
     capacity = max(config["capacity"], largest)
     is_decoder = _is_decoder(trace)
     manager = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
@@ -243,9 +237,12 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     )
 
 
+_NO_TRANSFERS = KVConnectorOutput()
+
+
 def _transfers(report: Report | None) -> KVConnectorOutput:
     if report is None:
-        return KVConnectorOutput()
+        return _NO_TRANSFERS
     return KVConnectorOutput(
         [report.received] if report.received else [],
         [report.sent] if report.sent else [],
@@ -299,6 +296,12 @@ def _check_lengths(items: list[Event], tokens_max: int) -> None:
             raise Illegal(
                 f"an item of {item['length']} tokens must be whole, and a step has {tokens_max}"
             )
+
+
+def _size(item: Event, semantics: Semantics) -> int:
+    """Encoder cache slots of an item."""
+    mask = item["is_embed"]
+    return item["length"] if mask is None or not semantics.counts_embeds else sum(mask)
 
 
 def _feature(item: Event, semantics: Semantics) -> MultiModalFeature:
