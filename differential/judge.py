@@ -375,11 +375,12 @@ class Judge:
     def _chunk(self, event: events.Chunk, outcome: Any, calls: Any) -> None:
         self._chunks.setdefault(event.request, []).append(event)
         self._only_calls(event, outcome, calls)
-        self._go_on(outcome)
+        if outcome and "continued" in outcome:
+            self._go_on(outcome["continued"])
 
-    def _go_on(self, outcome: Any) -> None:
+    def _go_on(self, continued: Iterable[tuple[str, int]]) -> None:
         """Sessions went on: the next chunk of each is part of its prompt."""
-        for request_id, first in (outcome or {}).get("continued", ()):
+        for request_id, first in continued:
             request = self._requests[request_id]
             request.extend(self._chunks[request_id].pop(0), first, self.protocol)
             self._note_sizes(request)
@@ -451,8 +452,8 @@ class Judge:
             self._in_flight.append({})
         self._only_calls(event, outcome, calls)
         self._running.difference_update(finished)
-        if self._is_scheduler:
-            self._go_on(outcome)
+        if self._is_scheduler and outcome and "continued" in outcome:
+            self._go_on(outcome["continued"])
 
     @property
     def _ended_last(self) -> Set[str]:
@@ -541,8 +542,9 @@ class Judge:
             if self._requests[request_id].inside_an_item():
                 self._reach.meet("preemption inside an item")
             self._requests[request_id].computed = 0
-        for request_id in self.ghost.owed() - running - set(outcome.get("rejected", ())):
-            self._withdraw(request_id)
+        if stopped := self.ghost.owed() - running:
+            for request_id in stopped.difference(outcome.get("rejected", ())):
+                self._withdraw(request_id)
         self._running = running
         step: dict[str, int] = {}
         for request_id, tokens in outcome["scheduled"].items():

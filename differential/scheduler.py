@@ -47,6 +47,9 @@ _LETTERS: Mapping[type, str] = {
     StoreMemory: "w",
 }
 _WITH_ITEMS = (events.Add, events.Chunk)
+_NOBODY: Set[str] = frozenset()
+_FILLS_NOTHING = Fills((), frozenset())
+_READS_NOTHING = Reads({}, frozenset(), {}, frozenset())
 _DRAFTER_NEEDS_ALL = Versions("<0.27.1")
 """Releases whose drafter fails on an item that begins behind the window and is not encoded."""
 
@@ -151,7 +154,7 @@ class SchedulerJudge(Judge):
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
         # About an item, or the state has changed.
         telling = [call for call in calls if call[2] is not None or call[6] is not None]
-        kept = self._kept(telling)
+        kept = self._kept(telling) if outcome and _fills_any(outcome) else frozenset()
         super()._schedule(event, outcome, calls)
         if outcome is None:
             return
@@ -197,7 +200,7 @@ class SchedulerJudge(Judge):
 
     @property
     def _ended_last(self) -> Set[str]:
-        return super()._ended_last if self._kv is None else self._kv.ended_last
+        return _NOBODY if self._kv is None else self._kv.ended_last
 
     def _suspects(self) -> str:
         """What is configured that may keep a chunk from its item: kinds in which steps stop."""
@@ -278,7 +281,7 @@ class SchedulerJudge(Judge):
         rest: Rest,
     ) -> None:
         """Judge what the step fills and reads, and where items stop it."""
-        fills = self._fills(outcome, kept)
+        fills = self._fills(outcome, kept) if _fills_any(outcome) else _FILLS_NOTHING
         self._check("schedule", fills)
         self._follow(outcome, calls)
         self._check("schedule", self._reads(plan, fills))
@@ -298,8 +301,6 @@ class SchedulerJudge(Judge):
 
     def _fills(self, outcome: Mapping[str, Any], kept: Set[str]) -> Fills:
         """What the step's encodes and loads fill."""
-        if not outcome["encode"] and not outcome.get("loads"):
-            return Fills((), kept)
         requests = self._requests
         filled = tuple(
             requests[name].identifiers[number]
@@ -334,6 +335,8 @@ class SchedulerJudge(Judge):
                 if numbers:
                     wanted[name] = self._identifiers(name, numbers)
                     claimed[name] = self._identifiers(name, numbers & claims.get(name, frozenset()))
+        if not wanted:
+            return _READS_NOTHING
         return Reads(wanted, {*resident, *pending, *fills.filled}, claimed, self._dropped)
 
     def _read(self, name: str, window: Span) -> Set[int]:
@@ -429,10 +432,10 @@ class SchedulerJudge(Judge):
             self._pending.add(event.identifier)
         self._in_vain.update(outcome)
 
-    def _go_on(self, outcome: Any) -> None:
-        for request_id, first in (outcome or {}).get("continued", ()):
+    def _go_on(self, continued: Iterable[tuple[str, int]]) -> None:
+        for request_id, first in continued:
             self._prompts[request_id] = first + self._chunks[request_id][0].prompt
-        super()._go_on(outcome)
+        super()._go_on(continued)
 
     def _reset(self, event: Any, outcome: Any, calls: Any) -> None:
         super()._reset(event, outcome, calls)
@@ -481,13 +484,16 @@ class SchedulerJudge(Judge):
             return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:
             self._steps_without_token += 1
-            steps_max = sum([self._tokens_max(self._order.added(name)) for name in names])
+            steps_max = sum(map(self._tokens_max, map(self._order.added, names)))
             self._check("schedule", Stretch(self._steps_without_token, steps_max))
         if not any(self._in_flight[:-1]) and not outcome.get("rejected"):
             self._judge_turn(outcome, stood)  # the rejected end with the next update
 
     def _judge_turn(self, outcome: Mapping[str, Any], stood: Standing | None) -> None:
         """Judge the second of two steps in a row that are decided with nothing outstanding."""
+        tokens = sum(outcome["scheduled"].values())
+        if stood is None and tokens:
+            return
         state = self._state
         stands = Standing(
             tuple(outcome["running"]),
@@ -496,12 +502,16 @@ class SchedulerJudge(Judge):
             state.free_slots,
             state.freeable_slots if isinstance(state, EncoderCacheState) else state.free_slots,
         )
-        tokens = sum(outcome["scheduled"].values())
         if stood is not None:
             requests = len(stands.running) + len(stands.waiting)
             self._check("schedule", Turn(tokens, requests, stood, stands), self._suspects)
         if tokens == 0:
             self._stood = stands
+
+
+def _fills_any(outcome: Mapping[str, Any]) -> bool:
+    """Whether the step encodes or loads something."""
+    return bool(outcome["encode"] or outcome.get("loads"))
 
 
 def _largest_item(trace: Trace, protocol: Protocol) -> int:

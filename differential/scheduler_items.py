@@ -69,11 +69,9 @@ class Stopping:
                 ends = self._ends(items(name), window.start + most, rest)
                 allowed[name] = frozenset(ends)
             left -= count
-        return Stops(
-            {name: window.end for name, window in plan.windows.items()},
-            {name: start - self._before_refused for name, start in refused.items()},
-            allowed,
-        )
+        if refused:
+            refused = {name: start - self._before_refused for name, start in refused.items()}
+        return Stops({name: window.end for name, window in windows.items()}, refused, allowed)
 
     def _ends(self, items: Iterable[Item], furthest: int, rest: Rest) -> Iterator[int]:
         """Where an item may end a chunk that could reach so far."""

@@ -60,6 +60,8 @@ class RareStates:
     def stops(self, stops: Stops, items: Callable[[str], Iterable[Item]], rest: Rest) -> None:
         """Windows have ended, among these items of their requests."""
         drafter = self._config.drafter and self._config.num_speculative_tokens > 0
+        if not drafter and not stops.refused and not stops.allowed:
+            return
         for name, end in stops.ends.items():
             if drafter and any(item.offset == end for item in items(name)):
                 self._meet("drafter at an item's edge")
