@@ -94,8 +94,10 @@ class Rules:
             (subject,) = set(rule.predicate.__annotations__.values()) - {bool}
             self.of_scheduler.setdefault(subject, []).append((rule, rule.predicate))
         states = [rule for rule in rules if rule.kind == "state"]
-        self.of_state = [rule for rule in states if rule.parameters == ("s",)]
-        self.of_state_and_ghost = [rule for rule in states if rule.parameters == ("s", "g")]
+        self.of_state = [(rule, rule.predicate) for rule in states if rule.parameters == ("s",)]
+        self.of_state_and_ghost = [
+            (rule, rule.predicate) for rule in states if rule.parameters == ("s", "g")
+        ]
         assert len(self.of_state) + len(self.of_state_and_ghost) == len(states)
         self.of_step = [rule for rule in rules if rule.kind in ("trace", "mirror")]
         transitions = [rule for rule in rules if rule.kind == "transition"]
@@ -636,12 +638,12 @@ class Judge:
         if claimed:
             ghost.claim(request_id, identifier, self._requests[request_id].ends[input_id])
         if delta is not None:
-            for rule in rules.of_state:
-                if not rule.predicate(post):
+            for rule, holds in rules.of_state:
+                if not holds(post):
                     self._broken(rule, {"s": post}, operation, request_id, identifier)
         if claimed or delta is not None or (self._is_decoder and operation in CREDITS):
-            for rule in rules.of_state_and_ghost:
-                if not rule.predicate(post, ghost):
+            for rule, holds in rules.of_state_and_ghost:
+                if not holds(post, ghost):
                     self._broken(rule, {"s": post, "g": ghost}, operation, request_id, identifier)
         self.resident_sum += self._residents
         if not self._is_decoder and (note := self._notes.get(operation)):

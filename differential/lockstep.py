@@ -38,7 +38,12 @@ def compare(left: TraceResult, right: TraceResult) -> Difference | None:
             if decoded.ends:
                 return None
             ours, theirs = decoded.ours, decoded.theirs
-        if ours[0] != theirs[0] or ours[1] != theirs[1] or _type(ours) != _type(theirs):
+        raised = ours[2] is not None or theirs[2] is not None
+        if (
+            ours[0] != theirs[0]
+            or ours[1] != theirs[1]
+            or (raised and _type(ours) != _type(theirs))
+        ):
             return _first_difference(number, ours, theirs)
         if ours[3] is not None and theirs[3] is not None and ours[3] != theirs[3]:
             return Difference(number, None, "", "state", ours[3], theirs[3])
