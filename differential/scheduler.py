@@ -154,7 +154,8 @@ class SchedulerJudge(Judge):
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
         # About an item, or the state has changed.
         telling = [call for call in calls if call[2] is not None or call[6] is not None]
-        kept = self._kept(telling) if outcome and _fills_any(outcome) else frozenset()
+        fills = outcome is not None and bool(outcome["encode"] or outcome.get("loads"))
+        kept = self._kept(telling) if fills else None
         super()._schedule(event, outcome, calls)
         if outcome is None:
             return
@@ -209,14 +210,15 @@ class SchedulerJudge(Judge):
 
     def _note_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
         """Note who claims a hit in vain, and who was preempted and has claimed nothing since."""
-        if not calls and not outcome["preempted"]:
-            return
-        preempted = set(outcome["preempted"])
+        preempted = outcome["preempted"]
         claimed = {call[1] for call in calls if call[0] == "check" and call[5]}
-        if claimed - preempted - set(outcome["running"]):
+        if claimed.difference(preempted, outcome["running"]):
             self._reach.meet("stalled after a claim")
-        allocated = {call[1] for call in calls if call[0] == "allocate"}
-        self._preempted = (self._preempted - claimed - allocated) | preempted
+        if self._preempted:
+            allocated = [call[1] for call in calls if call[0] == "allocate"]
+            self._preempted = self._preempted.difference(claimed, allocated)
+        if preempted:
+            self._preempted = self._preempted.union(preempted)
 
     def _note_whole_items(self, plan: Plan, outcome: Mapping[str, Any]) -> None:
         """Note who stands at an item that its step does not hold whole."""
@@ -277,11 +279,12 @@ class SchedulerJudge(Judge):
         plan: Plan,
         outcome: Mapping[str, Any],
         calls: Iterable[CallRecord],
-        kept: Set[str],
+        kept: Set[str] | None,
         rest: Rest,
     ) -> None:
-        """Judge what the step fills and reads, and where items stop it."""
-        fills = self._fills(outcome, kept) if _fills_any(outcome) else _FILLS_NOTHING
+        """Judge what the step fills and reads, and where items stop it. It fills nothing where
+        nobody asked what was `kept`."""
+        fills = _FILLS_NOTHING if kept is None else self._fills(outcome, kept)
         self._check("schedule", fills)
         self._follow(outcome, calls)
         self._check("schedule", self._reads(plan, fills))
@@ -507,11 +510,6 @@ class SchedulerJudge(Judge):
             self._check("schedule", Turn(tokens, requests, stood, stands), self._suspects)
         if tokens == 0:
             self._stood = stands
-
-
-def _fills_any(outcome: Mapping[str, Any]) -> bool:
-    """Whether the step encodes or loads something."""
-    return bool(outcome["encode"] or outcome.get("loads"))
 
 
 def _largest_item(trace: Trace, protocol: Protocol) -> int:
