@@ -134,15 +134,11 @@ class KVCacheCoordinator:
     ) -> tuple[list[KVCacheBlock], ...]:
         """Grow the request's tables; the blocks that are new."""
         return tuple(
-            [
-                manager.allocate_new_blocks(
-                    request_id,
-                    num_encoder_tokens
-                    if isinstance(manager, CrossAttentionManager)
-                    else num_tokens,
-                )
-                for manager in self.single_type_managers
-            ]
+            manager.allocate_new_blocks(
+                request_id,
+                num_encoder_tokens if isinstance(manager, CrossAttentionManager) else num_tokens,
+            )
+            for manager in self.single_type_managers
         )
 
     def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
@@ -178,7 +174,7 @@ class KVCacheCoordinator:
     def get_blocks(self, request_id: str) -> tuple[list[KVCacheBlock], ...]:
         """The request's tables."""
         return tuple(
-            [manager.req_to_blocks.get(request_id, []) for manager in self.single_type_managers]
+            manager.req_to_blocks.get(request_id, []) for manager in self.single_type_managers
         )
 
     def find_longest_cache_hit(

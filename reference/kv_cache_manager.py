@@ -27,7 +27,7 @@ class KVCacheBlocks:
         """Block ids for each group; with `allow_none`, None when there are no blocks at all."""
         if allow_none and not any(self.blocks):
             return None
-        return tuple([[block.block_id for block in group] for group in self.blocks])
+        return tuple([block.block_id for block in group] for group in self.blocks)
 
     def get_unhashed_block_ids(self) -> list[int]:
         """Ids of the blocks that cannot be found. Raises ValueError with several groups."""

@@ -79,9 +79,8 @@ class SingleTypeKVCacheManager:
             return max(required - held, 0)
         skipped = self.get_num_skipped_tokens(total_computed_tokens) // self.block_size
         new = required - max(skipped, len(new_computed_blocks) + held)
-        hit = new_computed_blocks[max(0, skipped - held) :] if new_computed_blocks else ()
-        idle = [block for block in hit if block.ref_cnt == 0 and not block.is_null]
-        return max(new, 0) + len(idle)
+        hit = new_computed_blocks[max(0, skipped - held) :]
+        return max(new, 0) + sum(block.ref_cnt == 0 and not block.is_null for block in hit)
 
     def add_local_computed_blocks(
         self,
