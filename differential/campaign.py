@@ -522,7 +522,7 @@ def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) ->
         report.illegal[seen.illegal] += 1
         return
     report.events += len(events)
-    report.steps += sum(isinstance(event, Schedule) for event in events)
+    report.steps += sum([type(event) is Schedule for event in events])
     report.calls += seen.calls
     report.resident_sum += seen.resident_sum
 

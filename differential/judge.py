@@ -89,13 +89,15 @@ class Rules:
         if depth == ENGINE:
             of_scheduler += contracts(ENGINE, release)
         self.all = [*rules, *of_scheduler]
-        self.of_scheduler: dict[type, list[Contract]] = {}
+        self.of_scheduler: dict[type, list[tuple[Contract, Callable[[Any], bool]]]] = {}
         for rule in of_scheduler:
             (subject,) = set(rule.predicate.__annotations__.values()) - {bool}
-            self.of_scheduler.setdefault(subject, []).append(rule)
+            self.of_scheduler.setdefault(subject, []).append((rule, rule.predicate))
         states = [rule for rule in rules if rule.kind == "state"]
-        self.of_state = [rule for rule in states if rule.parameters == ("s",)]
-        self.of_state_and_ghost = [rule for rule in states if rule.parameters == ("s", "g")]
+        self.of_state = [(rule, rule.predicate) for rule in states if rule.parameters == ("s",)]
+        self.of_state_and_ghost = [
+            (rule, rule.predicate) for rule in states if rule.parameters == ("s", "g")
+        ]
         assert len(self.of_state) + len(self.of_state_and_ghost) == len(states)
         self.of_step = [rule for rule in rules if rule.kind in ("trace", "mirror")]
         transitions = [rule for rule in rules if rule.kind == "transition"]
@@ -121,7 +123,9 @@ class Rules:
         assert not any(self.unchanged[operation] for operation in _READS)
         self.promised = {
             operation: [
-                rule for rule in rules if rule.kind == "promise" and operation in rule.calls
+                (rule, _of_promise(rule))
+                for rule in rules
+                if rule.kind == "promise" and operation in rule.calls
             ]
             for operation in ANY_CALL | WITHDRAWAL
         }
@@ -144,6 +148,22 @@ def _of_call(rule: Contract) -> Callable[[Any, Any, Call], bool]:
             return lambda pre, post, c: holds(post, c)
         case parameters:
             raise ValueError(f"contract {rule.id}: transition over {', '.join(parameters)}")
+
+
+def _of_promise(rule: Contract) -> Callable[[Any, Ghost, Mapping[str, int], Call], bool]:
+    """The predicate of a promise under one signature: state, ghost, what the step encodes, call."""
+    holds = rule.predicate
+    match rule.parameters:
+        case ("s", "c"):
+            return lambda state, ghost, encoded, call: holds(state, call)
+        case ("g", "c"):
+            return lambda state, ghost, encoded, call: holds(ghost, call)
+        case ("s", "g", "c"):
+            return lambda state, ghost, encoded, call: holds(state, ghost, call)
+        case ("g", "w", "c"):
+            return lambda state, ghost, encoded, call: holds(ghost, Making(encoded), call)
+        case parameters:
+            raise ValueError(f"contract {rule.id}: promise over {', '.join(parameters)}")
 
 
 def manager_component(manager: str) -> str:
@@ -357,11 +377,12 @@ class Judge:
     def _chunk(self, event: events.Chunk, outcome: Any, calls: Any) -> None:
         self._chunks.setdefault(event.request, []).append(event)
         self._only_calls(event, outcome, calls)
-        self._go_on(outcome)
+        if outcome and "continued" in outcome:
+            self._go_on(outcome["continued"])
 
-    def _go_on(self, outcome: Any) -> None:
+    def _go_on(self, continued: Iterable[tuple[str, int]]) -> None:
         """Sessions went on: the next chunk of each is part of its prompt."""
-        for request_id, first in (outcome or {}).get("continued", ()):
+        for request_id, first in continued:
             request = self._requests[request_id]
             request.extend(self._chunks[request_id].pop(0), first, self.protocol)
             self._note_sizes(request)
@@ -421,9 +442,10 @@ class Judge:
 
     def _update(self, event: events.Update, outcome: Any, calls: Any) -> None:
         finished = outcome["finished"] if self._is_scheduler and outcome else ()
+        ended_last = self._ended_last
         for step in self._in_flight[: event.steps]:
             for request_id in step:
-                if request_id not in self._ended_last:
+                if request_id not in ended_last:
                     self._confirm(request_id, request_id in finished)
         for request_id in finished:
             self._end(request_id)
@@ -432,8 +454,8 @@ class Judge:
             self._in_flight.append({})
         self._only_calls(event, outcome, calls)
         self._running.difference_update(finished)
-        if self._is_scheduler:
-            self._go_on(outcome)
+        if self._is_scheduler and outcome and "continued" in outcome:
+            self._go_on(outcome["continued"])
 
     @property
     def _ended_last(self) -> Set[str]:
@@ -522,8 +544,9 @@ class Judge:
             if self._requests[request_id].inside_an_item():
                 self._reach.meet("preemption inside an item")
             self._requests[request_id].computed = 0
-        for request_id in self.ghost.owed() - running - set(outcome.get("rejected", ())):
-            self._withdraw(request_id)
+        if stopped := self.ghost.owed() - running:
+            for request_id in stopped.difference(outcome.get("rejected", ())):
+                self._withdraw(request_id)
         self._running = running
         step: dict[str, int] = {}
         for request_id, tokens in outcome["scheduled"].items():
@@ -531,20 +554,21 @@ class Judge:
                 continue  # preempted after it was scheduled; releases up to 0.11 leave its count in
             request = self._requests[request_id]
             start = outcome["computed"][request_id]
-            request.computed = step[request_id] = start + tokens
-            self._gathered.update(
-                request.identifiers[number] for number in request.read_in(start, start + tokens)
-            )
+            request.computed = step[request_id] = end = start + tokens
+            if start < request.end_of_items:
+                self._gathered.update(
+                    [request.identifiers[number] for number in request.read_in(start, end)]
+                )
         self._in_flight.append(step)
         if not self.protocol.releases_on_update:
             for request_id in step:
                 self._confirm(request_id, finished=False)
         for call in calls[planning:]:
             self._call(call, running)
-        allocated = set(self._encoded)
+        allocated = self._encoded
         loaded = self._filled(outcome.get("loads", {}))
         self._encoded = self._filled(outcome["encode"]) | loaded
-        if allocated - set(self._encoded):
+        if allocated.keys() - self._encoded.keys():
             self._reach.meet("preempted after encode in the same step")
         self._note_transfers(outcome, loaded)
         self._finish_step(tuple(outcome["notices"]))
@@ -572,7 +596,8 @@ class Judge:
             identifier, size = request.identifiers[input_id], request.sizes[input_id]
         if operation == "free" and (running is None or request_id not in running):
             self._withdraw(request_id)
-        self._judge_promises(operation, request_id, input_id)
+        if rules.promised[operation]:
+            self._judge_promises(operation, request_id, input_id)
         if operation == "allocate":
             ghost.encode(request_id, input_id, identifier, size)
         elif operation == "reset":
@@ -613,12 +638,12 @@ class Judge:
         if claimed:
             ghost.claim(request_id, identifier, self._requests[request_id].ends[input_id])
         if delta is not None:
-            for rule in rules.of_state:
-                if not rule.predicate(post):
+            for rule, holds in rules.of_state:
+                if not holds(post):
                     self._broken(rule, {"s": post}, operation, request_id, identifier)
         if claimed or delta is not None or (self._is_decoder and operation in CREDITS):
-            for rule in rules.of_state_and_ghost:
-                if not rule.predicate(post, ghost):
+            for rule, holds in rules.of_state_and_ghost:
+                if not holds(post, ghost):
                     self._broken(rule, {"s": post, "g": ghost}, operation, request_id, identifier)
         self.resident_sum += self._residents
         if not self._is_decoder and (note := self._notes.get(operation)):
@@ -631,19 +656,27 @@ class Judge:
         promised = self._rules.promised[operation]
         if not promised:
             return
-        call = _NO_CALL._replace(operation=operation, request=name or "")
-        if name is not None and number is not None:
+        state, ghost, encoded = self._state, self.ghost, self._encoded
+        if name is None or number is None:
+            call = Call(operation, name or "", -1, "", 0, 0, 0, 0, False, False, "")
+        else:
             request = self._requests[name]
-            call = call._replace(
-                input_id=number,
-                identifier=request.identifiers[number],
-                need=request.sizes[number],
-                end=request.ends[number],
-                debited=(name, number) in self.ghost.debits,
+            call = Call(
+                operation,
+                name,
+                number,
+                request.identifiers[number],
+                request.sizes[number],
+                request.ends[number],
+                0,
+                0,
+                False,
+                (name, number) in ghost.debits,
+                "",
             )
-        values = {"s": self._state, "g": self.ghost, "w": Making(self._encoded), "c": call}
-        for rule in promised:
-            if not rule.predicate(*[values[one] for one in rule.parameters]):
+        for rule, holds in promised:
+            if not holds(state, ghost, encoded, call):
+                values = {"s": state, "g": ghost, "w": Making(encoded), "c": call}
                 self._broken(rule, values, operation, name, call.identifier)
 
     def _replay(self, pre: Any, delta: Delta) -> Any:
@@ -745,11 +778,14 @@ class Judge:
             self._reach.meet("repeated item")
 
     def _note_transfers(self, outcome: Any, loaded: Mapping[str, int]) -> None:
-        if loaded:
-            self._reach.meet("loaded from elsewhere")
         if outcome.get("awaiting"):
             self._reach.meet("waits for a transfer")
-        if outcome.get("loads", {}).keys() - set(outcome["computed"]):
+        loads = outcome.get("loads")
+        if not loads:
+            return
+        if loaded:
+            self._reach.meet("loaded from elsewhere")
+        if loads.keys() - outcome["computed"].keys():
             self._reach.meet("preempted after a load in the same step")
         if loaded.keys() & self._evicted:
             self._reach.meet("evicted and loaded in one step")

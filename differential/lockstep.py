@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproof.differential.outputs import compare_outputs
+from cacheproof.differential.outputs import compare_outputs, has_outputs
 from cacheproof.differential.record import StepRecord, TraceResult
 
 CALL_FIELDS = ("operation", "request", "input", "budget", "pending", "answer", "delta")
@@ -31,13 +31,19 @@ class Difference:
 def compare(left: TraceResult, right: TraceResult) -> Difference | None:
     """The first difference between two targets' records of one trace; None when they agree."""
     for number, (ours, theirs) in enumerate(zip(left.records, right.records, strict=False)):
-        decoded = compare_outputs(ours, theirs)
-        if decoded.difference is not None:
-            return Difference(number, None, "", *decoded.difference)
-        if decoded.ends:
-            return None
-        ours, theirs = decoded.ours, decoded.theirs
-        if ours[:2] != theirs[:2] or _type(ours) != _type(theirs):
+        if has_outputs(ours) and has_outputs(theirs):
+            decoded = compare_outputs(ours, theirs)
+            if decoded.difference is not None:
+                return Difference(number, None, "", *decoded.difference)
+            if decoded.ends:
+                return None
+            ours, theirs = decoded.ours, decoded.theirs
+        raised = ours[2] is not None or theirs[2] is not None
+        if (
+            ours[0] != theirs[0]
+            or ours[1] != theirs[1]
+            or (raised and _type(ours) != _type(theirs))
+        ):
             return _first_difference(number, ours, theirs)
         if ours[3] is not None and theirs[3] is not None and ours[3] != theirs[3]:
             return Difference(number, None, "", "state", ours[3], theirs[3])

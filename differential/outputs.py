@@ -28,11 +28,14 @@ class Comparison(NamedTuple):
     ends: bool = False
 
 
+def has_outputs(record: StepRecord) -> bool:
+    """Whether it is one of an update that says what requests are answered."""
+    return isinstance(record[0], dict) and record[0].get("outputs") is not None
+
+
 def compare_outputs(ours: StepRecord, theirs: StepRecord) -> Comparison:
-    """Compare the outputs of two records of one update; others are left as they are."""
-    one, other = _outputs(ours), _outputs(theirs)
-    if one is None or other is None:
-        return Comparison(ours, theirs)
+    """Compare the outputs of two records of one update, which both have some."""
+    one, other = ours[0]["outputs"], theirs[0]["outputs"]
     ours, theirs = _without(ours), _without(theirs)
     if one.keys() != other.keys():
         return Comparison(ours, theirs, ("requests with output", sorted(one), sorted(other)))
@@ -53,10 +56,6 @@ def compare_outputs(ours: StepRecord, theirs: StepRecord) -> Comparison:
 def is_tie(token: Any) -> bool:
     """Whether rounding may have decided on a token, of [id, log probability, lead]."""
     return bool(token[2] < NEARLY)
-
-
-def _outputs(record: StepRecord) -> Any:
-    return record[0].get("outputs") if isinstance(record[0], dict) else None
 
 
 def _without(record: StepRecord) -> StepRecord:

@@ -48,6 +48,10 @@ _LETTERS: Mapping[type, str] = {
     SlotsRead: "w",
     StoreMemory: "w",
 }
+_WITH_ITEMS = (events.Add, events.Chunk)
+_NOBODY: Set[str] = frozenset()
+_FILLS_NOTHING = Fills((), frozenset())
+_READS_NOTHING = Reads({}, frozenset(), {}, frozenset())
 _DRAFTER_NEEDS_ALL = Versions("<0.27.1")
 """Releases whose drafter fails on an item that begins behind the window and is not encoded."""
 
@@ -147,15 +151,18 @@ class SchedulerJudge(Judge):
             self._event = number
             self._judge_transfers(self._kv, event, outcome)
         super().judge(number, event, record)
-        if not isinstance(event, events.Schedule) and not (
-            isinstance(event, events.Update) and (outcome is None or not outcome["sampled"])
-        ):
+        kind = type(event)
+        if kind is events.Schedule:
+            return
+        if kind is not events.Update or (outcome is not None and outcome["sampled"]):
             self._stood = None
             self._steps_without_token = 0
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
-        telling = [call for call in calls if _tells(call)]
-        kept = self._kept(telling)
+        # About an item, or the state has changed.
+        telling = [call for call in calls if call[2] is not None or call[6] is not None]
+        fills = outcome is not None and bool(outcome["encode"] or outcome.get("loads"))
+        kept = self._kept(telling) if fills else None
         super()._schedule(event, outcome, calls)
         if outcome is None:
             return
@@ -203,7 +210,7 @@ class SchedulerJudge(Judge):
 
     @property
     def _ended_last(self) -> Set[str]:
-        return super()._ended_last if self._kv is None else self._kv.ended_last
+        return _NOBODY if self._kv is None else self._kv.ended_last
 
     def _suspects(self) -> str:
         """What is configured that may keep a chunk from its item: kinds in which steps stop."""
@@ -212,20 +219,24 @@ class SchedulerJudge(Judge):
 
     def _note_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
         """Note who claims a hit in vain, and who was preempted and has claimed nothing since."""
-        preempted = set(outcome["preempted"])
+        preempted = outcome["preempted"]
         claimed = {call[1] for call in calls if call[0] == "check" and call[5]}
-        if claimed - preempted - set(outcome["running"]):
+        if claimed.difference(preempted, outcome["running"]):
             self._reach.meet("stalled after a claim")
-        allocated = {call[1] for call in calls if call[0] == "allocate"}
-        self._preempted = (self._preempted - claimed - allocated) | preempted
+        if self._preempted:
+            allocated = [call[1] for call in calls if call[0] == "allocate"]
+            self._preempted = self._preempted.difference(claimed, allocated)
+        if preempted:
+            self._preempted = self._preempted.union(preempted)
 
     def _note_whole_items(self, plan: Plan, outcome: Mapping[str, Any]) -> None:
         """Note who stands at an item that its step does not hold whole."""
         for name in outcome["running"]:
             request = self._requests[name]
-            window = plan.windows.get(name, Span(request.computed, request.computed))
-            for offset, end in zip(request.offsets, request.ends, strict=True):
-                if offset == window.start and end > window.end:
+            window = plan.windows.get(name)
+            start, stop = (request.computed, request.computed) if window is None else window
+            for offset, end in request.spans if start < request.end_of_items else ():
+                if offset == start and end > stop:
                     self._reach.meet("whole item that does not fit")
 
     def _holding(self, held: References, waiting: Collection[str]) -> str:
@@ -248,8 +259,8 @@ class SchedulerJudge(Judge):
     def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:
         """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
         self.calls_judged += 1
-        for rule in self._rules.of_scheduler.get(type(subject), ()):
-            if not rule.predicate(subject):
+        for rule, holds in self._rules.of_scheduler.get(type(subject), ()):
+            if not holds(subject):
                 values = {_LETTERS.get(type(subject), "c"): subject}
                 self._broken(rule, values, operation, "", "", kind())
 
@@ -262,7 +273,7 @@ class SchedulerJudge(Judge):
             tokens,
             self._encoder_budget,
             {
-                name: sum(requests[name].sizes[number] for number in inputs)
+                name: sum([requests[name].sizes[number] for number in inputs])
                 for name, inputs in outcome["encode"].items()
             },
             int(self._has_whole_items),
@@ -277,11 +288,12 @@ class SchedulerJudge(Judge):
         plan: Plan,
         outcome: Mapping[str, Any],
         calls: Iterable[CallRecord],
-        kept: Set[str],
+        kept: Set[str] | None,
         rest: Rest,
     ) -> None:
-        """Judge what the step fills and reads, and where items stop it."""
-        fills = self._fills(outcome, kept)
+        """Judge what the step fills and reads, and where items stop it. It fills nothing where
+        nobody asked what was `kept`."""
+        fills = _FILLS_NOTHING if kept is None else self._fills(outcome, kept)
         self._check("schedule", fills)
         self._follow(outcome, calls)
         self._check("schedule", self._reads(plan, fills))
@@ -340,7 +352,7 @@ class SchedulerJudge(Judge):
 
     def _follow(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
         """Note what the step's requests claim, and what its notices drop."""
-        self._dropped |= set(outcome["notices"])
+        self._dropped.update(outcome["notices"])
         for operation, name, number, _, _, answer, _ in calls:
             if name is None or number is None:
                 continue
@@ -352,21 +364,20 @@ class SchedulerJudge(Judge):
 
     def _reads(self, plan: Plan, fills: Fills) -> Reads:
         """What target model and drafter read in the step."""
-        state, protocol = self._state, self.protocol
+        state, protocol, claims = self._state, self.protocol, self._claims
         resident = state.size if isinstance(state, EncoderCacheState) else ()
         pending = () if protocol.keyed_by_identifier else state.notices
-        reads = {
-            name: numbers
-            for name, window in plan.windows.items()
-            if (numbers := self._read(name, window))
-        }
-        claims = {name: self._claims.get(name, set()) for name in reads}
-        return Reads(
-            {name: self._identifiers(name, numbers) for name, numbers in reads.items()},
-            {*resident, *pending, *fills.filled},
-            {name: self._identifiers(name, reads[name] & claims[name]) for name in reads},
-            frozenset(self._dropped),
-        )
+        wanted: dict[str, Set[str]] = {}
+        claimed: dict[str, Set[str]] = {}
+        for name, window in plan.windows.items():
+            if window.start < self._requests[name].end_of_items:
+                numbers = self._read(name, window)
+                if numbers:
+                    wanted[name] = self._identifiers(name, numbers)
+                    claimed[name] = self._identifiers(name, numbers & claims.get(name, frozenset()))
+        if not wanted:
+            return _READS_NOTHING
+        return Reads(wanted, {*resident, *pending, *fills.filled}, claimed, self._dropped)
 
     def _read(self, name: str, window: Span) -> Set[int]:
         """Items that the step reads of a request."""
@@ -431,8 +442,10 @@ class SchedulerJudge(Judge):
         hides what each admission could have had."""
         if not isinstance(self._state, EncoderCacheState):
             return self._capacity - sum(self.ghost.debits.values())
-        gave_back = any(call[0] in CREDITS and call[6] is not None for call in calls)
-        return None if gave_back else self._state.freeable_slots
+        for call in calls:
+            if call[0] in CREDITS and call[6] is not None:
+                return None
+        return self._state.freeable_slots
 
     def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)
@@ -459,10 +472,10 @@ class SchedulerJudge(Judge):
             self._pending.add(event.identifier)
         self._in_vain.update(outcome)
 
-    def _go_on(self, outcome: Any) -> None:
-        for request_id, first in (outcome or {}).get("continued", ()):
+    def _go_on(self, continued: Iterable[tuple[str, int]]) -> None:
+        for request_id, first in continued:
             self._prompts[request_id] = first + self._chunks[request_id][0].prompt
-        super()._go_on(outcome)
+        super()._go_on(continued)
 
     def _reset(self, event: Any, outcome: Any, calls: Any) -> None:
         super()._reset(event, outcome, calls)
@@ -511,13 +524,16 @@ class SchedulerJudge(Judge):
             return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:
             self._steps_without_token += 1
-            steps_max = sum(self._tokens_max(self._order.added(name)) for name in names)
+            steps_max = sum(map(self._tokens_max, map(self._order.added, names)))
             self._check("schedule", Stretch(self._steps_without_token, steps_max))
         if not any(self._in_flight[:-1]) and not outcome.get("rejected"):
             self._judge_turn(outcome, stood)  # the rejected end with the next update
 
     def _judge_turn(self, outcome: Mapping[str, Any], stood: Standing | None) -> None:
         """Judge the second of two steps in a row that are decided with nothing outstanding."""
+        tokens = sum(outcome["scheduled"].values())
+        if stood is None and tokens:
+            return
         state = self._state
         stands = Standing(
             tuple(outcome["running"]),
@@ -526,17 +542,11 @@ class SchedulerJudge(Judge):
             state.free_slots,
             state.freeable_slots if isinstance(state, EncoderCacheState) else state.free_slots,
         )
-        tokens = sum(outcome["scheduled"].values())
         if stood is not None:
             requests = len(stands.running) + len(stands.waiting)
             self._check("schedule", Turn(tokens, requests, stood, stands), self._suspects)
         if tokens == 0:
             self._stood = stands
-
-
-def _tells(call: CallRecord) -> bool:
-    """Whether the call is about an item, or has changed something."""
-    return call[2] is not None or call[6] is not None
 
 
 def _largest_item(trace: Trace, protocol: Protocol) -> int:
@@ -547,7 +557,7 @@ def _largest_item(trace: Trace, protocol: Protocol) -> int:
             if item.is_embed is None or not protocol.counts_embeds
             else sum(item.is_embed)
             for event in trace.events
-            if isinstance(event, events.Add | events.Chunk)
+            if isinstance(event, _WITH_ITEMS)
             for item in event.items
         ),
         default=0,

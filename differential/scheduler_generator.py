@@ -19,6 +19,7 @@ in four has both connectors.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -76,6 +77,7 @@ def scheduler_trace(
     ).build()
 
 
+@lru_cache
 def offered_by(release: str | None) -> Semantics:
     """The release's semantics; those of the first one that is modelled stand for earlier ones."""
     if release is None:

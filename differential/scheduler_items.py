@@ -60,19 +60,18 @@ class Stopping:
         `prompts` how long prompts are, `items` what a request's are; a step that preempts gives
         tokens back, which hides what each request could have had."""
         allowed: dict[str, Set[int]] = {}
-        left = plan.token_budget
+        left, windows = plan.token_budget, plan.windows
+        threshold = self._config.long_prefill_token_threshold
         for name, count in plan.tokens.items():
-            most = min(left, self._config.long_prefill_token_threshold or left)
-            window = plan.windows.get(name)
+            most = min(left, threshold) if threshold else left
+            window = windows.get(name)
             if window and not preempted and count < most and window.end < prompts[name]:
                 ends = self._ends(items(name), window.start + most, rest)
                 allowed[name] = frozenset(ends)
             left -= count
-        return Stops(
-            {name: window.end for name, window in plan.windows.items()},
-            {name: start - self._before_refused for name, start in refused.items()},
-            allowed,
-        )
+        if refused:
+            refused = {name: start - self._before_refused for name, start in refused.items()}
+        return Stops({name: window.end for name, window in windows.items()}, refused, allowed)
 
     def _ends(self, items: Iterable[Item], furthest: int, rest: Rest) -> Iterator[int]:
         """Where an item may end a chunk that could reach so far."""

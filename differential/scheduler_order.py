@@ -63,7 +63,7 @@ class Order:
         `in_flight` are the steps whose output was outstanding when it was decided, `items` those of
         a request. Who is rejected only waits for its end.
         """
-        admitted = list(self._admitted(outcome))
+        admitted = list(self._admitted(outcome)) if outcome["waiting"] else ()
         overtaken = {
             name
             for name in (outcome["waiting"] if admitted else ())

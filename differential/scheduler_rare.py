@@ -36,10 +36,11 @@ class RareStates:
                 self._meet("drafts rejected")
         self._drafted = {
             name: computed[name] + outcome["scheduled"][name]
-            for name in outcome["drafts"].keys() & computed.keys()
-            if not self._added(name).resumable
+            for name in outcome["drafts"]
+            if name in computed and not self._added(name).resumable
         }
-        if self._config.kv_connector is None and any(map(computed.get, outcome["resumed"])):
+        resumed = outcome["resumed"]
+        if resumed and self._config.kv_connector is None and any(map(computed.get, resumed)):
             self._meet("hit after preemption")
         if outcome.get("rejected"):
             self._meet("reused media id rejected")
@@ -49,6 +50,8 @@ class RareStates:
 
     def update(self, outcome: Outcome, thrown_back: Iterable[str]) -> None:
         """Output has arrived, and with it word of who is `thrown_back` to compute KV anew."""
+        if not outcome["waiting"]:
+            return
         stopped = self._running.intersection(outcome["waiting"]).difference(thrown_back)
         continued = {name for name, _ in outcome.get("continued", ())}
         if any(self._added(name).resumable for name in stopped - continued):
@@ -57,6 +60,8 @@ class RareStates:
     def stops(self, stops: Stops, items: Callable[[str], Iterable[Item]], rest: Rest) -> None:
         """Windows have ended, among these items of their requests."""
         drafter = self._config.drafter and self._config.num_speculative_tokens > 0
+        if not drafter and not stops.refused and not stops.allowed:
+            return
         for name, end in stops.ends.items():
             if drafter and any(item.offset == end for item in items(name)):
                 self._meet("drafter at an item's edge")

@@ -93,6 +93,7 @@ class ReferenceTarget:
         self._managers = managers or MANAGERS
         self._media_hash = media_hash
         self._runner = runner
+        self._read: tuple[Trace, Any] | None = None
 
     @property
     def protocol(self) -> Protocol:
@@ -122,7 +123,7 @@ class ReferenceTarget:
         if trace.has_scheduler and not self.runs_depth(trace.depth):
             return False
         if isinstance(config, SchedulerConfig):
-            return scheduler.models(msgspec.to_builtins(trace), self.semantics)
+            return scheduler.models(self._lines(trace), self.semantics)
         return self.runs_depth(trace.depth)
 
     def records(self, trace: Trace) -> list[StepRecord]:
@@ -142,10 +143,16 @@ class ReferenceTarget:
             return self._runner.run([trace], fault)[0]
         if trace.depth != "scheduler":
             return TraceResult(self._records(trace, fault))
-        lines = msgspec.to_builtins(trace)
+        lines = self._lines(trace)
         session = scheduler.session(lines, self.semantics, fault)
         records = run_events(session, lines["events"])
         return TraceResult(_with_states(records), capacity=session.recorder.manager.cache_size)
+
+    def _lines(self, trace: Trace) -> Any:
+        """The trace in lines, as sessions read it; asked whether it runs one, it often runs it."""
+        if self._read is None or self._read[0] is not trace:
+            self._read = trace, msgspec.to_builtins(trace)
+        return self._read[1]
 
     def _records(self, trace: Trace, fault: str | None) -> list[StepRecord]:
         events = [msgspec.to_builtins(event) for event in trace.events]

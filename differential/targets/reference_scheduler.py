@@ -1,5 +1,6 @@
 """The reference scheduler as what a `SchedulerSession` drives."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
@@ -42,6 +43,10 @@ def models(trace: Event, semantics: Semantics) -> bool:
 
 def _unknown(trace: Event, semantics: Semantics) -> str | None:
     """What the trace asks for and those semantics do not know; None: nothing."""
+    return next(_unknowns(trace, semantics), None)
+
+
+def _unknowns(trace: Event, semantics: Semantics) -> Iterator[str]:
     config = trace["header"]["config"]
     kinds = {group["kind"] for group in config["groups"]}
     asked = {
@@ -76,35 +81,34 @@ def _unknown(trace: Event, semantics: Semantics) -> str | None:
     if config["groups"] and (caches := _unknown_caches(config, semantics)):
         asked[caches] = True
     asked["sessions that outgrow the model"] = _outgrow(trace, semantics)
+    yield from (name for name, is_asked in asked.items() if is_asked)
     for event in trace["events"]:
-        kind = event["event"]
-        asked |= {
-            "a load that fails": kind == "received"
-            and event["failed"] is not None
-            and not semantics.retries_failed_loads,
-            "a request that is sent under asynchronous scheduling": kind == "add"
-            and event["sends"]
-            and config["kv_connector"]
-            and config["async_scheduling"]
-            and not semantics.keeps_until_loaded,
-            "a pause": kind == "pause" and not semantics.pauses,
-            "a restart of running requests": kind == "reset_prefix"
-            and event["running"]
-            and not semantics.restarts_running,
-            "a request that skips reading": kind == "add"
-            and event["skip_reading"]
-            and not semantics.skips_reading,
-            "a resumable request": kind == "add"
-            and event["resumable"]
-            and not semantics.continues_requests,
-            "a resumable request under asynchronous scheduling": kind == "add"
-            and event["resumable"]
-            and config["async_scheduling"]
-            and not semantics.marks_stale_output,
-        }
-        if any(asked.values()):
-            break
-    return next((name for name, is_asked in asked.items() if is_asked), None)
+        match event["event"]:
+            case "add":
+                yield from _unknown_of_request(event, config, semantics)
+            case "received":
+                if event["failed"] is not None and not semantics.retries_failed_loads:
+                    yield "a load that fails"
+            case "pause":
+                if not semantics.pauses:
+                    yield "a pause"
+            case "reset_prefix":
+                if event["running"] and not semantics.restarts_running:
+                    yield "a restart of running requests"
+
+
+def _unknown_of_request(event: Event, config: Event, semantics: Semantics) -> Iterator[str]:
+    is_asynchronous = config["async_scheduling"]
+    is_sent = event["sends"] and config["kv_connector"]
+    if is_sent and is_asynchronous and not semantics.keeps_until_loaded:
+        yield "a request that is sent under asynchronous scheduling"
+    if event["skip_reading"] and not semantics.skips_reading:
+        yield "a request that skips reading"
+    if event["resumable"]:
+        if not semantics.continues_requests:
+            yield "a resumable request"
+        if is_asynchronous and not semantics.marks_stale_output:
+            yield "a resumable request under asynchronous scheduling"
 
 
 def _is_decoder(trace: Event) -> bool:
@@ -144,14 +148,8 @@ def session(trace: Event, semantics: Semantics, fault: str | None = None) -> Sch
 def build(trace: Event, semantics: Semantics, fault: str | None = None) -> SchedulerKit:
     """The scheduler of a trace."""
     config = trace["header"]["config"]
-    largest = max(
-        (
-            _feature(item, semantics).mm_position.get_num_embeds()
-            for event in trace["events"]
-            for item in event.get("items", ())
-        ),
-        default=0,
-    )
+    sizes = [_size(item, semantics) for event in trace["events"] for item in event.get("items", ())]
+    largest = max(sizes, default=0)
     capacity = max(config["capacity"], largest)
     is_decoder = _is_decoder(trace)
     manager = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
@@ -240,9 +238,12 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     )
 
 
+_NO_TRANSFERS = KVConnectorOutput()
+
+
 def _transfers(report: Report | None) -> KVConnectorOutput:
     if report is None:
-        return KVConnectorOutput()
+        return _NO_TRANSFERS
     return KVConnectorOutput(
         [report.received] if report.received else [],
         [report.sent] if report.sent else [],
@@ -296,6 +297,12 @@ def _check_lengths(items: list[Event], tokens_max: int) -> None:
             raise Illegal(
                 f"an item of {item['length']} tokens must be whole, and a step has {tokens_max}"
             )
+
+
+def _size(item: Event, semantics: Semantics) -> int:
+    """Encoder cache slots of an item."""
+    mask = item["is_embed"]
+    return item["length"] if mask is None or not semantics.counts_embeds else sum(mask)
 
 
 def _feature(item: Event, semantics: Semantics) -> MultiModalFeature:

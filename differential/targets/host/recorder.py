@@ -106,7 +106,9 @@ class Recorder:
             None if queue == last_queue else queue,
             None if notices == last_notices else notices,
         )
-        self._last = (free, freeable, known, dict(sizes), queue, notices)
+        if sizes != known_sizes:
+            known_sizes = dict(sizes)
+        self._last = (free, freeable, known, known_sizes, queue, notices)
         return delta
 
 
@@ -118,8 +120,9 @@ def _changed_entries(
 ) -> dict[str, tuple[list[str], int | None] | None]:
     """What changed in `cached` and in `sizes`; brings `known` up to `cached`."""
     entries: dict[str, tuple[list[str], int | None] | None] = {}
+    same_sizes = sizes == known_sizes
     for h, refs in cached.items():
-        if known.get(h) != refs or known_sizes.get(h) != sizes.get(h):
+        if known.get(h) != refs or not (same_sizes or known_sizes.get(h) == sizes.get(h)):
             entries[h] = (sorted(refs), sizes.get(h))
             known[h] = set(refs)
     if len(known) != len(cached):
