@@ -1,6 +1,6 @@
 """What a runner knows of a request: tokens, media, and as much of its progress as it was told."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -37,7 +37,8 @@ class Prompt:
 @dataclass
 class RequestState:
     """A request between arrival and end, as the runner sees it; `positions` where its model has
-    rotary positions of its own, `cross_block_ids` where its decoder attends to an encoder's rows.
+    rotary positions of its own, `cross_block_ids` where its decoder attends to an encoder's rows;
+    `withheld_inputs` are items whose data it was not given.
     """
 
     prompt: Prompt
@@ -46,6 +47,7 @@ class RequestState:
     block_ids: list[int] = field(default_factory=list)
     cross_block_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
+    withheld_inputs: Collection[int] = ()
 
 
 class Batch:
@@ -78,6 +80,7 @@ class Batch:
             request = self.of(new.req_id)
             request.block_ids, request.cross_block_ids = _by_group(new.block_ids)
             request.num_computed_tokens = new.num_computed_tokens
+            request.withheld_inputs = new.withheld_inputs
         cached = step.scheduled_cached_reqs
         for request_id, blocks, computed in zip(
             cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True

@@ -100,12 +100,13 @@ class Runner:
         return self._decode(scheduled) if scheduled else {}
 
     def _encode(self, step: SchedulerOutput) -> None:
-        """Encode the step's items, those of one modality and shape at once."""
-        items = [
-            self.batch.of(request_id).prompt.items[index]
-            for request_id, indices in step.scheduled_encoder_inputs.items()
-            for index in indices
-        ]
+        """Encode the step's items, those of one modality and shape at once; like vLLM's workers
+        none whose data was withheld."""
+        items = []
+        for request_id, indices in step.scheduled_encoder_inputs.items():
+            request = self.batch.of(request_id)
+            given = [index for index in indices if index not in request.withheld_inputs]
+            items += [request.prompt.items[index] for index in given]
         for _, alike in groupby(sorted(items, key=_kind), key=_kind):
             together = list(alike)
             for item, encoded in zip(together, self.model.encode(together), strict=True):

@@ -22,6 +22,11 @@ VIDEO_TOKEN_ID = 6
 VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
 _MARKED = {"qwen2_5_vl"}
 """Models that want a token before each item and one behind it."""
+_MODALITIES = {
+    "llava": {"image"},
+    "qwen2_5_vl": {"image", "video"},
+    "whisper": {"audio"},
+}
 _IMAGE = re.compile(r".* of (\d{1,2})x(\d{1,2})")
 _VIDEO = re.compile(r"film .* of (\d{1,2})x(\d{1,2})x(\d{1,2})")
 
@@ -74,6 +79,11 @@ def medium_of(identifier: str) -> Medium | Sound:
     return Medium(modality, noise.randint(0, 256, shape, dtype=numpy.uint8))
 
 
+def _modality_of(identifier: str) -> str:
+    """Of what kind the medium is that an identifier stands for."""
+    return "audio" if identifier.startswith("sound ") else _shape_of(identifier)[0]
+
+
 def _tones(random: Any) -> Any:
     """A tenth of a second each, so that no two parts of a sound are alike."""
     import numpy
@@ -86,7 +96,10 @@ def _tones(random: Any) -> Any:
 
 def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = True) -> list[int]:
     """The prompt of an added request, every placeholder in full; None: of no model's own. Raises
-    Illegal where a model marks its items, and there is no room for the marks."""
+    Illegal for a medium that the model cannot take, and where it marks its items, and there is no
+    room for the marks."""
+    if model is not None:
+        _check_modalities(event["items"], model)
     token_ids = prompt_token_ids(event, has_placeholders=has_placeholders)
     if model not in _MARKED:
         return token_ids
@@ -102,6 +115,13 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
         ]
         free = end + 1
     return token_ids
+
+
+def _check_modalities(items: list[Event], model: str) -> None:
+    for item in items:
+        modality = _modality_of(item["identifier"])
+        if modality not in _MODALITIES[model]:
+            raise Illegal(f"{item['identifier']} is of kind {modality}, which {model} cannot take")
 
 
 def collapsed(token_ids: list[int], items: list[Event]) -> list[int]:

@@ -19,7 +19,7 @@ from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, Sound, medium_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError
-from .runner_faults import RUNNER_FAULTS
+from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
 
 
 class Release:
@@ -57,7 +57,7 @@ class Release:
             for name in ("protocol", "session", "scheduler_session")
         )
         try:
-            plant = (RUNNER_FAULTS | CROSS_FAULTS).get(fault or "")
+            plant = (RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS).get(fault or "")
             of_decisions = None if plant else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             worker = _Worker(config, self._store_size(trace, kit), tagged=self._tagged)

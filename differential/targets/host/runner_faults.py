@@ -144,6 +144,55 @@ def forgets_new_blocks(runner: Any) -> None:
     runner.batch.apply = deaf
 
 
+def swaps_sides(runner: Any) -> None:
+    """Where a row stands in height is taken for where it stands in width, and the other way."""
+    _change_positions(runner, lambda own: own._replace(of_prompt=own.of_prompt[[0, 2, 1]]))
+
+
+def forgets_time(runner: Any) -> None:
+    """Every frame of a video stands where its first does."""
+
+    def flatten(own: Any) -> Any:
+        of_prompt = own.of_prompt.clone()
+        of_prompt[0] = of_prompt[1:].amin(dim=0).minimum(of_prompt[0])
+        return own._replace(of_prompt=of_prompt)
+
+    _change_positions(runner, flatten)
+
+
+def goes_on_too_early(runner: Any) -> None:
+    """What is decoded stands one place before its own."""
+    _change_positions(runner, lambda own: own._replace(behind=own.behind - 1))
+
+
+def places_the_next_rows(runner: Any) -> None:
+    """Where a row of a pruned video stands is read a row late, the last one's from the first."""
+    store = runner.encoder_store
+    gather = store.gather_beside
+
+    def late(kind: str, identifier: str, read: Any) -> Any:
+        found = gather(kind, identifier, read)
+        return found.roll(-1, 0) if kind == "positions" else found
+
+    store.gather_beside = late
+
+
+def _change_positions(runner: Any, change: Callable[[Any], Any]) -> None:
+    add = runner.add
+
+    def added(request_id: str, prompt: Any) -> None:
+        add(request_id, prompt)
+        request = runner.batch.requests[request_id]
+        request.positions = change(request.positions)
+
+    runner.add = added
+
+
+ROTARY_FAULTS: dict[str, Callable[[Any], None]] = {
+    fault.__name__: fault
+    for fault in (swaps_sides, forgets_time, goes_on_too_early, places_the_next_rows)
+}
+"""Of a model with three rotary axes."""
 RUNNER_FAULTS: dict[str, Callable[[Any], None]] = {
     fault.__name__: fault
     for fault in (

@@ -295,7 +295,7 @@ class SchedulerSession:
             # They hold what they have claimed until the next update ends them.
             "rejected": sorted(getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())),
             **_common_prefix(output),
-            **_withheld(output),
+            **_withheld(output, requests),
             **self._standing(),
             # What a connector's metadata tells the workers, where there is one.
             **(getattr(output, "ec_connector_metadata", None) or {}),
@@ -471,22 +471,26 @@ def _common_prefix(output: Any) -> dict[str, list[int]]:
     return {"common_prefix": list(blocks)} if blocks else {}
 
 
-def _withheld(output: Any) -> dict[str, dict[str, list[int]]]:
-    """Items whose data stays behind, by request that the workers are told of; nothing where all
-    items go with their requests."""
+def _withheld(output: Any, requests: Any) -> dict[str, dict[str, list[int]]]:
+    """Items of whose data some stays behind, by request that the workers are told of; nothing where
+    all items go with their requests."""
     withheld = {
         new.req_id: numbers
         for new in output.scheduled_new_reqs
-        if (numbers := _withheld_inputs(new))
+        if (numbers := _withheld_inputs(new, requests[new.req_id]))
     }
     return {"withheld": withheld} if withheld else {}
 
 
-def _withheld_inputs(new: Any) -> list[int]:
+def _withheld_inputs(new: Any, request: Any) -> list[int]:
     if hasattr(new, "withheld_inputs"):
         return list(new.withheld_inputs)
-    items = getattr(new, carrier_of(new))
-    return [number for number, item in enumerate(items) if getattr(item, "data", item) is None]
+    carrier = carrier_of(new)
+    pairs = enumerate(zip(getattr(new, carrier), getattr(request, carrier), strict=True))
+    if carrier != "mm_features":
+        return [number for number, (sent, _) in pairs if sent is None]
+    # Models with several rotary axes are still given what positions follow from.
+    return [number for number, (sent, own) in pairs if len(sent.data or ()) < len(own.data)]
 
 
 def carrier_of(new: Any) -> str:

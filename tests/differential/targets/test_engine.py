@@ -98,16 +98,36 @@ def test_an_item_whose_data_stayed_behind_stops_the_engine(
         (result,) = engine.run([of_model])
         assert result.records[-1][2][0] == raised
         assert examine(of_model, result, engine).broken == {"SC-8", "SC-9"}
-        assert examine(of_model, runner.run([of_model])[0], runner).broken == {"SC-9"}
+        assert examine(of_model, runner.run([of_model])[0], runner).broken == {"SC-8", "SC-9"}
+
+
+def test_a_medium_that_a_model_cannot_take_is_refused(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    whisper, llava = engine_trace(0, "whisper"), engine_trace(0)
+    as_pictures = _renamed(whisper, "x")
+    as_sounds = _renamed(llava, "sound 1")
+    for trace, why in (
+        (as_pictures, "x is of kind image, which whisper cannot take"),
+        (as_sounds, "sound 1 is of kind audio, which llava cannot take"),
+    ):
+        for target in (engine, runner):
+            assert target.run([trace])[0].illegal == why
 
 
 def _squares(trace: Trace) -> Trace:
     """The same for Qwen2.5-VL: pictures of as many rows."""
+    of_squares = _renamed(trace, "{} of 4x4")
+    return Trace(replace_config(trace, model="qwen2_5_vl").header, of_squares.events)
+
+
+def _renamed(trace: Trace, pattern: str) -> Trace:
+    """The same, with other names for its media."""
     events = tuple(
         msgspec.structs.replace(
             event,
             items=tuple(
-                msgspec.structs.replace(item, identifier=f"{item.identifier} of 4x4")
+                msgspec.structs.replace(item, identifier=pattern.format(item.identifier))
                 for item in event.items
             ),
         )
@@ -115,7 +135,7 @@ def _squares(trace: Trace) -> Trace:
         else event
         for event in trace.events
     )
-    return Trace(replace_config(trace, model="qwen2_5_vl").header, events)
+    return Trace(trace.header, events)
 
 
 def test_the_memory_of_copies_is_seen(engine: HostTarget) -> None:
