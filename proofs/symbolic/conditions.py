@@ -25,8 +25,8 @@ from cacheproof.proofs.symbolic.solver import (
     SOON,
     Among,
     Effort,
+    Premises,
     Verdict,
-    check,
     efforts_for,
     is_possible,
     models,
@@ -252,7 +252,7 @@ class Play:
             old, new = one.value(words, before), one.value(words, after)
             if not new.eq(old):
                 changed = one.share(words, after, key) - one.share(words, before, key)
-                yield Fact(new == old + changed)
+                yield Fact(new == old + changed, of_sums=True)
 
     def _bounds(
         self, one: Aggregate, names: Names, proved: Callable[[Formula], Verdict]
@@ -267,17 +267,18 @@ class Play:
             return one.share(words, names, key)
 
         some = self.universe.constant(one.leaf, "adds")
-        yield Fact(z3.Or(share(some) != 0, value == 0))
+        yield Fact(z3.Or(share(some) != 0, value == 0), of_sums=True)
         never_less = proved(every(one.leaf, lambda key: share(key) >= 0))
         if never_less.word == "proved":
-            yield Fact(value >= 0, never_less.rules)
-            yield Fact(every(one.leaf, lambda key: share(key) <= value), never_less.rules)
+            yield Fact(value >= 0, never_less.rules, of_sums=True)
+            each = every(one.leaf, lambda key: share(key) <= value)
+            yield Fact(each, never_less.rules, of_sums=True)
         if (whole := one.at_most) is not None:
             within = proved(
                 every(one.leaf, lambda key: share(key) <= whole.share(words, names, key))
             )
             if within.word == "proved":
-                yield Fact(value <= whole.value(words, names), within.rules)
+                yield Fact(value <= whole.value(words, names), within.rules, of_sums=True)
         if one.parts:
             made_up = proved(
                 every(
@@ -289,7 +290,7 @@ class Play:
             )
             if made_up.word == "proved":
                 parts = z3.Sum([part.value(words, names) for part in one.parts])
-                yield Fact(value == parts, made_up.rules)
+                yield Fact(value == parts, made_up.rules, of_sums=True)
 
 
 class Prover:
@@ -299,7 +300,7 @@ class Prover:
         self.play = play
         self.conditions = list(play.conditions())
         self._proved: dict[int, list[Verdict]] = {}
-        self._seed = seed
+        self._premises = Premises(seed)
         self._sums: dict[int, tuple[State, list[Fact]]] = {}
         self._told: dict[str, Effort] = {}
 
@@ -324,12 +325,12 @@ class Prover:
         efforts = efforts_for(condition.claimed)[tries]
         parts = _parts(condition.claimed)
         if len(parts) > 1:
-            whole = self._tried(condition, condition.claimed, known, without, efforts[:1])
+            whole = self._tried(condition, condition.claimed, without, efforts[:1])
             if whole.word == "proved":
                 return whole
         verdicts = []
         for part in parts:
-            verdicts.append(self._tried(condition, part, known, without, efforts))
+            verdicts.append(self._tried(condition, part, without, efforts))
             if verdicts[-1].word != "proved":
                 return verdicts[-1]
         rules = frozenset(rule for one in verdicts for rule in one.rules)
@@ -339,7 +340,6 @@ class Prover:
         self,
         condition: Condition,
         claimed: Formula,
-        known: Sequence[Fact],
         without: Collection[str],
         efforts: Sequence[Effort],
     ) -> Verdict:
@@ -348,31 +348,39 @@ class Prover:
         worst = 0.0
         told = self._told.get(condition.rule)
         for effort in sorted(efforts, key=lambda one: one is not told):
-            facts = [
-                one
-                for one in known
-                if condition.rule in one.rules or _takes_part(one, effort.among)
-            ]
+            path = [*condition.state.path]
             if effort.sums:
-                sums = self._sums_at(condition.state, known)
-                facts += [one for one in sums if not one.rules & set(without)]
-            verdict = check(facts, claimed, effort.rlimit, self._seed)
+                path += self._sums_at(condition.state, without)
+
+            def takes(fact: Fact, among: Among = effort.among) -> bool:
+                return fact.rules.isdisjoint(without) and (
+                    fact.of_sums or condition.rule in fact.rules or _takes_part(fact, among)
+                )
+
+            self._premises.tell(path)
+            verdict = self._premises.imply(claimed, takes, effort.rlimit)
             if verdict.word == "proved":
                 self._told[condition.rule] = effort
                 return verdict
             worst = max(worst, verdict.work)
         return Verdict("unknown", frozenset(), worst)
 
-    def _sums_at(self, state: State, known: Sequence[Fact]) -> list[Fact]:
+    def _sums_at(self, state: State, without: Collection[str]) -> list[Fact]:
         if id(state) not in self._sums:
-            plain = [one for one in known if _takes_part(one, Among.PLAIN)]
+
+            def known(fact: Fact) -> bool:
+                return fact.rules.isdisjoint(without)
+
+            def plain(fact: Fact) -> bool:
+                return known(fact) and _takes_part(fact, Among.PLAIN)
 
             def proved(claimed: Formula) -> Verdict:
-                verdict = check(plain, claimed, RLIMIT // 200, self._seed)
+                verdict = self._premises.imply(claimed, plain, RLIMIT // 200)
                 if verdict.word != "proved":
-                    verdict = check(known, claimed, RLIMIT // 100, self._seed)
+                    verdict = self._premises.imply(claimed, known, RLIMIT // 100)
                 return verdict
 
+            self._premises.tell(state.path)
             self._sums[id(state)] = state, list(self.play.sums(state, proved))
         return self._sums[id(state)][1]
 

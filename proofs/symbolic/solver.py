@@ -5,14 +5,14 @@ Over unbounded sorts quantifiers are instantiated at the terms that a condition 
 elements there are no quantifiers left: what is satisfied there is a counterexample.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import z3
 
 from cacheproof.proofs.symbolic.predicates import SUMS
-from cacheproof.proofs.symbolic.state import Fact, mark_of
+from cacheproof.proofs.symbolic.state import Fact
 from cacheproof.proofs.symbolic.values import Formula, negated
 
 RLIMIT = 40_000_000
@@ -90,20 +90,56 @@ class Verdict:
     work: float = 0.0
 
 
-def check(facts: Iterable[Fact], claimed: Formula, rlimit: int, seed: int = 0) -> Verdict:
-    """Whether facts imply a claim. Each time in a new solver: what one has learned of another claim
-    would make verdicts hang on the order of questions."""
-    solver = z3.SimpleSolver()
-    solver.set(auto_config=False, mbqi=False, random_seed=seed, rlimit=rlimit)
-    known = list(facts)
-    solver.add(*(fact.while_it_stands for fact in known), negated(claimed))
-    marks = {mark_of(rule): rule for rule in sorted({rule for one in known for rule in one.rules})}
-    before = _work(solver)
-    answer = solver.check(*marks)
-    work = (_work(solver) - before) / RLIMIT
-    if answer == z3.unsat:
-        return Verdict("proved", frozenset(marks[one] for one in solver.unsat_core()), work)
-    return Verdict("unknown", frozenset(), work)
+class Premises:
+    """What is known where paths have come to, told to a solver once as far as paths run together.
+    What it learns of one claim is gone before it is asked of the next."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._solver = z3.SimpleSolver()
+        self._solver.set(auto_config=False, mbqi=False, random_seed=seed)
+        self._path: list[Fact] = []
+        self._scopes: list[int] = []
+        self._kinds: dict[str, Fact] = {}
+
+    def tell(self, path: Sequence[Fact]) -> None:
+        """From here on these facts are the premises."""
+        shared = _shared(self._path, path)
+        if shared == len(path) == len(self._path):
+            return
+        while len(self._path) > shared:
+            self._solver.pop()
+            del self._path[self._scopes.pop() :]
+        for stop in (shared, len(path)):
+            if new := path[len(self._path) : stop]:
+                self._solver.push()
+                self._scopes.append(len(self._path))
+                self._solver.add(*(fact.where_taken for fact in new))
+                self._path += new
+        self._kinds = {fact.mark: fact for fact in path if fact.mark}
+
+    def imply(self, claimed: Formula, takes: Callable[[Fact], bool], rlimit: int) -> Verdict:
+        """Whether those premises that it `takes` imply a claim."""
+        solver = self._solver
+        solver.push()
+        solver.set(rlimit=rlimit)
+        solver.add(negated(claimed))
+        marks = [(z3.Bool(mark), takes(fact)) for mark, fact in self._kinds.items()]
+        before = _work(solver)
+        answer = solver.check(*(mark if taken else z3.Not(mark) for mark, taken in marks))
+        work = (_work(solver) - before) / RLIMIT
+        rules: frozenset[str] = frozenset()
+        if answer == z3.unsat:
+            leant_on = [self._kinds[str(mark)] for mark in solver.unsat_core()]
+            rules = frozenset(rule for fact in leant_on for rule in fact.rules)
+        solver.pop()
+        return Verdict("proved" if answer == z3.unsat else "unknown", rules, work)
+
+
+def _shared(one: Sequence[Fact], other: Sequence[Fact]) -> int:
+    """How many facts two paths begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    least = min(len(one), len(other))
+    return next((number for number, (a, b) in pairs if a is not b), least)
 
 
 def models(
