@@ -294,7 +294,7 @@ class Play:
 
 
 class Prover:
-    """Decides the conditions of a play."""
+    """Decides the conditions of a play. What told last time of a rule is tried first."""
 
     def __init__(self, play: Play, seed: int = 0) -> None:
         self.play = play
@@ -303,6 +303,7 @@ class Prover:
         self._premises = Premises(seed)
         self._sums: dict[int, tuple[State, list[Fact]]] = {}
         self._told: dict[str, Effort] = {}
+        self._first: dict[int, Effort | None] = {}
 
     def verdict(self, number: int, without: Collection[str], tries: slice) -> Verdict:
         """Whether a condition holds, `without` some rules, by some of its efforts; what was proved
@@ -312,17 +313,21 @@ class Prover:
             if known.rules.isdisjoint(without):
                 return known
         condition = self.conditions[number]
-        verdict = self._decided(condition, without, tries)
+        first = self._first.setdefault(number, self._told.get(condition.rule))
+        efforts = _with_first(first, efforts_for(condition.claimed))
+        tried = [*itertools.islice(efforts, tries.start, tries.stop)]
+        verdict = self._decided(condition, without, tried)
         if verdict.word == "proved":
             proved.append(verdict)
         return verdict
 
-    def _decided(self, condition: Condition, without: Collection[str], tries: slice) -> Verdict:
+    def _decided(
+        self, condition: Condition, without: Collection[str], efforts: Sequence[Effort]
+    ) -> Verdict:
         known = _known(condition.state, without)
         for fact in known:
             if condition.rule in fact.rules and _same(fact.formula, condition.claimed):
                 return Verdict("proved", fact.rules)
-        efforts = efforts_for(condition.claimed)[tries]
         parts = _parts(condition.claimed)
         if len(parts) > 1:
             whole = self._tried(condition, condition.claimed, without, efforts[:1])
@@ -343,8 +348,7 @@ class Prover:
         without: Collection[str],
         efforts: Sequence[Effort],
     ) -> Verdict:
-        """Whether a part of a condition holds, by the first effort that tells; what told last time
-        of this rule goes first."""
+        """Whether a part of a condition holds, by the first effort that tells."""
         worst = 0.0
         told = self._told.get(condition.rule)
         for effort in sorted(efforts, key=lambda one: one is not told):
@@ -357,8 +361,7 @@ class Prover:
                     fact.of_sums or condition.rule in fact.rules or _takes_part(fact, among)
                 )
 
-            self._premises.tell(path)
-            verdict = self._premises.imply(claimed, takes, effort.rlimit)
+            verdict = self._premises.imply(path, claimed, takes, effort.rlimit)
             if verdict.word == "proved":
                 self._told[condition.rule] = effort
                 return verdict
@@ -375,14 +378,20 @@ class Prover:
                 return known(fact) and _takes_part(fact, Among.PLAIN)
 
             def proved(claimed: Formula) -> Verdict:
-                verdict = self._premises.imply(claimed, plain, RLIMIT // 200)
+                verdict = self._premises.imply(state.path, claimed, plain, RLIMIT // 200)
                 if verdict.word != "proved":
-                    verdict = self._premises.imply(claimed, known, RLIMIT // 100)
+                    verdict = self._premises.imply(state.path, claimed, known, RLIMIT // 100)
                 return verdict
 
-            self._premises.tell(state.path)
             self._sums[id(state)] = state, list(self.play.sums(state, proved))
         return self._sums[id(state)][1]
+
+
+def _with_first(first: Effort | None, efforts: Iterator[Effort]) -> Iterator[Effort]:
+    """Efforts, one of them before all others."""
+    if first is not None:
+        yield first
+    yield from (one for one in efforts if one is not first)
 
 
 def _known(state: State, without: Collection[str]) -> list[Fact]:
@@ -420,23 +429,57 @@ class Counterexample:
     replayed: bool
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What was asked -> the counterexample that was found, if any; and whether one was there among
+    the fewest elements."""
+
+    counterexamples: dict[tuple[Any, ...], Counterexample | None] = field(default_factory=dict)
+    soon: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+
+
 class Refuter:
     """Looks for counterexamples among a few elements, where nothing has to be instantiated in
     part: what is found there is one. It may start from a state that no calls lead to, if the
-    invariants that stand allow it."""
+    invariants that stand allow it.
 
-    def __init__(self, subject: Subject, languages: Sequence[Language]) -> None:
+    Args:
+        found: what others found, where all that a call runs reads the same and is asked the same.
+    """
+
+    def __init__(
+        self, subject: Subject, languages: Sequence[Language], found: Findings | None = None
+    ) -> None:
         self._subject = subject
         self._languages = languages
+        self._found = found or Findings()
+        self._readings: dict[str, tuple[Any, ...]] = {}
         self._contracts = {rule.id for rule in contracts()}
         self._plays: dict[tuple[str, int], Play] = {}
-        self._soon: dict[tuple[str, str, frozenset[str]], bool] = {}
 
     def counterexample(
         self, operation: Operation, rule: str, without: Collection[str] = ()
     ) -> "Counterexample | None":
         """A state and a call of an operation that break a rule: one that the class itself breaks
         it from, where such a one is among the first that are found."""
+        asked = self._asked(operation, rule, without)
+        known = self._found.counterexamples
+        if asked not in known:
+            known[asked] = self._search(operation, rule, without)
+        return known[asked]
+
+    def _asked(
+        self, operation: Operation, rule: str, without: Collection[str]
+    ) -> tuple[Any, ...]:
+        if operation.name not in self._readings:
+            self._readings[operation.name] = self._subject.reading_of(operation)
+        is_replayed = self._subject.replay is not None
+        sizes = tuple(one.universe.elements for one in self._languages)
+        return self._readings[operation.name], is_replayed, sizes, rule, frozenset(without)
+
+    def _search(
+        self, operation: Operation, rule: str, without: Collection[str]
+    ) -> "Counterexample | None":
         subject = self._subject
         replay = subject.replay if rule in self._contracts else None
         first = None
@@ -455,24 +498,24 @@ class Refuter:
                         found,
                         one.state,
                     )
-                    sentence = found.sentence(one.state, operation.name, play.given)
-                    words = Counterexample(sentence, breaks)
+                    if first is None or breaks:
+                        sentence = found.sentence(one.state, operation.name, play.given)
+                        first = Counterexample(sentence, breaks)
                     if breaks or replay is None:
-                        return words
-                    first = first or words
+                        return first
         return first
 
     def is_soon_refuted(
         self, operation: Operation, rule: str, without: Collection[str] = ()
     ) -> bool:
         """Whether a counterexample is there among the fewest elements."""
-        asked = operation.name, rule, frozenset(without)
-        if asked not in self._soon:
-            self._soon[asked] = any(
+        asked = self._asked(operation, rule, without)
+        if asked not in self._found.soon:
+            self._found.soon[asked] = any(
                 is_possible([*_known(one.state, without), Fact(negated(one.claimed))])
                 for one in self._play(operation, 0).conditions(rule)
             )
-        return self._soon[asked]
+        return self._found.soon[asked]
 
     def rules(self, operation: Operation) -> list[str]:
         """All that an operation must keep: contracts, invariants, and what its loops carry."""
@@ -510,19 +553,27 @@ class Outcome:
 
 class Library:
     """Provers of operations, each for all subjects of one kind in which its text reads alike: what
-    is proved of it there is proved of each."""
+    is proved of it there is proved of each, and a counterexample is one of each."""
 
     def __init__(self, seed: int = 0) -> None:
         self.few = [Language(Universe(size)) for size in (2, 3)]
         self._language = Language(Universe())
         self._seed = seed
         self._provers: dict[tuple[Any, ...], Prover] = {}
+        self._found = Findings()
 
     def prover(self, subject: Subject, operation: Operation) -> Prover:
         key = subject.reading_of(operation)
         if key not in self._provers:
             self._provers[key] = Prover(self.play(subject, operation), self._seed)
         return self._provers[key]
+
+    def refuter(self, subject: Subject) -> Refuter:
+        return Refuter(subject, self.few, self._found)
+
+    def refuter_of_change(self, subject: Subject) -> Refuter:
+        """Of a class that is broken on purpose, where fewer elements do."""
+        return Refuter(subject, self.few[:1], self._found)
 
     def play(self, subject: Subject, operation: Operation) -> Play:
         return Play(subject, operation, self._language)
@@ -534,7 +585,7 @@ def prove(
     """What holds of a subject, by the id of the rule; but for rules that are `settled`: they hold,
     and lean on each other only. A library is for subjects that differ in their texts alone."""
     library = library or Library()
-    refuter = Refuter(subject, library.few)
+    refuter = library.refuter(subject)
     conditions = [
         (operation, prover, number)
         for operation in subject.operations
