@@ -468,9 +468,7 @@ class Refuter:
             known[asked] = self._search(operation, rule, without)
         return known[asked]
 
-    def _asked(
-        self, operation: Operation, rule: str, without: Collection[str]
-    ) -> tuple[Any, ...]:
+    def _asked(self, operation: Operation, rule: str, without: Collection[str]) -> tuple[Any, ...]:
         if operation.name not in self._readings:
             self._readings[operation.name] = self._subject.reading_of(operation)
         is_replayed = self._subject.replay is not None
