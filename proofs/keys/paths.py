@@ -54,7 +54,7 @@ def satisfiable(conditions: list[z3.BoolRef], seed: int = 0) -> z3.ModelRef | No
     Raises:
         Undecided: z3 cannot tell within its limit.
     """
-    solver = z3.Solver()
+    solver = z3.SimpleSolver()
     solver.set("rlimit", RLIMIT)
     solver.set("random_seed", seed)
     solver.add(*conditions)

@@ -25,8 +25,8 @@ from cacheproof.proofs.symbolic.solver import (
     SOON,
     Among,
     Effort,
+    Premises,
     Verdict,
-    check,
     efforts_for,
     is_possible,
     models,
@@ -252,7 +252,7 @@ class Play:
             old, new = one.value(words, before), one.value(words, after)
             if not new.eq(old):
                 changed = one.share(words, after, key) - one.share(words, before, key)
-                yield Fact(new == old + changed)
+                yield Fact(new == old + changed, of_sums=True)
 
     def _bounds(
         self, one: Aggregate, names: Names, proved: Callable[[Formula], Verdict]
@@ -267,17 +267,18 @@ class Play:
             return one.share(words, names, key)
 
         some = self.universe.constant(one.leaf, "adds")
-        yield Fact(z3.Or(share(some) != 0, value == 0))
+        yield Fact(z3.Or(share(some) != 0, value == 0), of_sums=True)
         never_less = proved(every(one.leaf, lambda key: share(key) >= 0))
         if never_less.word == "proved":
-            yield Fact(value >= 0, never_less.rules)
-            yield Fact(every(one.leaf, lambda key: share(key) <= value), never_less.rules)
+            yield Fact(value >= 0, never_less.rules, of_sums=True)
+            each = every(one.leaf, lambda key: share(key) <= value)
+            yield Fact(each, never_less.rules, of_sums=True)
         if (whole := one.at_most) is not None:
             within = proved(
                 every(one.leaf, lambda key: share(key) <= whole.share(words, names, key))
             )
             if within.word == "proved":
-                yield Fact(value <= whole.value(words, names), within.rules)
+                yield Fact(value <= whole.value(words, names), within.rules, of_sums=True)
         if one.parts:
             made_up = proved(
                 every(
@@ -289,19 +290,20 @@ class Play:
             )
             if made_up.word == "proved":
                 parts = z3.Sum([part.value(words, names) for part in one.parts])
-                yield Fact(value == parts, made_up.rules)
+                yield Fact(value == parts, made_up.rules, of_sums=True)
 
 
 class Prover:
-    """Decides the conditions of a play."""
+    """Decides the conditions of a play. What told last time of a rule is tried first."""
 
     def __init__(self, play: Play, seed: int = 0) -> None:
         self.play = play
         self.conditions = list(play.conditions())
         self._proved: dict[int, list[Verdict]] = {}
-        self._seed = seed
+        self._premises = Premises(seed)
         self._sums: dict[int, tuple[State, list[Fact]]] = {}
         self._told: dict[str, Effort] = {}
+        self._first: dict[int, Effort | None] = {}
 
     def verdict(self, number: int, without: Collection[str], tries: slice) -> Verdict:
         """Whether a condition holds, `without` some rules, by some of its efforts; what was proved
@@ -311,25 +313,29 @@ class Prover:
             if known.rules.isdisjoint(without):
                 return known
         condition = self.conditions[number]
-        verdict = self._decided(condition, without, tries)
+        first = self._first.setdefault(number, self._told.get(condition.rule))
+        efforts = _with_first(first, efforts_for(condition.claimed))
+        tried = [*itertools.islice(efforts, tries.start, tries.stop)]
+        verdict = self._decided(condition, without, tried)
         if verdict.word == "proved":
             proved.append(verdict)
         return verdict
 
-    def _decided(self, condition: Condition, without: Collection[str], tries: slice) -> Verdict:
+    def _decided(
+        self, condition: Condition, without: Collection[str], efforts: Sequence[Effort]
+    ) -> Verdict:
         known = _known(condition.state, without)
         for fact in known:
             if condition.rule in fact.rules and _same(fact.formula, condition.claimed):
                 return Verdict("proved", fact.rules)
-        efforts = efforts_for(condition.claimed)[tries]
         parts = _parts(condition.claimed)
         if len(parts) > 1:
-            whole = self._tried(condition, condition.claimed, known, without, efforts[:1])
+            whole = self._tried(condition, condition.claimed, without, efforts[:1])
             if whole.word == "proved":
                 return whole
         verdicts = []
         for part in parts:
-            verdicts.append(self._tried(condition, part, known, without, efforts))
+            verdicts.append(self._tried(condition, part, without, efforts))
             if verdicts[-1].word != "proved":
                 return verdicts[-1]
         rules = frozenset(rule for one in verdicts for rule in one.rules)
@@ -339,42 +345,53 @@ class Prover:
         self,
         condition: Condition,
         claimed: Formula,
-        known: Sequence[Fact],
         without: Collection[str],
         efforts: Sequence[Effort],
     ) -> Verdict:
-        """Whether a part of a condition holds, by the first effort that tells; what told last time
-        of this rule goes first."""
+        """Whether a part of a condition holds, by the first effort that tells."""
         worst = 0.0
         told = self._told.get(condition.rule)
         for effort in sorted(efforts, key=lambda one: one is not told):
-            facts = [
-                one
-                for one in known
-                if condition.rule in one.rules or _takes_part(one, effort.among)
-            ]
+            path = [*condition.state.path]
             if effort.sums:
-                sums = self._sums_at(condition.state, known)
-                facts += [one for one in sums if not one.rules & set(without)]
-            verdict = check(facts, claimed, effort.rlimit, self._seed)
+                path += self._sums_at(condition.state, without)
+
+            def takes(fact: Fact, among: Among = effort.among) -> bool:
+                return fact.rules.isdisjoint(without) and (
+                    fact.of_sums or condition.rule in fact.rules or _takes_part(fact, among)
+                )
+
+            verdict = self._premises.imply(path, claimed, takes, effort.rlimit)
             if verdict.word == "proved":
                 self._told[condition.rule] = effort
                 return verdict
             worst = max(worst, verdict.work)
         return Verdict("unknown", frozenset(), worst)
 
-    def _sums_at(self, state: State, known: Sequence[Fact]) -> list[Fact]:
+    def _sums_at(self, state: State, without: Collection[str]) -> list[Fact]:
         if id(state) not in self._sums:
-            plain = [one for one in known if _takes_part(one, Among.PLAIN)]
+
+            def known(fact: Fact) -> bool:
+                return fact.rules.isdisjoint(without)
+
+            def plain(fact: Fact) -> bool:
+                return known(fact) and _takes_part(fact, Among.PLAIN)
 
             def proved(claimed: Formula) -> Verdict:
-                verdict = check(plain, claimed, RLIMIT // 200, self._seed)
+                verdict = self._premises.imply(state.path, claimed, plain, RLIMIT // 200)
                 if verdict.word != "proved":
-                    verdict = check(known, claimed, RLIMIT // 100, self._seed)
+                    verdict = self._premises.imply(state.path, claimed, known, RLIMIT // 100)
                 return verdict
 
             self._sums[id(state)] = state, list(self.play.sums(state, proved))
         return self._sums[id(state)][1]
+
+
+def _with_first(first: Effort | None, efforts: Iterator[Effort]) -> Iterator[Effort]:
+    """Efforts, one of them before all others."""
+    if first is not None:
+        yield first
+    yield from (one for one in efforts if one is not first)
 
 
 def _known(state: State, without: Collection[str]) -> list[Fact]:
@@ -412,23 +429,55 @@ class Counterexample:
     replayed: bool
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What was asked -> the counterexample that was found, if any; and whether one was there among
+    the fewest elements."""
+
+    counterexamples: dict[tuple[Any, ...], Counterexample | None] = field(default_factory=dict)
+    soon: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+
+
 class Refuter:
     """Looks for counterexamples among a few elements, where nothing has to be instantiated in
     part: what is found there is one. It may start from a state that no calls lead to, if the
-    invariants that stand allow it."""
+    invariants that stand allow it.
 
-    def __init__(self, subject: Subject, languages: Sequence[Language]) -> None:
+    Args:
+        found: what others found, where all that a call runs reads the same and is asked the same.
+    """
+
+    def __init__(
+        self, subject: Subject, languages: Sequence[Language], found: Findings | None = None
+    ) -> None:
         self._subject = subject
         self._languages = languages
+        self._found = found or Findings()
+        self._readings: dict[str, tuple[Any, ...]] = {}
         self._contracts = {rule.id for rule in contracts()}
         self._plays: dict[tuple[str, int], Play] = {}
-        self._soon: dict[tuple[str, str, frozenset[str]], bool] = {}
 
     def counterexample(
         self, operation: Operation, rule: str, without: Collection[str] = ()
     ) -> "Counterexample | None":
         """A state and a call of an operation that break a rule: one that the class itself breaks
         it from, where such a one is among the first that are found."""
+        asked = self._asked(operation, rule, without)
+        known = self._found.counterexamples
+        if asked not in known:
+            known[asked] = self._search(operation, rule, without)
+        return known[asked]
+
+    def _asked(self, operation: Operation, rule: str, without: Collection[str]) -> tuple[Any, ...]:
+        if operation.name not in self._readings:
+            self._readings[operation.name] = self._subject.reading_of(operation)
+        is_replayed = self._subject.replay is not None
+        sizes = tuple(one.universe.elements for one in self._languages)
+        return self._readings[operation.name], is_replayed, sizes, rule, frozenset(without)
+
+    def _search(
+        self, operation: Operation, rule: str, without: Collection[str]
+    ) -> "Counterexample | None":
         subject = self._subject
         replay = subject.replay if rule in self._contracts else None
         first = None
@@ -447,24 +496,24 @@ class Refuter:
                         found,
                         one.state,
                     )
-                    sentence = found.sentence(one.state, operation.name, play.given)
-                    words = Counterexample(sentence, breaks)
+                    if first is None or breaks:
+                        sentence = found.sentence(one.state, operation.name, play.given)
+                        first = Counterexample(sentence, breaks)
                     if breaks or replay is None:
-                        return words
-                    first = first or words
+                        return first
         return first
 
     def is_soon_refuted(
         self, operation: Operation, rule: str, without: Collection[str] = ()
     ) -> bool:
         """Whether a counterexample is there among the fewest elements."""
-        asked = operation.name, rule, frozenset(without)
-        if asked not in self._soon:
-            self._soon[asked] = any(
+        asked = self._asked(operation, rule, without)
+        if asked not in self._found.soon:
+            self._found.soon[asked] = any(
                 is_possible([*_known(one.state, without), Fact(negated(one.claimed))])
                 for one in self._play(operation, 0).conditions(rule)
             )
-        return self._soon[asked]
+        return self._found.soon[asked]
 
     def rules(self, operation: Operation) -> list[str]:
         """All that an operation must keep: contracts, invariants, and what its loops carry."""
@@ -502,19 +551,27 @@ class Outcome:
 
 class Library:
     """Provers of operations, each for all subjects of one kind in which its text reads alike: what
-    is proved of it there is proved of each."""
+    is proved of it there is proved of each, and a counterexample is one of each."""
 
     def __init__(self, seed: int = 0) -> None:
         self.few = [Language(Universe(size)) for size in (2, 3)]
         self._language = Language(Universe())
         self._seed = seed
         self._provers: dict[tuple[Any, ...], Prover] = {}
+        self._found = Findings()
 
     def prover(self, subject: Subject, operation: Operation) -> Prover:
         key = subject.reading_of(operation)
         if key not in self._provers:
             self._provers[key] = Prover(self.play(subject, operation), self._seed)
         return self._provers[key]
+
+    def refuter(self, subject: Subject) -> Refuter:
+        return Refuter(subject, self.few, self._found)
+
+    def refuter_of_change(self, subject: Subject) -> Refuter:
+        """Of a class that is broken on purpose, where fewer elements do."""
+        return Refuter(subject, self.few[:1], self._found)
 
     def play(self, subject: Subject, operation: Operation) -> Play:
         return Play(subject, operation, self._language)
@@ -526,7 +583,7 @@ def prove(
     """What holds of a subject, by the id of the rule; but for rules that are `settled`: they hold,
     and lean on each other only. A library is for subjects that differ in their texts alone."""
     library = library or Library()
-    refuter = Refuter(subject, library.few)
+    refuter = library.refuter(subject)
     conditions = [
         (operation, prover, number)
         for operation in subject.operations

@@ -104,7 +104,7 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
         new = [one for one in outcomes if one in _CONTRACTS and outcomes[one].word == "proved"]
         fallen = [one for one in outcomes if outcomes[one].word != "proved"]
         settled |= outcomes.keys() - set(fallen)
-        twins = red_twins(subject, new, fallen)
+        twins = red_twins(subject, new, fallen, library)
         seconds = time.monotonic() - started
         for one in new:
             twin = RedTwin(twins.get(one, NO_TWIN), one in twins)

@@ -14,6 +14,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.predicates import NotTranslated, Words, equal, unwrapped
+from cacheproof.proofs.symbolic.solver import Possible
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import (
     Count,
@@ -83,6 +84,7 @@ class Expressions(ABC):
     unrolls: bool = False
     obligations: list[Obligation] = field(default_factory=list)
     _cells: Iterator[int] = field(default_factory=itertools.count)
+    _possible: Possible = field(default_factory=Possible)
 
     @abstractmethod
     def call(self, owner: str, name: str, arguments: Sequence[Any], state: State) -> list[Returned]:

@@ -13,7 +13,6 @@ import z3
 
 from cacheproof.proofs.symbolic.expressions import Expressions
 from cacheproof.proofs.symbolic.predicates import NotTranslated, equal
-from cacheproof.proofs.symbolic.solver import is_possible
 from cacheproof.proofs.symbolic.state import (
     Around,
     Empty,
@@ -241,7 +240,7 @@ class Machine(Expressions):
         member = self.universe.constant(members.key, "member")
         once = replace(lazy, again=None)
         before = state.assuming(members.has(member), *_comes_next(once, seen, member))
-        if not is_possible(before.path):
+        if not self._possible(before.path):
             return
         (inner,) = self._assign(target, lazy.target(member), before)
         for end, returned, answer in self._block(body, inner):
@@ -292,7 +291,7 @@ class Machine(Expressions):
         """A loop that is run so many times, turn by turn."""
         yield state.assuming(among.stop <= among.start), False, None
         before = state.assuming(among.start < among.stop)
-        if not is_possible(before.path):
+        if not self._possible(before.path):
             return
         rest = Range(among.start + 1, among.stop)
         for end in self._once(node, body, before):

@@ -5,14 +5,14 @@ Over unbounded sorts quantifiers are instantiated at the terms that a condition 
 elements there are no quantifiers left: what is satisfied there is a counterexample.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import z3
 
 from cacheproof.proofs.symbolic.predicates import SUMS
-from cacheproof.proofs.symbolic.state import Fact, mark_of
+from cacheproof.proofs.symbolic.state import Fact
 from cacheproof.proofs.symbolic.values import Formula, negated
 
 RLIMIT = 40_000_000
@@ -49,18 +49,20 @@ def _efforts(*rlimits: int) -> tuple[Effort, ...]:
 
 _LITTLE = _efforts(*[RLIMIT // 1000] * 5)
 _MUCH = _efforts(RLIMIT // 400, RLIMIT // 200, RLIMIT // 100, RLIMIT // 100, RLIMIT)
-SOON = len(_LITTLE)
-"""So many efforts prove nearly all that holds, and what is not proved by one of them has cost
-little; for the rest a counterexample is looked for first."""
+SOON = 1
+"""The first effort proves most that holds. What it does not prove is refuted for less than it takes
+all kinds of efforts to fail, so a counterexample is looked for before they are tried."""
 ALL_BUT_THE_GREATEST = len(_LITTLE + _MUCH) - 1
 _PLAIN = _LITTLE + _MUCH
 _OF_SUMS = tuple(efforts[number] for efforts in (_LITTLE, _MUCH) for number in (0, 3, 1, 2, 4))
 
 
-def efforts_for(claimed: Formula) -> Sequence[Effort]:
+def efforts_for(claimed: Formula) -> Iterator[Effort]:
     """All efforts, those of little cost first, the likely ones before others, and the greatest
     last."""
-    return _OF_SUMS if isinstance(claimed, z3.ExprRef) and _speaks_of_sums(claimed) else _PLAIN
+    yield _PLAIN[0]
+    sums = isinstance(claimed, z3.ExprRef) and _speaks_of_sums(claimed)
+    yield from (_OF_SUMS if sums else _PLAIN)[1:]
 
 
 def _speaks_of_sums(formula: z3.ExprRef) -> bool:
@@ -90,20 +92,75 @@ class Verdict:
     work: float = 0.0
 
 
-def check(facts: Iterable[Fact], claimed: Formula, rlimit: int, seed: int = 0) -> Verdict:
-    """Whether facts imply a claim. Each time in a new solver: what one has learned of another claim
-    would make verdicts hang on the order of questions."""
-    solver = z3.SimpleSolver()
-    solver.set(auto_config=False, mbqi=False, random_seed=seed, rlimit=rlimit)
-    known = list(facts)
-    solver.add(*(fact.while_it_stands for fact in known), negated(claimed))
-    marks = {mark_of(rule): rule for rule in sorted({rule for one in known for rule in one.rules})}
-    before = _work(solver)
-    answer = solver.check(*marks)
-    work = (_work(solver) - before) / RLIMIT
-    if answer == z3.unsat:
-        return Verdict("proved", frozenset(marks[one] for one in solver.unsat_core()), work)
-    return Verdict("unknown", frozenset(), work)
+class _Told:
+    """What a solver was told of paths, in scopes that begin where paths part; of a fact what it
+    `says`. So what paths have in common it takes in once."""
+
+    def __init__(self, solver: z3.Solver, says: Callable[[Fact], Formula]) -> None:
+        self.solver = solver
+        self._says = says
+        self._path: list[Fact] = []
+        self._begins: list[int] = []
+
+    def tell(self, path: Sequence[Fact]) -> None:
+        """From here on it knows the facts of this path, and no others."""
+        pairs = enumerate(zip(self._path, path, strict=False))
+        least = min(len(self._path), len(path))
+        shared = next((number for number, (a, b) in pairs if a is not b), least)
+        while len(self._path) > shared:
+            self.solver.pop()
+            del self._path[self._begins.pop() :]
+        for stop in (shared, len(path)):
+            if new := path[len(self._path) : stop]:
+                self.solver.push()
+                self._begins.append(len(self._path))
+                self.solver.add(*map(self._says, new))
+                self._path += new
+
+
+class Premises:
+    """Asks of claims whether what is known where a path has come to implies them. What a solver
+    learns of a claim goes with the claim, and one that gave up goes as a whole."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._literals: dict[str, tuple[z3.BoolRef, z3.BoolRef]] = {}
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        solver = z3.SimpleSolver()
+        solver.set(auto_config=False, mbqi=False, random_seed=self._seed)
+        self._told = _Told(solver, lambda fact: fact.where_taken)
+
+    def imply(
+        self, path: Sequence[Fact], claimed: Formula, takes: Callable[[Fact], bool], rlimit: int
+    ) -> Verdict:
+        """Whether the facts of a path imply a claim: all those without a mark, and of the others
+        those that it `takes`."""
+        self._told.tell(path)
+        solver = self._told.solver
+        solver.push()
+        solver.set(rlimit=rlimit)
+        solver.add(negated(claimed))
+        kinds = {fact.mark: fact for fact in path if fact.mark}
+        marks = {mark: self._literal(mark, takes(fact)) for mark, fact in kinds.items()}
+        before = _work(solver)
+        answer = solver.check(*marks.values())
+        work = (_work(solver) - before) / RLIMIT
+        if answer != z3.unsat:
+            self._begin_anew()  # z3 may crash where it leaves a scope in which it gave up
+            return Verdict("unknown", frozenset(), work)
+        core = {one.get_id() for one in solver.unsat_core()}
+        leant_on = [kinds[mark] for mark, one in marks.items() if one.get_id() in core]
+        solver.pop()
+        rules = frozenset(rule for fact in leant_on for rule in fact.rules)
+        return Verdict("proved", rules, work)
+
+    def _literal(self, mark: str, taken: bool) -> z3.BoolRef:
+        """That facts with a mark are taken, or are not."""
+        if mark not in self._literals:
+            self._literals[mark] = z3.Bool(mark), z3.Not(z3.Bool(mark))
+        return self._literals[mark][0 if taken else 1]
 
 
 def models(
@@ -124,6 +181,26 @@ def models(
 def is_possible(facts: Iterable[Fact]) -> bool:
     """Whether facts of a bounded universe have a model."""
     return next(models(facts, False, ()), None) is not None
+
+
+class Possible:
+    """Asks of paths of a bounded universe whether they can be gone; one of which a solver cannot
+    tell can."""
+
+    def __init__(self) -> None:
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        solver = z3.SimpleSolver()
+        solver.set("rlimit", RLIMIT)
+        self._told = _Told(solver, lambda fact: fact.formula)
+
+    def __call__(self, path: Sequence[Fact]) -> bool:
+        self._told.tell(path)
+        answer = self._told.solver.check()
+        if answer == z3.unknown:
+            self._begin_anew()
+        return bool(answer != z3.unsat)
 
 
 def _work(solver: z3.Solver) -> int:

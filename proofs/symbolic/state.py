@@ -71,29 +71,32 @@ class Snapshot:
     anew: bool
 
 
-def mark_of(rule: str) -> z3.BoolRef:
-    """The truth value that says that a rule stands."""
-    return z3.Bool(f"stands {rule}")
-
-
 @dataclass(frozen=True)
 class Fact:
-    """What is known at a place, since those invariants stand."""
+    """What is known at a place, since those invariants stand; `of_sums` what is known of sums."""
 
     formula: Formula
     rules: frozenset[str] = frozenset()
-
-    @cached_property
-    def while_it_stands(self) -> Formula:
-        """What it says where the rules' marks are true."""
-        standing = [mark_of(rule) for rule in sorted(self.rules)]
-        return z3.Implies(z3.And(standing), self.formula) if standing else self.formula
+    of_sums: bool = False
 
     @cached_property
     def gives_elements(self) -> bool:
         """Whether it says of every element that there is another one: to take such facts at their
         word again and again leads a solver astray."""
         return isinstance(self.formula, z3.ExprRef) and _gives(self.formula, True, False)
+
+    @cached_property
+    def mark(self) -> str:
+        """Of what kind it is; "" of what is always known. Facts of one kind are taken together."""
+        if not self.rules and not self.of_sums:
+            return ""
+        kind = "sums" if self.of_sums else "gives" if self.gives_elements else "plain"
+        return " ".join((kind, *sorted(self.rules)))
+
+    @cached_property
+    def where_taken(self) -> Formula:
+        """What it says where facts of its kind are taken."""
+        return z3.Implies(z3.Bool(self.mark), self.formula) if self.mark else self.formula
 
 
 @dataclass(frozen=True)

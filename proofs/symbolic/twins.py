@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from cacheproof.proofs.symbolic.conditions import Operation, Refuter, Subject
+from cacheproof.proofs.symbolic.conditions import Library, Operation, Refuter, Subject
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
@@ -16,17 +16,20 @@ SIZE = 2
 
 
 def red_twins(
-    subject: Subject, rules: Collection[str], without: Collection[str] = ()
+    subject: Subject,
+    rules: Collection[str],
+    without: Collection[str] = (),
+    library: Library | None = None,
 ) -> dict[str, str]:
     """Rule -> the first mutant of which it is refuted, `without` the rules that do not stand.
 
     A rule that no mutant breaks is missing.
     """
     found: dict[str, str] = {}
-    language = Language(Universe(SIZE))
+    library = library or Library()
     for mutant, owner, asked in _changes(subject, rules):
         missing = [rule for rule in asked if rule not in found]
-        for rule in refuted_of(subject, mutant, missing, without, owner, language):
+        for rule in refuted_of(subject, mutant, missing, without, owner, library):
             found[rule] = mutant.name
         if len(found) == len(rules):
             break
@@ -72,13 +75,13 @@ def refuted_of(
     rules: Collection[str],
     without: Collection[str] = (),
     owner: str = "m",
-    language: Language | None = None,
+    library: Library | None = None,
 ) -> list[str]:
     """Those of the rules that a counterexample refutes of a mutant."""
     if not rules:
         return []
     broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
-    refuter = Refuter(broken, [language or Language(Universe(SIZE))])
+    refuter = (library or Library()).refuter_of_change(broken)
     found: list[str] = []
     for operation in _running(broken, mutant):
         for rule in broken.judged_at(operation):

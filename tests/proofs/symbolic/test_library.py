@@ -77,3 +77,19 @@ def test_a_decorator_belongs_to_the_text() -> None:
         each.sources["m"].methods["free"] for each in (SUBJECT, changed("free", decorated))
     )
     assert reading_of(one) != reading_of(other)
+
+
+def test_a_counterexample_is_of_no_text_but_its_own() -> None:
+    library, free = Library(), OPERATIONS["free"]
+    broken = changed("free", without_a_statement)
+    assert library.refuter(broken).is_soon_refuted(free, "EC-14")
+    assert library.refuter(broken).counterexample(free, "EC-14") is not None
+    assert not library.refuter(SUBJECT).is_soon_refuted(free, "EC-14")
+    assert library.refuter(SUBJECT).counterexample(free, "EC-14") is None
+
+
+def test_a_counterexample_without_rules_is_none_with_them() -> None:
+    library, release = Library(), OPERATIONS["release"]
+    every = [rule.id for rule in SUBJECT.invariants]
+    assert library.refuter(SUBJECT).is_soon_refuted(release, "EC-2", every)
+    assert not library.refuter(SUBJECT).is_soon_refuted(release, "EC-2")
