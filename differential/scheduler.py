@@ -52,6 +52,7 @@ _WITH_ITEMS = (events.Add, events.Chunk)
 _NOBODY: Set[str] = frozenset()
 _FILLS_NOTHING = Fills((), frozenset())
 _READS_NOTHING = Reads({}, frozenset(), {}, frozenset())
+_ALL_SENT = Inputs({}, {})
 _DRAFTER_NEEDS_ALL = Versions("<0.27.1")
 """Releases whose drafter fails on an item that begins behind the window and is not encoded."""
 
@@ -304,6 +305,8 @@ class SchedulerJudge(Judge):
     def _inputs(self, outcome: Mapping[str, Any]) -> Inputs:
         """What the step encodes that the workers may lack; the second model runner is told anew of
         whom a step resumes."""
+        if not self._withheld and "withheld" not in outcome:
+            return _ALL_SENT
         told = self._told(outcome)
         for name in told:
             self._withheld.pop(name, None)
