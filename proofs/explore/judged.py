@@ -53,7 +53,8 @@ def tree(judge: Judge) -> list[Any]:
 
 def _of_scheduler(order: Any, *further: Any) -> list[Any]:
     """How requests arrived, the target knows; the judge knows in which order, and who has run."""
-    running, prompts, claims, dropped, paused, pending, in_vain, stood, steps, preempted = further
+    running, prompts, claims, dropped, paused, pending, in_vain, *progress = further
+    stood, steps, preempted, withheld = progress
     added, has_run = order
     return [
         list(added),
@@ -68,6 +69,7 @@ def _of_scheduler(order: Any, *further: Any) -> list[Any]:
         tree_of(stood),
         steps,
         tree_of(preempted),
+        _map(withheld, tree_of),
     ]
 
 
