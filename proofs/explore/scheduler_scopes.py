@@ -123,6 +123,13 @@ SMALL = (
         arrivals=(_asks(2, _item("x", 1), max_tokens=3),),
         further=(ResetPrefix(True),),
     ),
+    _scope(
+        "a cached item",
+        requests="a",
+        config=_config(blocks=2),
+        arrivals=(_asks(3, _item("x", 0)),),
+        further=(Reset(), ResetPrefix(True)),
+    ),
 )
 LARGE = (
     _scope(
