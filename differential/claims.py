@@ -13,7 +13,7 @@ from cacheproof.differential.finding import LOCKSTEP, Finding
 from cacheproof.differential.judge import Judge
 from cacheproof.differential.record import CallRecord
 from cacheproof.differential.retrace import Break, State
-from cacheproof.differential.trace import Add, Finish, Notices, Preempt, Walk
+from cacheproof.differential.trace import Add, Chunk, Finish, Notices, Preempt, Walk
 from cacheproof.differential.words import literal
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState
@@ -29,6 +29,8 @@ AFTER_AN_EVENT = OF_THE_STORE | {
     "SC-9",
 }
 """Contracts whose assertion can wait until the scheduler has returned."""
+OF_ITEMS_BY_NUMBER = frozenset({"EC-8a", "EC-15", "WM-2", "WM-4"})
+"""Contracts whose assertion is made from the items that a request arrived with."""
 RAISES = frozenset({"EC-13", "ED-4", "SC-8"})
 """Contracts that an exception breaks: the call itself fails the test."""
 UNCHANGED = frozenset({"EC-10", "EC-11", "ED-2"})
@@ -65,8 +67,8 @@ class Case:
         parting = self.finding.parting
         return parting is not None and parting.field == "delta" and parting.reference is None
 
-    def item_sizes(self, event: Add) -> list[int]:
-        """What the request's items take, in the unit of the release."""
+    def item_sizes(self, event: Add | Chunk) -> list[int]:
+        """What the items of a turn take, in the unit of the release."""
         counts = self.finding.protocol["counts_embeds"]
         return [
             item.length if item.is_embed is None or not counts else sum(item.is_embed)
@@ -75,8 +77,9 @@ class Case:
 
     @property
     def largest_items(self) -> list[int]:
-        """The largest item of each request."""
-        return [max(self.item_sizes(add), default=0) for add in self.requests.values()]
+        """The largest item of each turn of each request."""
+        turns = [event for event in self.finding.events if isinstance(event, Add | Chunk)]
+        return [max(self.item_sizes(turn), default=0) for turn in turns]
 
     def entry(self, identifier: str) -> Any:
         """An entry as the manager names it: an identifier, or (request, input)."""

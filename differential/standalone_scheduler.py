@@ -12,6 +12,7 @@ import msgspec
 from cacheproof.differential.claims import (
     AFTER_AN_EVENT,
     CLASSES,
+    OF_ITEMS_BY_NUMBER,
     OF_THE_STORE,
     RAISES,
     Case,
@@ -45,6 +46,8 @@ _LATER = (
     "prefill_schedule_interval",
 )
 """Fields of the configuration that not every release has; those that say nothing are left out."""
+_COMMENTED = 90
+"""Letters of a call and of what became of it that fit into a line."""
 _SPECS = {
     "full": ("FullAttentionSpec", None),
     "sliding_window": ("SlidingWindowSpec", "sliding_window"),
@@ -89,14 +92,16 @@ class SchedulerTest:
                     yield "adapters are"
                 case Add(skip_reading=True):
                     yield "requests that skip reading the prefix cache are"
-                case Chunk() if event.items or event.stop_after is not None:
-                    yield "items and stops of later turns are"
+                case Chunk() if event.stop_after is not None:
+                    yield "stops of later turns are"
+                case Chunk() if event.items and self._finding.contract in OF_ITEMS_BY_NUMBER:
+                    yield "items of later turns are"
                 case Pause():
                     yield "pauses are"
                 case Transfer(state="pending" | "failed"):
                     yield "transfers that requests wait for are"
-                case Received() | Sent():
-                    yield "ends of KV transfers are"
+                case Sent():
+                    yield "ends of KV sendings are"
 
     @property
     def shows(self) -> dict[str, Any]:
@@ -120,6 +125,7 @@ class SchedulerTest:
                 if field.name in _LATER and getattr(config, field.name) != field.default
             },
             "drafts": config.num_speculative_tokens,
+            "loads_end": any(isinstance(event, Received) for event in self._finding.events),
         }
 
     def body(self) -> Iterator[str]:
@@ -132,7 +138,12 @@ class SchedulerTest:
                 continue
             call = f"engine.{self._engine_call(event)}"
             what = told(event, record[0]).removeprefix("schedule(): ")
-            yield f"{call}  # {what}" if isinstance(event, Schedule | Chunk | Close) else call
+            if not isinstance(event, Schedule | Chunk | Close):
+                yield call
+            elif len(call) + len(what) <= _COMMENTED:
+                yield f"{call}  # {what}"
+            else:
+                yield from (f"# {what}", call)
         if not self._is_claim:
             return
         yield ""
@@ -161,6 +172,9 @@ class SchedulerTest:
             case Elsewhere():
                 later = ", later=True" if event.later else ""
                 return f"elsewhere({literal(event.request)}, tokens={event.tokens}{later})"
+            case Received():
+                failed = "" if event.failed is None else f", failed={event.failed}"
+                return f"received({literal(event.request)}{failed})"
             case _:
                 return f"{type(event).__struct_config__.tag}()"
 

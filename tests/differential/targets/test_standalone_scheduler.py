@@ -35,8 +35,12 @@ SHOWN = [
     Shown("orphan-load", "0.33.0", "WM-1", "", "AssertionError"),
     Shown("phantom-entry", "0.33.0", "WM-1", "", "AssertionError"),
     Shown("stripped-item-hit", "0.33.0", "SC-9", "after a preemption", "AssertionError"),
+    Shown("stripped-item-load", "0.33.0", "SC-9", "while it runs", "AssertionError"),
+    Shown("stripped-item-session", "0.33.0", "SC-9", "after a preemption", "AssertionError"),
     Shown("session-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
     Shown("kv-load-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
+    Shown("kv-load-turn", "0.33.0", "SC-8", "AssertionError in update", "AssertionError"),
+    Shown("kv-load-hit", "0.33.0", "SC-8", "AssertionError in schedule", "AssertionError"),
     Shown("session-drafts", "0.32.0", "SC-8", "AssertionError in schedule", "AssertionError"),
     Shown("session-twice", "0.22.1", "SC-8", "RuntimeError in schedule", "status: RUNNING"),
     Shown("null-block", "0.13.0", "SC-8", "AssertionError in update", "AssertionError"),
@@ -96,7 +100,7 @@ def test_a_standalone_test_passes_where_it_is_mended(
 @pytest.mark.parametrize(
     ("name", "release", "contract", "kind", "reason"),
     [
-        ("kv-load-found", "0.33.0", "KT-2", "", "ends of KV transfers are shown by their replay"),
+        ("overtaken", "0.13.0", "SC-7", "", "adapters are shown by their replay"),
         ("kv-load-in-flight", "0.22.1", "KT-1", "", "no attribute shows it after the event"),
         ("drafter-miss", "0.22.1", "SC-2", "", "no attribute shows it after the event"),
     ],
