@@ -1,4 +1,5 @@
-"""Standalone tests of schedulers on real releases: red where found, green where mended."""
+"""Standalone tests of schedulers on real releases: red where found, green where mended, and before
+the fault came."""
 
 from contextlib import closing
 from pathlib import Path
@@ -95,6 +96,14 @@ def test_a_standalone_test_passes_where_it_is_mended(
 ) -> None:
     mended = [path for shown, path in sources.items() if shown.release != NEWEST]
     assert verdicts(NEWEST, mended) == ["passes"] * len(mended)
+
+
+def test_a_standalone_test_passes_before_the_fault_came(
+    sources: dict[Shown, Path], verdicts: Any
+) -> None:
+    before = [path for shown, path in sources.items() if shown.contract == "SC-9"]
+    assert len(before) == 3
+    assert verdicts("0.28.0", before) == ["passes"] * 3
 
 
 @pytest.mark.parametrize(
