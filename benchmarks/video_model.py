@@ -1,17 +1,13 @@
 """A Qwen2.5-VL of any size with random weights, made on its device: nothing is read or written."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.initialization import no_init_weights
 
-from cacheproof.gpu_runner.devices import upload
-from cacheproof.gpu_runner.models.base import Encoded
 from cacheproof.gpu_runner.models.qwen2_5_vl import ATTENTION, Qwen25VL
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
-from cacheproof.gpu_runner.windowed_attention import WindowedAttention, window_order
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 
 if TYPE_CHECKING:
@@ -28,10 +24,7 @@ PLACEHOLDER_TOKEN_ID = 3
 
 
 class VideoModel(Qwen25VL):
-    """A Qwen2.5-VL whose items are videos of one size.
-
-    What the tower needs to know of a video follows from its size, and is made on the host.
-    """
+    """A Qwen2.5-VL whose items are videos of one size."""
 
     def __init__(self, size: "Size", device: torch.device) -> None:
         torch.manual_seed(0)
@@ -50,26 +43,6 @@ class VideoModel(Qwen25VL):
                 parameter.fill_(1)
         super().__init__(whole)
         self.size = size
-        self._visual = whole.model.visual
-        for block in self._visual.blocks:
-            block.attn = WindowedAttention(block.attn)
-
-    def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
-        patches = torch.cat([item.inputs["patches"] for item in items])
-        height, width = self.size.grid
-        of_frame = height * width
-        frames = len(patches) // (of_frame * MERGE**2)
-        order = window_order(height, width, WINDOW // PATCH // MERGE)
-        starts = torch.arange(frames)[:, None] * of_frame
-        encoded = self._visual(
-            patches.to(self.device, self.dtype, non_blocking=True),
-            grid_thw=None,
-            position_ids=upload(_places(height, width).repeat(frames, 1), self.device),
-            window_index=upload((starts + order.index).flatten(), self.device),
-            cu_seqlens=(of_frame * MERGE**2,),
-            cu_window_seqlens=tuple(length * MERGE**2 for length in order.lengths),
-        )
-        return [Encoded(rows) for rows in encoded.pooler_output.chunk(len(items))]
 
     def prompt(self, identifier: str, patches: torch.Tensor, frames: int, text: int) -> Prompt:
         """`text` tokens, a video, and as many tokens again."""
@@ -79,7 +52,11 @@ class VideoModel(Qwen25VL):
         token_ids = [FIRST_TEXT_TOKEN_ID + at % words for at in range(2 * text + rows)]
         token_ids[text : text + rows] = [PLACEHOLDER_TOKEN_ID] * rows
         grid = torch.tensor([frames // FRAMES_OF_A_PATCH, height * MERGE, width * MERGE])
-        inputs = {"patches": patches, "video_grid_thw": grid, "second_per_grid_ts": torch.ones(())}
+        inputs = {
+            "pixel_values_videos": patches,
+            "video_grid_thw": grid,
+            "second_per_grid_ts": torch.ones(()),
+        }
         feature = MultiModalFeature.of(identifier, PlaceholderRange(text, rows))
         return Prompt(tuple(token_ids), (MediaItem(feature, "video", inputs),))
 
@@ -128,13 +105,3 @@ def config(size: "Size") -> Any:
         vision_start_token_id=4,
         vision_end_token_id=5,
     )
-
-
-def _places(height: int, width: int) -> torch.Tensor:
-    """Row and column of each patch of a frame, those that are merged behind one another."""
-    rows, columns = torch.meshgrid(
-        torch.arange(height * MERGE), torch.arange(width * MERGE), indexing="ij"
-    )
-    blocks = (height, MERGE, width, MERGE)
-    together = [one.reshape(blocks).transpose(1, 2).flatten() for one in (rows, columns)]
-    return torch.stack(together, dim=1)

@@ -23,6 +23,11 @@ class Grid(NamedTuple):
     width: int
     interval: float = 1.0
 
+    @property
+    def num_rows(self) -> int:
+        """All of them."""
+        return self.frames * self.height * self.width
+
 
 class RotaryPositions(NamedTuple):
     """Positions of a prompt's tokens, [axes, tokens], and that of the first token behind it."""

@@ -1,8 +1,9 @@
 """Attention of a Qwen2.5-VL vision tower, whose patches attend within windows.
 
-transformers calls attention once a window, thousands of times for a video. Here windows of one
-length are attended in one call, which their order makes possible: `window_order` stands windows
-of one length behind one another within each frame, and every frame of a video is cut alike.
+transformers calls attention once a window, thousands of times for a video, and has the windows'
+lengths back from the device in every layer. Here windows of one length are attended in one call,
+which their order makes possible: `window_order` stands windows of one length behind one another
+within each frame, and all frames are cut alike.
 """
 
 from itertools import groupby
@@ -11,6 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import apply_rotary_pos_emb_vision
+
+from cacheproof.gpu_runner.devices import upload
+from cacheproof.gpu_runner.rotary import Grid
 
 
 class WindowOrder(NamedTuple):
@@ -31,6 +35,40 @@ def window_order(height: int, width: int, side: int) -> WindowOrder:
     ]
     windows.sort(key=len, reverse=True)
     return WindowOrder(torch.cat(windows), tuple(map(len, windows)))
+
+
+class Arrangement(NamedTuple):
+    """What a tower is told of its patches, under its own names: row and column of each,
+    `[patches, 2]`; in which order it takes the merged ones; and how many patches attend together,
+    in layers of full attention and of windows, for `WindowedAttention`."""
+
+    position_ids: torch.Tensor
+    window_index: torch.Tensor
+    cu_seqlens: tuple[int, ...]
+    cu_window_seqlens: tuple[int, ...]
+
+
+def arrangement(grid: Grid, merge: int, side: int, device: torch.device) -> Arrangement:
+    """Of `merge` x `merge` patches to a row of the grid, in windows of `side` x `side` rows."""
+    of_frame, of_row = grid.height * grid.width, merge**2
+    order = window_order(grid.height, grid.width, side)
+    starts = torch.arange(grid.frames)[:, None] * of_frame
+    return Arrangement(
+        upload(_places(grid, merge).repeat(grid.frames, 1), device),
+        upload((starts + order.index).flatten(), device),
+        (of_frame * of_row,),
+        tuple(length * of_row for length in order.lengths),
+    )
+
+
+def _places(grid: Grid, merge: int) -> torch.Tensor:
+    """Row and column of each patch of a frame, those that are merged behind one another."""
+    rows, columns = torch.meshgrid(
+        torch.arange(grid.height * merge), torch.arange(grid.width * merge), indexing="ij"
+    )
+    blocks = (grid.height, merge, grid.width, merge)
+    together = [one.reshape(blocks).transpose(1, 2).flatten() for one in (rows, columns)]
+    return torch.stack(together, dim=1)
 
 
 class WindowedAttention(torch.nn.Module):

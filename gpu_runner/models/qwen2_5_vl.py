@@ -1,4 +1,8 @@
-"""Qwen2.5-VL: a vision encoder of any resolution in front of a decoder with three rotary axes."""
+"""Qwen2.5-VL: a vision encoder of any resolution in front of a decoder with three rotary axes.
+
+What the encoder needs to know of an item follows from its grid, and is made on the host: encoding
+does not wait for the device.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +11,14 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from cacheproof.gpu_runner import paged_attention
+from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.models.base import Encoded, RotaryPositions
 from cacheproof.gpu_runner.paged_attention import PagedStep
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid, in_grid, of_prompt
 from cacheproof.gpu_runner.video_pruning import retained
+from cacheproof.gpu_runner.windowed_attention import WindowedAttention, arrangement
 
 ATTENTION = {"text_config": paged_attention.NAME, "vision_config": "sdpa"}
 _INPUTS = {
@@ -23,7 +29,8 @@ _INPUTS = {
 
 
 class Qwen25VL:
-    """A MultiModalModel around transformers' own, whose attention must be `ATTENTION`.
+    """A MultiModalModel around transformers' own, whose attention must be `ATTENTION`; the modules
+    of its vision tower's attention are replaced.
 
     Of videos it keeps all but the `video_pruning_rate` of rows that say least new; 0: all of them.
     """
@@ -36,8 +43,13 @@ class Qwen25VL:
         self._whole = whole.eval()
         config = whole.config
         text = config.text_config
-        self._merge = config.vision_config.spatial_merge_size
-        self._tokens_per_second = config.vision_config.tokens_per_second
+        vision = config.vision_config
+        self._merge = vision.spatial_merge_size
+        self._window_side = vision.window_size // vision.patch_size // vision.spatial_merge_size
+        self._tower = whole.model.visual
+        for block in self._tower.blocks:
+            block.attn = WindowedAttention(block.attn)
+        self._tokens_per_second = vision.tokens_per_second
         self._pruning_rate = video_pruning_rate
         self.places_rows = video_pruning_rate > 0
         self.kv_shape = KVShape(
@@ -68,19 +80,14 @@ class Qwen25VL:
         return of_prompt(len(prompt.token_ids), placed, pruned=self.places_rows)
 
     def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
-        modality = items[0].modality
-        patches, grid = _INPUTS[modality]
-        pixels = torch.cat([item.inputs[patches] for item in items])
-        pixels = pixels.to(self.device, self.dtype, non_blocking=True)
-        grids = torch.stack([item.inputs[grid] for item in items])
-        encode = {
-            "image": self._whole.get_image_features,
-            "video": self._whole.get_video_features,
-        }[modality]
-        rows = encode(pixels, grids).pooler_output
-        if not self.places_rows:
-            return [Encoded(of_item) for of_item in rows]
-        return [self._pruned(item, of_item) for item, of_item in zip(items, rows, strict=True)]
+        of_grid: dict[Grid, list[int]] = {}
+        for number, item in enumerate(items):
+            of_grid.setdefault(self._grid(item), []).append(number)
+        encoded: dict[int, Encoded] = {}
+        for grid, numbers in of_grid.items():
+            rows = self._rows([items[number] for number in numbers], grid)
+            encoded |= dict(zip(numbers, rows, strict=True))
+        return [encoded[number] for number in range(len(items))]
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
@@ -109,10 +116,23 @@ class Qwen25VL:
             interval = float(item.inputs["second_per_grid_ts"]) * self._tokens_per_second
         return Grid(frames, height // self._merge, width // self._merge, interval)
 
+    def _rows(self, items: Sequence[MediaItem], grid: Grid) -> list[Encoded]:
+        """What is kept of items of one grid."""
+        patches, _ = _INPUTS[items[0].modality]
+        pixels = torch.cat([item.inputs[patches] for item in items])
+        pixels = pixels.to(self.device, self.dtype, non_blocking=True)
+        frames = grid._replace(frames=grid.frames * len(items))
+        arranged = arrangement(frames, self._merge, self._window_side, self.device)
+        whole = self._tower(pixels, grid_thw=None, **arranged._asdict()).pooler_output
+        rows = whole.chunk(len(items))
+        if not self.places_rows:
+            return [Encoded(of_item) for of_item in rows]
+        return [self._pruned(item, of_item) for item, of_item in zip(items, rows, strict=True)]
+
     def _pruned(self, item: MediaItem, rows: torch.Tensor) -> Encoded:
         """What is kept of an item, and where in its grid that stands."""
         grid = self._grid(item)
-        positions = in_grid(grid).to(rows.device)
+        positions = upload(in_grid(grid), rows.device)
         if item.modality == "image":
             return Encoded(rows, positions)
         keep = retained(rows, grid, self._pruning_rate)

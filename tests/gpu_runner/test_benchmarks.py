@@ -96,7 +96,7 @@ def test_answers_are_those_of_transformers(made: Made, whole: Any) -> None:
     engine.add("a", asked, max_tokens=3)
     assert len(list(engine.run())) == 5
     token_ids = list(asked.token_ids)
-    patches = asked.items[0].inputs["patches"]
+    patches = asked.items[0].inputs["pixel_values_videos"]
     for answer in engine.completions["a"].tokens:
         logprobs = _logprobs(whole, model.size.grid, token_ids, patches)
         assert int(logprobs.argmax()) == answer.token_id

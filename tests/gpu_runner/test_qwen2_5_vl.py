@@ -25,6 +25,7 @@ GRIDS = {
     "a": Grid(1, 2, 3),
     "b": Grid(1, 4, 1),
     "c": Grid(1, 1, 5),
+    "d": Grid(1, 3, 2),
     "v": Grid(2, 2, 3, 2.0),
     "w": Grid(3, 5, 2, 2.0),
 }
@@ -52,7 +53,7 @@ def item(name: str, offset: int) -> MediaItem:
             "video_grid_thw": patches,
             "second_per_grid_ts": torch.tensor(1.0),
         }
-    where = PlaceholderRange(offset, grid.frames * grid.height * grid.width)
+    where = PlaceholderRange(offset, grid.num_rows)
     return MediaItem(
         MultiModalFeature.of(name, where), "video" if grid.frames > 1 else "image", inputs
     )
@@ -138,3 +139,28 @@ def test_answers_are_those_of_the_prompt_alone_whatever_the_pressure(
         assert any(step.free_encoder_mm_hashes for step in steps)
     if num_blocks == 16:
         assert any(step.scheduled_cached_reqs.resumed_req_ids for step in steps)
+
+
+@torch.inference_mode()
+def _together_and_alone(model: Qwen25VL) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Rows of items whose inputs have one shape: two of one grid, and another between them."""
+    items = [item(name, 0) for name in "ada"]
+    items[2].inputs["pixel_values"].neg_()
+    alone = [model.encode([one])[0].rows for one in items]
+    return [one.rows for one in model.encode(items)], alone
+
+
+def test_items_of_equal_shape_are_encoded_by_their_own_grids(directory: Path) -> None:
+    model = Qwen25VL.load(directory, dtype=torch.float32, device=torch.device("cpu"))
+    for together, alone in zip(*_together_and_alone(model), strict=True):
+        torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_items_that_are_encoded_by_one_grid_are_seen(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Qwen25VL.load(directory, dtype=torch.float32, device=torch.device("cpu"))
+    _, alone = _together_and_alone(model)
+    monkeypatch.setattr(model, "_grid", lambda _: GRIDS["a"])
+    together, _ = _together_and_alone(model)
+    assert not torch.allclose(together[1], alone[1], atol=1e-3)

@@ -4,49 +4,78 @@ On torch's meta device tensors have no content, so whatever wants a number back 
 as it would wait on a GPU.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import torch
 
 from cacheproof.gpu_runner import runner as module
+from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.engine import CacheSizes, Engine
+from cacheproof.gpu_runner.models.base import MultiModalModel
 from cacheproof.gpu_runner.models.llava import Llava
+from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
+from cacheproof.gpu_runner.models.whisper import Whisper
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.rotary import Grid
 from cacheproof.gpu_runner.runner import Runner, Sampled
-from cacheproof.gpu_runner.tiny_models import PLACEHOLDER_TOKEN_ID
+from cacheproof.gpu_runner.tiny_models import AUDIO_ROWS, PLACEHOLDER_TOKEN_ID, VIDEO_TOKEN_ID
+from cacheproof.gpu_runner.video_pruning import num_retained
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduler.config import SchedulerConfig
 
 ROWS = 16
 DECODED = 3
+CONFIG = SchedulerConfig(
+    max_num_batched_tokens=40,
+    max_num_seqs=8,
+    max_model_len=128,
+    encoder_compute_budget=4 * ROWS,
+)
+OF_A_DECODER = SchedulerConfig(
+    max_num_batched_tokens=64,
+    max_num_seqs=8,
+    max_model_len=64,
+    encoder_compute_budget=2 * AUDIO_ROWS,
+    enable_chunked_prefill=False,
+    disable_chunked_mm_input=True,
+    is_encoder_decoder=True,
+    num_cross_attention_tokens=AUDIO_ROWS,
+)
 GAP = (True,) * 8 + (False,) + (True,) * 8
 """The tokens of an item that is sparse."""
 
 
-@pytest.fixture
-def engine(llava: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """An engine whose tensors have no content, and which answers w7 to everything."""
+@pytest.fixture(autouse=True)
+def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models answer w7 to everything."""
 
     def choose(logits: torch.Tensor) -> list[Sampled]:
         assert logits.is_meta
         return [Sampled(17, 0.0, 1.0)] * len(logits)
 
     monkeypatch.setattr(module, "_greedy", choose)
-    model = Llava(llava, dtype=torch.float32, device=torch.device("meta"))
-    sizes = CacheSizes(64, 8, 4 * ROWS)
-    config = SchedulerConfig(
-        max_num_batched_tokens=40,
-        max_num_seqs=8,
-        max_model_len=128,
-        encoder_compute_budget=4 * ROWS,
-    )
-    made = Engine(
-        Runner(model, num_blocks=64, block_size=8, encoder_cache_size=4 * ROWS), config, sizes
-    )
-    for number in range(3):
-        made.add(str(number), prompt(None if number else GAP), max_tokens=DECODED)
+
+
+def make(
+    model: MultiModalModel, prompts: Iterable[Prompt], config: SchedulerConfig = CONFIG
+) -> Engine:
+    """An engine whose tensors have no content."""
+    rows = config.encoder_compute_budget
+    runner = Runner(model, num_blocks=64, block_size=8, encoder_cache_size=rows)
+    sizes = CacheSizes(64, 8, rows, enable_prefix_caching=not config.is_encoder_decoder)
+    made = Engine(runner, config, sizes)
+    for number, one in enumerate(prompts):
+        made.add(str(number), one, max_tokens=DECODED)
     return made
+
+
+@pytest.fixture
+def engine(llava: Path) -> Engine:
+    """One of a LLaVA, with a picture that three requests share."""
+    model = Llava(llava, dtype=torch.float32, device=torch.device("meta"))
+    return make(model, [prompt(GAP), prompt(None), prompt(None)])
 
 
 def prompt(is_embed: tuple[bool, ...] | None) -> Prompt:
@@ -90,3 +119,60 @@ def test_a_step_that_waits_is_seen(engine: Engine, wait) -> None:
     wait(engine.runner)
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         list(engine.run())
+
+
+def film(height: int, width: int, pruning_rate: float = 0.0) -> Prompt:
+    """Two frames of so many rows up and across, and what of them is kept."""
+    rows = num_retained(Grid(2, height, width), pruning_rate)
+    inputs = {
+        "pixel_values_videos": torch.zeros(4 * 2 * height * width, 3 * 2 * 14 * 14),
+        "video_grid_thw": torch.tensor([2, 2 * height, 2 * width]),
+        "second_per_grid_ts": torch.tensor(1.0),
+    }
+    feature = MultiModalFeature.of(f"{height}x{width}", PlaceholderRange(5, rows))
+    token_ids = (10,) * 5 + (VIDEO_TOKEN_ID,) * rows + (11,) * 5
+    return Prompt(token_ids, (MediaItem(feature, "video", inputs),))
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models.ensure("qwen2_5_vl", tmp_path_factory.mktemp("models"))
+
+
+@pytest.mark.parametrize("pruning_rate", [0.0, 0.5])
+def test_windows_are_attended_to_without_a_number_from_the_device(
+    qwen: Path, pruning_rate: float
+) -> None:
+    model = Qwen25VL.load(
+        qwen,
+        dtype=torch.float32,
+        device=torch.device("meta"),
+        video_pruning_rate=pruning_rate,
+    )
+    running = make(model, [film(3, 2, pruning_rate), film(2, 3, pruning_rate)])
+    steps = list(running.run())
+    assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2
+    assert all(len(one.tokens) == DECODED for one in running.completions.values())
+
+
+def test_a_tower_that_waits_is_seen(qwen: Path) -> None:
+    model = Qwen25VL.load(qwen, dtype=torch.float32, device=torch.device("meta"))
+    merger = model._whole.model.visual.merger
+    merger.register_forward_hook(lambda _, __, rows: rows.sum().item())
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        list(make(model, [film(3, 2)]).run())
+
+
+def test_a_decoder_attends_without_a_number_from_the_device(tmp_path: Path) -> None:
+    model = Whisper(
+        tiny_models.ensure("whisper", tmp_path), dtype=torch.float32, device=torch.device("meta")
+    )
+    sounds = []
+    for name in "xy":
+        feature = MultiModalFeature.of(name, PlaceholderRange(0, AUDIO_ROWS))
+        heard = {"input_features": torch.zeros(80, 2 * AUDIO_ROWS)}
+        sounds.append(Prompt((10, 11), (MediaItem(feature, "audio", heard),)))
+    running = make(model, sounds, OF_A_DECODER)
+    steps = list(running.run())
+    assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2
+    assert all(len(one.tokens) == DECODED for one in running.completions.values())
