@@ -211,14 +211,29 @@ def explore(
 @app.command()
 def generate(
     prompt: Annotated[
-        list[str], typer.Option("--prompt", metavar="TEXT", help="Holds <image> for each picture.")
+        list[str],
+        typer.Option(
+            "--prompt", metavar="TEXT", help="Holds <image>, <video>, <audio> where media belong."
+        ),
     ],
     image: Annotated[
         list[Path] | None,
         typer.Option("--image", metavar="FILE", help="In the order of the prompts' <image>."),
     ] = None,
+    video: Annotated[
+        list[Path] | None,
+        typer.Option("--video", metavar="FILE", help="GIF, APNG or WebP, of the prompts' <video>."),
+    ] = None,
+    audio: Annotated[
+        list[Path] | None,
+        typer.Option("--audio", metavar="FILE", help="WAV, of the prompts' <audio>."),
+    ] = None,
     model: Annotated[
-        str, typer.Option(metavar="DIR", help="A LLaVA directory, or llava: a tiny random one.")
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Of a LLaVA, Qwen2.5-VL or Whisper; or llava, qwen2_5_vl, whisper: a tiny one.",
+        ),
     ] = "llava",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     max_tokens: Annotated[int, typer.Option(min=1, help="Of each answer.")] = 16,
@@ -243,7 +258,8 @@ def generate(
         enable_prefix_caching=prefix_caching,
     )
     output = Output(json)
-    raise typer.Exit(generating.generate(output, model, device, prompt, image or [], sizes))
+    files = {"image": image or [], "video": video or [], "audio": audio or []}
+    raise typer.Exit(generating.generate(output, model, device, prompt, files, sizes))
 
 
 @app.command()

@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets import environment
 from cacheproof.differential.targets.cache import Cache, Report
 
-MARK = "<image>"
+MARK = re.compile("<(image|video|audio)>")
 _BOOT = """
 import sys, types
 package = sys.modules["cacheproof"] = types.ModuleType("cacheproof")
@@ -42,10 +43,10 @@ def generate(
     model: str,
     device: str,
     texts: Sequence[str],
-    images: Sequence[Path],
+    files: Mapping[str, Sequence[Path]],
     sizes: Sizes,
 ) -> int:
-    """Generate, and show each step and what was answered.
+    """Generate, and show each step and what was answered; `files` are those of each modality.
 
     Raises:
         InputError: the job cannot be done; says why.
@@ -56,7 +57,7 @@ def generate(
         "model": model,
         "models": str(Cache.locate().models),
         "device": device,
-        "prompts": _with_pictures(texts, images),
+        "prompts": list(_with_media(texts, files)),
         **vars(sizes),
     }
     steps: list[dict[str, Any]] = []
@@ -92,15 +93,21 @@ def generate(
     return 0
 
 
-def _with_pictures(texts: Sequence[str], images: Sequence[Path]) -> list[tuple[str, list[str]]]:
-    """Each text with the files of its pictures, which are dealt out in order."""
-    wanted = sum(text.count(MARK) for text in texts)
-    if wanted != len(images):
-        raise InputError(
-            f"{wanted} of {MARK} in the prompts and {len(images)} of --image; expected as many"
-        )
-    files = iter(map(str, images))
-    return [(text, [next(files) for _ in range(text.count(MARK))]) for text in texts]
+def _with_media(
+    texts: Sequence[str], files: Mapping[str, Sequence[Path]]
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Each text with modality and file of its media, which are dealt out in order."""
+    marked = [MARK.findall(text) for text in texts]
+    for modality, given in files.items():
+        wanted = sum(marks.count(modality) for marks in marked)
+        if wanted != len(given):
+            raise InputError(
+                f"{wanted} of <{modality}> in the prompts and {len(given)} of --{modality}; "
+                f"expected as many"
+            )
+    left = {modality: iter(map(str, given)) for modality, given in files.items()}
+    for text, marks in zip(texts, marked, strict=True):
+        yield text, [(modality, next(left[modality])) for modality in marks]
 
 
 def provisioned(*, report: Report) -> tuple[str, dict[str, str]]:

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image
+from cacheproof.gpu_runner import media_files
 
 if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly found to be wrong
     import torch
 
     from cacheproof.gpu_runner.engine import Engine
-    from cacheproof.gpu_runner.models.llava import Llava
+    from cacheproof.gpu_runner.models.base import MultiModalModel
+    from cacheproof.gpu_runner.requests import Prompt
     from cacheproof.reference.scheduler.output import SchedulerOutput
 
-TINY = "llava"
+KINDS = ("llava", "qwen2_5_vl", "whisper")
+DECODER = "whisper"
+"""The kind whose decoder attends to an encoder's rows."""
 
 
 class BadJob(ValueError):
@@ -28,15 +31,15 @@ class BadJob(ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """What to generate: prompts, each a text and the files of its pictures.
+    """What to generate: prompts, each a text, and modality and file of each of its media.
 
-    `model` is a directory, or TINY: the tiny model of that name, to be made in `models`. Sizes are
-    in tokens, rows of encoder outputs and KV blocks.
+    `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.
+    Sizes are in tokens, rows of encoder outputs and KV blocks.
     """
 
     model: str
     models: str
-    prompts: list[tuple[str, list[str]]]
+    prompts: list[tuple[str, list[tuple[str, str]]]]
     max_tokens: int
     device: str
     max_num_batched_tokens: int
@@ -53,37 +56,41 @@ def main() -> int:
     job = Job(**json.load(sys.stdin))
     try:
         _run(job)
-    except BadJob as reason:
+    except (BadJob, media_files.BadFile) as reason:
         print(reason, file=sys.stderr)
         return 2
     return 0
 
 
 def _run(job: Job) -> None:
-    _check_model(job.model)
-    pictures = [list(map(_picture, files)) for _, files in job.prompts]
+    kind = _kind(job.model)
+    media = [[media_files.read(*one) for one in given] for _, given in job.prompts]
     device = _device(job.device)
     import torch
 
     from cacheproof.gpu_runner import tiny_models
-    from cacheproof.gpu_runner.models.llava import Llava
-    from cacheproof.gpu_runner.prompts import BadPrompt, ImagePrompts
+    from cacheproof.gpu_runner.models.loading import load
+    from cacheproof.gpu_runner.prompts import OF_MODEL, BadPrompt
 
-    directory = tiny_models.ensure(TINY, Path(job.models)) if job.model == TINY else Path(job.model)
-    texts = ImagePrompts(directory)
+    directory = tiny_models.ensure(kind, Path(job.models)) if job.model == kind else Path(job.model)
+    texts = OF_MODEL[kind](directory)
     try:
         prompts = [
-            texts.prompt(text, images)
-            for (text, _), images in zip(job.prompts, pictures, strict=True)
+            texts.prompt(text, given) for (text, _), given in zip(job.prompts, media, strict=True)
         ]
     except BadPrompt as reason:
         raise BadJob(str(reason)) from None
     for number, prompt in enumerate(prompts):
-        _check_fits(job, number, len(prompt.token_ids), [item.feature for item in prompt.items])
+        _check_fits(job, number, prompt, is_decoder=kind == DECODER)
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    engine = _engine(job, Llava(directory, dtype=dtype, device=device))
+    engine = _engine(job, kind, load(kind, directory, dtype=dtype, device=device), prompts)
     for number, prompt in enumerate(prompts):
-        engine.add(f"prompt {number + 1}", prompt, max_tokens=job.max_tokens)
+        engine.add(
+            f"prompt {number + 1}",
+            prompt,
+            max_tokens=job.max_tokens,
+            stop_token_ids=texts.stop_token_ids,
+        )
     while engine.scheduler.requests:
         resident = set(engine.runner.encoder_store.sizes)
         begun = time.perf_counter()
@@ -122,7 +129,7 @@ def _hits(engine: "Engine", decided: "SchedulerOutput") -> int:
     return hits
 
 
-def _engine(job: Job, model: "Llava") -> "Engine":
+def _engine(job: Job, kind: str, model: "MultiModalModel", prompts: list["Prompt"]) -> "Engine":
     from cacheproof.gpu_runner.engine import CacheSizes, Engine
     from cacheproof.gpu_runner.runner import Runner
     from cacheproof.reference.scheduler.config import SchedulerConfig
@@ -133,30 +140,59 @@ def _engine(job: Job, model: "Llava") -> "Engine":
         block_size=job.block_size,
         encoder_cache_size=job.encoder_cache_size,
     )
+    is_decoder = kind == DECODER
     config = SchedulerConfig(
         max_num_batched_tokens=job.max_num_batched_tokens,
         max_num_seqs=job.max_num_seqs,
         max_model_len=job.max_model_len,
         encoder_compute_budget=job.encoder_cache_size,
+        enable_chunked_prefill=not is_decoder,
+        disable_chunked_mm_input=is_decoder,
+        is_encoder_decoder=is_decoder,
+        num_cross_attention_tokens=max(map(_largest, prompts)) if is_decoder else 0,
     )
     sizes = CacheSizes(
-        job.num_blocks, job.block_size, job.encoder_cache_size, job.enable_prefix_caching
+        job.num_blocks,
+        job.block_size,
+        job.encoder_cache_size,
+        enable_prefix_caching=job.enable_prefix_caching and not is_decoder,
     )
     return Engine(runner, config, sizes)
 
 
-def _check_fits(job: Job, number: int, tokens: int, features: list[Any]) -> None:
+def _check_fits(job: Job, number: int, prompt: "Prompt", *, is_decoder: bool) -> None:
+    """A request that no step can take would wait for ever."""
+    tokens = len(prompt.token_ids)
+    if tokens == 0:
+        raise BadJob(f"prompt {number + 1} has no tokens; expected a text or a mark")
     if tokens >= job.max_model_len:
         raise BadJob(
             f"prompt {number + 1} has {tokens} tokens; expected fewer than {job.max_model_len}, "
             f"the model's length"
         )
-    largest = max((one.mm_position.get_num_embeds() for one in features), default=0)
-    if largest > job.encoder_cache_size:
+    if is_decoder and tokens > job.max_num_batched_tokens:
         raise BadJob(
-            f"a picture of prompt {number + 1} makes {largest} rows; expected an encoder cache of "
+            f"prompt {number + 1} has {tokens} tokens, which a decoder takes at once; expected "
+            f"{job.max_num_batched_tokens} at most, the tokens of a step"
+        )
+    rows = _largest(prompt)
+    if rows > job.encoder_cache_size:
+        raise BadJob(
+            f"an item of prompt {number + 1} makes {rows} rows; expected an encoder cache of "
             f"as many, not of {job.encoder_cache_size}"
         )
+    kept = [min(tokens + job.max_tokens, job.max_model_len), rows if is_decoder else 0]
+    blocks = 1 + sum(-(-count // job.block_size) for count in kept)
+    if blocks > job.num_blocks:
+        raise BadJob(
+            f"prompt {number + 1} and its answer take {blocks} KV blocks, the null block among "
+            f"them; expected as many, not {job.num_blocks}"
+        )
+
+
+def _largest(prompt: "Prompt") -> int:
+    """Rows of a prompt's largest item."""
+    return max((item.feature.mm_position.get_num_embeds() for item in prompt.items), default=0)
 
 
 def _device(name: str) -> "torch.device":
@@ -171,29 +207,23 @@ def _device(name: str) -> "torch.device":
     return device
 
 
-def _check_model(model: str) -> None:
-    if model == TINY:
-        return
+def _kind(model: str) -> str:
+    """Of what kind a model is that is to be made, or that lies in a directory."""
+    if model in KINDS:
+        return model
     config = Path(model) / "config.json"
     if not config.is_file():
         raise BadJob(
-            f"model {model!r}: there is no {config}; expected a directory of a LLaVA model, or "
-            f"{TINY}, which is made"
+            f"model {model!r}: there is no {config}; expected a model's directory, or one of "
+            f"{', '.join(KINDS)}, which is made"
         )
     try:
         kind = json.loads(config.read_text()).get("model_type")
     except (ValueError, AttributeError):
         raise BadJob(f"model {model!r}: {config} is no model's configuration") from None
-    if kind != "llava":
-        raise BadJob(f"model {model!r} is of the type {kind!r}; expected 'llava'")
-
-
-def _picture(file: str) -> Image.Image:
-    try:
-        with Image.open(file) as image:
-            return image.convert("RGB")
-    except (OSError, ValueError) as error:
-        raise BadJob(f"picture {file}: {error}; expected a file that Pillow reads") from None
+    if kind not in KINDS:
+        raise BadJob(f"model {model!r} is of the type {kind!r}; expected one of {', '.join(KINDS)}")
+    return str(kind)
 
 
 def _tell(what: dict[str, Any]) -> None:

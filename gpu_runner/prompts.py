@@ -1,58 +1,196 @@
-"""From text and pictures to what a runner is given: tokens, and items where their tokens stand."""
+"""From text and media to what a runner is given: tokens, and items where their tokens stand.
 
+In a text `<image>`, `<video>` and `<audio>` stand where a medium belongs. What stands there for the
+model, and what its encoder gets, is the model's own.
+"""
+
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from PIL import Image
 from transformers import AutoProcessor
 
+from cacheproof.gpu_runner.media_files import SAMPLES_PER_SECOND, Film, Medium, Sound
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.reference.media_hash import MultiModalHasher
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 
 ALGORITHM = "blake3"
+MARK = re.compile("<(image|video|audio)>")
 
 
 class BadPrompt(ValueError):
     """A prompt that the model's processor cannot take."""
 
 
-class ImagePrompts:
-    """Prompts of a LLaVA directory: `<image>` stands in the text where a picture belongs."""
+class _Made(NamedTuple):
+    """What a processor makes of a medium: tensors for the encoder, and how many rows come of it."""
+
+    inputs: dict[str, torch.Tensor]
+    num_rows: int
+
+
+class Prompts:
+    """Prompts of one model, from its directory."""
+
+    modalities: frozenset[str] = frozenset()
 
     def __init__(self, directory: Path) -> None:
-        self._processor = AutoProcessor.from_pretrained(directory, local_files_only=True)
+        self.config = json.loads((directory / "config.json").read_text())
+        self.processor: Any = AutoProcessor.from_pretrained(directory, local_files_only=True)
         self._hasher = MultiModalHasher()
 
-    def prompt(self, text: str, images: Sequence[Image.Image]) -> Prompt:
-        """The prompt of a text and its pictures, in order; equal pictures are one item.
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Tokens that end an answer."""
+        end = self.processor.tokenizer.eos_token_id
+        return () if end is None else (end,)
+
+    def prompt(self, text: str, media: Sequence[Medium]) -> Prompt:
+        """The prompt of a text and its media, in order; equal media are one item.
 
         Raises:
-            BadPrompt: the text has another number of places than there are pictures.
+            BadPrompt: the text has other marks than there are media, or what the model cannot take.
         """
-        mark = self._processor.image_token
-        if text.count(mark) != len(images):
-            raise BadPrompt(
-                f"{text.count(mark)} of {mark} in {text!r} and {len(images)} pictures; expected as "
-                f"many of one as of the other"
-            )
-        made = self._processor(text=text, images=list(images) or None, return_tensors="pt")
-        token_ids = made["input_ids"][0].tolist()
-        places = [at for at, one in enumerate(token_ids) if one == self._processor.image_token_id]
-        rows = len(places) // max(len(images), 1)
-        items = [
-            self._item(image, PlaceholderRange(places[number * rows], rows), pixels)
-            for number, (image, pixels) in enumerate(
-                zip(images, made.get("pixel_values", ()), strict=True)
-            )
-        ]
-        return Prompt(tuple(token_ids), tuple(items))
+        marks = MARK.findall(text)
+        if marks != (given := list(map(modality_of, media))):
+            raise BadPrompt(f"{marks} in {text!r} and {given} beside it; expected the same")
+        for modality in marks:
+            if modality not in self.modalities:
+                able = " and ".join(sorted(f"<{one}>" for one in self.modalities))
+                raise BadPrompt(f"<{modality}> in {text!r}; expected {able} for this model")
+        return self._prompt(text, list(zip(marks, media, map(self._make, media), strict=True)))
 
     def text(self, token_ids: Sequence[int]) -> str:
         """What tokens say."""
-        return str(self._processor.decode(token_ids))
+        return str(self.processor.tokenizer.decode(token_ids))
 
-    def _item(self, image: Image.Image, where: PlaceholderRange, pixels: torch.Tensor) -> MediaItem:
-        digest = self._hasher.hash_kwargs(ALGORITHM, image=image)
-        return MediaItem(MultiModalFeature.of(digest, where), "image", {"pixel_values": pixels})
+    def _make(self, medium: Medium) -> _Made:
+        raise NotImplementedError
+
+    def _placeholder(self, modality: str) -> int:
+        """The token that stands for each row of an item."""
+        raise NotImplementedError
+
+    def _written(self, modality: str) -> Sequence[int]:
+        """What stands in a text for an item, with one placeholder."""
+        return [self._placeholder(modality)]
+
+    def _prompt(self, text: str, given: Sequence[tuple[str, Medium, _Made]]) -> Prompt:
+        """Placeholders of an item stand in the text, one for each row."""
+        tokenizer = self.processor.tokenizer
+        written = MARK.sub(
+            lambda mark: "".join(tokenizer.convert_ids_to_tokens(self._written(mark[1]))), text
+        )
+        token_ids: list[int] = []
+        items = []
+        placeholders = {self._placeholder(modality) for modality in self.modalities}
+        rest = iter(given)
+        for token_id in tokenizer(written)["input_ids"]:
+            if token_id not in placeholders:
+                token_ids.append(token_id)
+                continue
+            if (one := next(rest, None)) is None:
+                raise BadPrompt(f"{text!r} names a placeholder itself; expected marks")
+            modality, medium, made = one
+            items.append(self._item(modality, medium, made, len(token_ids)))
+            token_ids += [token_id] * made.num_rows
+        return Prompt(tuple(token_ids), tuple(items))
+
+    def _item(self, modality: str, medium: Medium, made: _Made, offset: int) -> MediaItem:
+        fields = medium._asdict() if isinstance(medium, Film | Sound) else {"image": medium}
+        digest = self._hasher.hash_kwargs(ALGORITHM, **fields)
+        where = PlaceholderRange(offset, made.num_rows)
+        return MediaItem(MultiModalFeature.of(digest, where), modality, made.inputs)
+
+
+class LlavaPrompts(Prompts):
+    """Pictures of one size."""
+
+    modalities = frozenset({"image"})
+
+    def _placeholder(self, modality: str) -> int:
+        return int(self.processor.image_token_id)
+
+    def _make(self, medium: Medium) -> _Made:
+        made = self.processor(text=self.processor.image_token, images=[medium], return_tensors="pt")
+        rows = (made["input_ids"] == self._placeholder("image")).sum()
+        return _Made({"pixel_values": made["pixel_values"][0]}, int(rows))
+
+
+class Qwen25VLPrompts(Prompts):
+    """Pictures of any size, and films, whose frames are taken in pairs."""
+
+    modalities = frozenset({"image", "video"})
+
+    def _placeholder(self, modality: str) -> int:
+        return int(self.config[f"{modality}_token_id"])
+
+    def _written(self, modality: str) -> Sequence[int]:
+        begin, end = self.config["vision_start_token_id"], self.config["vision_end_token_id"]
+        return [begin, self._placeholder(modality), end]
+
+    def _make(self, medium: Medium) -> _Made:
+        if isinstance(medium, Film):
+            own = self.processor.video_processor
+            made = own([medium.frames], do_sample_frames=False, return_tensors="pt")
+            grid = made["video_grid_thw"][0]
+            seconds = own.temporal_patch_size * medium.seconds_of_a_frame
+            inputs = {
+                "pixel_values_videos": made["pixel_values_videos"],
+                "video_grid_thw": grid,
+                "second_per_grid_ts": torch.tensor(seconds),
+            }
+        else:
+            own = self.processor.image_processor
+            made = own([medium], return_tensors="pt")
+            grid = made["image_grid_thw"][0]
+            inputs = {"pixel_values": made["pixel_values"], "image_grid_thw": grid}
+        return _Made(inputs, int(grid.prod()) // own.merge_size**2)
+
+
+class WhisperPrompts(Prompts):
+    """A sound, and what its decoder begins with."""
+
+    modalities = frozenset({"audio"})
+
+    def _make(self, medium: Medium) -> _Made:
+        assert isinstance(medium, Sound)
+        own = self.processor.feature_extractor
+        if len(medium.samples) > own.n_samples:
+            heard, given = (n / SAMPLES_PER_SECOND for n in (own.n_samples, len(medium.samples)))
+            raise BadPrompt(
+                f"a sound of {given:.2f} seconds; expected {heard:.2f} at most, which are heard"
+            )
+        made = own(medium.samples, sampling_rate=SAMPLES_PER_SECOND, return_tensors="pt")
+        inputs = {"input_features": made["input_features"][0]}
+        return _Made(inputs, self.config["max_source_positions"])
+
+    def _prompt(self, text: str, given: Sequence[tuple[str, Medium, _Made]]) -> Prompt:
+        """Whoever decodes attends to the item, of which nothing stands in the text."""
+        if len(given) != 1:
+            raise BadPrompt(f"{len(given)} of <audio> in {text!r}; expected one")
+        begin = self.config["decoder_start_token_id"]
+        spoken = MARK.sub("", text).strip()
+        token_ids = self.processor.tokenizer(spoken, add_special_tokens=False)["input_ids"]
+        if token_ids[:1] != [begin]:
+            token_ids = [begin, *token_ids]
+        return Prompt(tuple(token_ids), (self._item(*given[0], 0),))
+
+
+OF_MODEL: dict[str, type[Prompts]] = {
+    "llava": LlavaPrompts,
+    "qwen2_5_vl": Qwen25VLPrompts,
+    "whisper": WhisperPrompts,
+}
+"""By the type that a model's configuration names."""
+
+
+def modality_of(medium: Medium) -> str:
+    """The word that marks a medium in a text."""
+    if isinstance(medium, Film):
+        return "video"
+    return "audio" if isinstance(medium, Sound) else "image"

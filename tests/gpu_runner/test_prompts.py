@@ -1,10 +1,26 @@
+"""Prompts from text and media, against what each model's own processor makes of them."""
+
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
+import torch
 from PIL import Image
+from transformers import AutoProcessor
 
-from cacheproof.gpu_runner.prompts import BadPrompt, ImagePrompts
+from cacheproof.gpu_runner import tiny_models
+from cacheproof.gpu_runner.media_files import SAMPLES_PER_SECOND, Film, Sound
+from cacheproof.gpu_runner.prompts import (
+    BadPrompt,
+    LlavaPrompts,
+    Prompts,
+    Qwen25VLPrompts,
+    WhisperPrompts,
+)
+
+QWEN_TEXT = "w0 <image> w1 <video> w2 <image>"
 
 
 def picture(seed: int) -> Image.Image:
@@ -12,13 +28,33 @@ def picture(seed: int) -> Image.Image:
     return Image.fromarray(noise.astype(numpy.uint8))
 
 
+def film(seed: int, seconds_of_a_frame: float = 0.25) -> Film:
+    noise = numpy.random.RandomState(seed).randint(0, 256, (5, 60, 90, 3))
+    return Film(noise.astype(numpy.uint8), seconds_of_a_frame)
+
+
+def sound(seed: int, seconds: float = 0.8) -> Sound:
+    noise = numpy.random.RandomState(seed).uniform(-1, 1, int(SAMPLES_PER_SECOND * seconds))
+    return Sound(noise.astype(numpy.float32))
+
+
 @pytest.fixture(scope="module")
-def prompts(llava: Path) -> ImagePrompts:
-    return ImagePrompts(llava)
+def prompts(llava: Path) -> Prompts:
+    return LlavaPrompts(llava)
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models.ensure("qwen2_5_vl", tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> WhisperPrompts:
+    return WhisperPrompts(tiny_models.ensure("whisper", tmp_path_factory.mktemp("models")))
 
 
 def test_pictures_stand_where_the_text_has_them_and_equal_ones_are_one_item(
-    prompts: ImagePrompts,
+    prompts: Prompts,
 ) -> None:
     made = prompts.prompt("w0 <image> w1 <image> <image>", [picture(1), picture(2), picture(1)])
     where = [item.feature.mm_position for item in made.items]
@@ -28,12 +64,102 @@ def test_pictures_stand_where_the_text_has_them_and_equal_ones_are_one_item(
     assert one == three != two
 
 
-def test_a_text_without_pictures_is_its_tokens(prompts: ImagePrompts) -> None:
+def test_a_text_without_pictures_is_its_tokens(prompts: Prompts) -> None:
     made = prompts.prompt("w0 w7", [])
     assert (made.token_ids, made.items) == ((10, 17), ())
     assert prompts.text(made.token_ids) == "w0 w7"
 
 
-def test_places_without_pictures_are_refused(prompts: ImagePrompts) -> None:
-    with pytest.raises(BadPrompt, match="2 of <image> in '<image> <image>' and 1 pictures"):
+@pytest.fixture(scope="module")
+def own(qwen: Path) -> Callable[..., dict[str, Any]]:
+    """What Qwen2.5-VL's own processor makes of the whole prompt at once."""
+    processor = AutoProcessor.from_pretrained(qwen)
+
+    def made(images: list[Image.Image], one: Film) -> dict[str, Any]:
+        text = QWEN_TEXT
+        for mark, placeholder in (("image", "<|image_pad|>"), ("video", "<|video_pad|>")):
+            text = text.replace(f"<{mark}>", f"<vision>{placeholder}</vision>")
+        metadata = {
+            "fps": 1 / one.seconds_of_a_frame,
+            "total_num_frames": len(one.frames),
+            "frames_indices": list(range(len(one.frames))),
+        }
+        return dict(
+            processor(
+                text=[text],
+                images=images,
+                videos=[one.frames],
+                video_metadata=[metadata],
+                do_sample_frames=False,
+                return_tensors="pt",
+            )
+        )
+
+    return made
+
+
+def test_pictures_of_any_size_and_films_are_what_the_processor_makes_of_them(
+    qwen: Path, own: Callable[..., dict[str, Any]]
+) -> None:
+    images = [picture(1), picture(2).resize((56, 112))]
+    made = Qwen25VLPrompts(qwen).prompt(QWEN_TEXT, [images[0], film(3), images[1]])
+    expected = own(images, film(3))
+    assert list(made.token_ids) == expected["input_ids"][0].tolist()
+    pictures, films = ([item.inputs for item in made.items if item.modality == modality]
+                       for modality in ("image", "video"))  # fmt: skip
+    for inputs, name in ((pictures, "pixel_values"), (films, "pixel_values_videos")):
+        assert torch.equal(torch.cat([one[name] for one in inputs]), expected[name])
+    for inputs, name in ((pictures, "image_grid_thw"), (films, "video_grid_thw")):
+        assert torch.equal(torch.stack([one[name] for one in inputs]), expected[name])
+    assert [float(one["second_per_grid_ts"]) for one in films] == [
+        float(one) for one in expected["second_per_grid_ts"]
+    ]
+    assert own(images[::-1], film(3))["input_ids"][0].tolist() != list(made.token_ids)
+    assert [item.feature.mm_position.length for item in made.items] == [6, 18, 8]
+
+
+def test_films_that_run_at_another_speed_are_other_items(qwen: Path) -> None:
+    prompts = Qwen25VLPrompts(qwen)
+    made = [prompts.prompt("<video>", [film(3, seconds)]).items[0] for seconds in (0.5, 0.5, 1.0)]
+    one, two, three = (item.feature.identifier for item in made)
+    assert one == two != three
+
+
+def test_a_sound_stands_beside_what_its_decoder_begins_with(whisper: WhisperPrompts) -> None:
+    made = whisper.prompt("<audio>", [sound(1)])
+    assert made.token_ids == (tiny_models.FIRST_TEXT_TOKEN_ID,)
+    (item,) = made.items
+    assert (item.feature.mm_position.offset, item.feature.mm_position.length) == (0, 50)
+    heard = whisper.processor(
+        audio=sound(1).samples, sampling_rate=SAMPLES_PER_SECOND, return_tensors="pt"
+    )
+    assert torch.equal(item.inputs["input_features"], heard["input_features"][0])
+    assert whisper.prompt("<audio> w4 w5", [sound(2)]).token_ids == (10, 14, 15)
+    assert whisper.prompt("w0 w4 <audio>", [sound(2)]).token_ids == (10, 14)
+
+
+def test_other_media_than_the_marks_say_are_refused(prompts: Prompts) -> None:
+    with pytest.raises(BadPrompt, match="expected the same"):
         prompts.prompt("<image> <image>", [picture(1)])
+    with pytest.raises(BadPrompt, match="expected <image> for this model"):
+        prompts.prompt("w1 <audio>", [sound(1)])
+
+
+def test_a_placeholder_in_the_text_is_refused(qwen: Path) -> None:
+    with pytest.raises(BadPrompt, match="names a placeholder itself"):
+        Qwen25VLPrompts(qwen).prompt("<image> <|image_pad|>", [picture(1)])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "words"),
+    [
+        ("w1", (), "0 of <audio>"),
+        ("<audio> <audio>", (0.5, 0.5), "2 of <audio>"),
+        ("<audio>", (1.5,), "1.50 seconds; expected 1.00 at most"),
+    ],
+)
+def test_a_decoder_hears_one_sound_and_all_of_it(
+    whisper: WhisperPrompts, text: str, seconds: tuple[float, ...], words: str
+) -> None:
+    with pytest.raises(BadPrompt, match=words):
+        whisper.prompt(text, [sound(1, one) for one in seconds])

@@ -143,13 +143,9 @@ def _model(name: str, video_pruning_rate: float) -> Any:
     import torch
 
     torch.set_num_threads(1)
-    own = {"dtype": torch.float32, "device": torch.device("cpu")}
-    if name == "llava":
-        return ours("gpu_runner.models.llava").Llava(_directory(name), **own)
-    if name == "whisper":
-        return ours("gpu_runner.models.whisper").Whisper(_directory(name), **own)
-    return ours("gpu_runner.models.qwen2_5_vl").Qwen25VL.load(
-        _directory(name), **own, video_pruning_rate=video_pruning_rate
+    own = {"video_pruning_rate": video_pruning_rate} if video_pruning_rate else {}
+    return ours("gpu_runner.models.loading").load(
+        name, _directory(name), dtype=torch.float32, device=torch.device("cpu"), **own
     )
 
 

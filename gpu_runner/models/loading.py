@@ -1,0 +1,25 @@
+"""A model from its directory, by the type that its configuration names."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cacheproof.gpu_runner.models.base import MultiModalModel
+from cacheproof.gpu_runner.models.llava import Llava
+from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
+from cacheproof.gpu_runner.models.whisper import Whisper
+
+_LOADERS: dict[str, Callable[..., MultiModalModel]] = {
+    "llava": Llava,
+    "qwen2_5_vl": Qwen25VL.load,
+    "whisper": Whisper,
+}
+
+
+def load(
+    kind: str, directory: Path, *, dtype: torch.dtype, device: torch.device, **own: Any
+) -> MultiModalModel:
+    """The model of a local directory of weights; `own` is what only its kind takes."""
+    return _LOADERS[kind](directory, dtype=dtype, device=device, **own)
