@@ -23,8 +23,8 @@ NEWEST = "0.33.0"
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
 REFERENCE = "cacheproof.reference.encoder_cache:EncoderCacheManager"
 KV_CACHE = "cacheproof.reference.kv_cache_manager:KVCacheManager"
-KV_CACHE_SEEDS = range(40)
-SCHEDULER_SEEDS = range(60)
+KV_CACHE_SEEDS = range(20)
+SCHEDULER_SEEDS = range(30)
 GUARD = re.compile(r"if not self\.cached\[\w+\]:")
 """Of a hit: only an entry that nobody holds stands in the queue, to be taken out of it."""
 

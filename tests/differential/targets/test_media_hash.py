@@ -1,5 +1,6 @@
 """The media hashers of real releases, through host processes; provisions what is missing."""
 
+import json
 import re
 import subprocess
 from collections import Counter
@@ -139,21 +140,30 @@ def test_what_is_found_is_shrunk_to_the_two_values_and_fails_as_a_test_of_its_ow
 def ran(tests: list[Path]) -> dict[str, bool]:
     """Whether each file's test passes in the interpreter of the newest release."""
     command, environment = releases.host_command(releases.install(NEWEST, report=print))
-    return {path.name: subprocess.run(
-        [*command, "-P", "-c", RUN, str(path)], env=environment, capture_output=True
-    ).returncode == 0 for path in tests}  # fmt: skip
+    told = subprocess.run(
+        [*command, "-P", "-c", RUN, *map(str, tests)], env=environment, stdout=subprocess.PIPE,
+        text=True, check=True,
+    ).stdout  # fmt: skip
+    passes: dict[str, bool] = json.loads(told.splitlines()[-1])
+    return passes
 
 
 RUN = """
-import os, runpy, sys
+import json, os, pathlib, runpy, sys
 class Patch:
     def setenv(self, name, value): os.environ[name] = value
-names = runpy.run_path(sys.argv[1])
-try:
+before, passes = dict(os.environ), {}
+for path in map(pathlib.Path, sys.argv[1:]):
+    names = runpy.run_path(str(path))
     [test] = [names[name] for name in names if name.startswith("test_")]
-    test(Patch())
-except AssertionError:
-    sys.exit(1)
+    try:
+        test(Patch())
+        passes[path.name] = True
+    except AssertionError:
+        passes[path.name] = False
+    os.environ.clear()
+    os.environ.update(before)
+print(json.dumps(passes))
 """
 
 
