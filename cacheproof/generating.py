@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets import environment
 from cacheproof.differential.targets.cache import Cache, Report
+from cacheproof.gpu_runner.marks import MARK
 
-MARK = re.compile("<(image|video|audio)>")
 _BOOT = """
 import sys, types
 package = sys.modules["cacheproof"] = types.ModuleType("cacheproof")

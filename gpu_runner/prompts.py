@@ -1,11 +1,10 @@
 """From text and media to what a runner is given: tokens, and items where their tokens stand.
 
-In a text `<image>`, `<video>` and `<audio>` stand where a medium belongs. What stands there for the
-model, and what its encoder gets, is the model's own.
+Marks stand in a text where media belong. What stands there for the model, and what its encoder
+gets, is the model's own.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoProcessor
 
+from cacheproof.gpu_runner.marks import MARK
 from cacheproof.gpu_runner.media_files import SAMPLES_PER_SECOND, Film, Medium, Sound
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.reference.media_hash import MultiModalHasher
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 
 ALGORITHM = "blake3"
-MARK = re.compile("<(image|video|audio)>")
 
 
 class BadPrompt(ValueError):

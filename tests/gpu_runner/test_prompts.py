@@ -11,8 +11,11 @@ from PIL import Image
 from transformers import AutoProcessor
 
 from cacheproof.gpu_runner import tiny_models
+from cacheproof.gpu_runner.generate import KINDS
 from cacheproof.gpu_runner.media_files import SAMPLES_PER_SECOND, Film, Sound
+from cacheproof.gpu_runner.models import loading
 from cacheproof.gpu_runner.prompts import (
+    OF_MODEL,
     BadPrompt,
     LlavaPrompts,
     Prompts,
@@ -51,6 +54,10 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whisper(tmp_path_factory: pytest.TempPathFactory) -> WhisperPrompts:
     return WhisperPrompts(tiny_models.ensure("whisper", tmp_path_factory.mktemp("models")))
+
+
+def test_every_kind_has_prompts_a_loader_and_a_tiny_model() -> None:
+    assert set(KINDS) == set(OF_MODEL) == set(loading._LOADERS) == set(tiny_models.NAMES)
 
 
 def test_pictures_stand_where_the_text_has_them_and_equal_ones_are_one_item(
