@@ -152,10 +152,10 @@ def _validate_translator(seed: int) -> list[Evidence]:
 
 
 def _validate_pool(seed: int) -> list[Evidence]:
-    from cacheproof.proofs.symbolic import block_pool_validation
     from cacheproof.proofs.symbolic.block_pool import of_reference
+    from cacheproof.proofs.symbolic.block_pool_validation import Paths, validate
 
-    return [block_pool_validation.validate(of_reference(), seed=seed)]
+    return [validate(Paths(of_reference()), seed=seed)]
 
 
 # what came of it
