@@ -27,6 +27,7 @@ from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.targets.host.session import calm_collector
 
 app = typer.Typer(
     help="Checks the caches behind multimodal requests in vLLM V1.",
@@ -321,6 +322,7 @@ def _give_up_output() -> int:
 
 def main() -> None:
     """Entry point: errors that are no finding end in one line and their own exit code."""
+    calm_collector()
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word

@@ -41,9 +41,9 @@ def main() -> None:
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     _load_own_package()
+    importlib.import_module("host.session").calm_collector()
     module = sys.argv[1] if len(sys.argv) > 1 else "host.release"
     release = importlib.import_module(module).Release()
-    importlib.import_module("host.session").calm_collector()
     encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
     for line in sys.stdin:
         results.writelines(_answer(release, json.loads(line), encode))

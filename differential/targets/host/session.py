@@ -11,9 +11,8 @@ COLLECT_AFTER_OBJECTS = 200_000
 
 
 def calm_collector() -> None:
-    """Let the cycle collector run seldom: records hold no cycles, and walking them is a third of
-    the time of a search."""
-    gc.freeze()
+    """Let the cycle collector run seldom: neither modules while they are imported nor records hold
+    cycles worth its time, of which walking them takes up to a third."""
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
 
 
