@@ -10,7 +10,7 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from cacheproof.proofs.symbolic.conditions import Play, Subject
 from cacheproof.proofs.symbolic.evidence import digest_of_texts
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.state import State
-from cacheproof.proofs.symbolic.validation import element, is_found
+from cacheproof.proofs.symbolic.validation import element, is_found, unlike
 from cacheproof.proofs.symbolic.values import BLOCK, BOOL, HASH, Formula, Universe, Value
 from cacheproof.reference.block_pool import BlockKey, BlockPool, KVCacheBlock
 from cacheproof.reference.kv_events import BlockRemoved, BlockStored, KVCacheEvent
@@ -194,17 +194,7 @@ def _effect(events: Sequence[KVCacheEvent]) -> tuple[bool, Counter[tuple[str, st
     return cleared, growth
 
 
-def unlike(transitions: Iterable[Transition]) -> Iterator[Transition]:
-    """Those that meet what none before them met."""
-    met = set()
-    for one in transitions:
-        about = _met(one)
-        if about not in met:
-            met.add(about)
-            yield one
-
-
-def _met(one: Transition) -> tuple[Any, ...]:
+def met(one: Transition) -> Hashable:
     """What a call is given, and of blocks who holds them and whether they can be found; the free
     ones too where it asks for them."""
     held, keys = one.before["b", "ref_cnt"], one.before["b", "keys"]
@@ -335,7 +325,7 @@ def validate(paths: Paths, pool_class: type[BlockPool] = BlockPool, seed: int = 
     subject, draw = paths.subject, random.Random(seed)
     refused, wrong = "", 0
     driver = Driver(pool_class, random.Random(seed))
-    for one in unlike(itertools.islice(driver.transitions(), CALLS)):
+    for one in unlike(itertools.islice(driver.transitions(), CALLS), met):
         ends = paths.from_state(one)
         if not ends.admit(one.after):
             refused = f"{one.operation} of {one.given} from {one.before} to {one.after}"

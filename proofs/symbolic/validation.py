@@ -1,18 +1,18 @@
 """Whether the translator reads a class as Python runs it.
 
-A real object is led through random calls. Of each, the state before, the arguments, the answer and
-the state after are put to the symbolic paths of the same method: one of them must admit all of it,
-and none may admit the state after with one thing changed.
+Real objects are led through random calls. Of each that meets what none before it met, the state
+before, the arguments, the answer and the state after are put to the symbolic paths of the same
+method: one of them must admit all of it, and none may admit the state after with one thing changed.
 """
 
 import copy
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import z3
 
@@ -38,9 +38,11 @@ from cacheproof.proofs.symbolic.values import (
     is_ordered,
 )
 
+Call = TypeVar("Call")
 SIZE = 3
 """Identifiers, requests, and inputs of each."""
-TRANSITIONS = 40
+CALLS_OF_ONE = 50
+CALLS = 2000
 LOOPLESS = ("check", "allocate", "release")
 """Operations of which the paths say exactly what happens; of a loop they say what is known."""
 
@@ -87,8 +89,13 @@ class Transition:
 
 
 def transitions(build: Callable[[int], Any], seed: int) -> Iterator[Transition]:
-    """Random calls of a manager that a caller could make."""
+    """Random calls that a caller could make, of one manager after the other."""
     draw = random.Random(seed)
+    while True:
+        yield from itertools.islice(_calls(build, draw), CALLS_OF_ONE)
+
+
+def _calls(build: Callable[[int], Any], draw: random.Random) -> Iterator[Transition]:
     sizes = {f"h{number}": draw.randint(1, 3) for number in range(SIZE)}
     requests = tuple(
         _Request(f"r{number}", [_Feature(draw.choice(list(sizes))) for _ in range(SIZE)], sizes)
@@ -111,6 +118,29 @@ def transitions(build: Callable[[int], Any], seed: int) -> Iterator[Transition]:
 
 def _attributes(manager: Any) -> dict[str, Any]:
     return {name: copy.deepcopy(found) for name, found in vars(manager).items() if name in MANAGER}
+
+
+def met(one: Transition) -> Hashable:
+    """What a call finds of its item and of the queue, what it answers, and how much it evicts."""
+    before, after = one.before["cached"], one.after["cached"]
+    holders = before.get(one.requests[one.request].mm_features[one.input_id].identifier)
+    return (
+        one.operation,
+        one.answer,
+        None if holders is None else min(2, len(holders)),
+        min(2, len(one.before["freeable"])),
+        len(before.keys() - after.keys()),
+    )
+
+
+def unlike(calls: Iterable[Call], met: Callable[[Call], Hashable]) -> Iterator[Call]:
+    """Those that meet what none before them met."""
+    before = set()
+    for one in calls:
+        about = met(one)
+        if about not in before:
+            before.add(about)
+            yield one
 
 
 class Paths:
@@ -231,7 +261,7 @@ def validate(subject: Subject, build: Callable[[int], Any], seed: int = 0) -> Ev
     started = time.monotonic()
     paths, draw = Paths(subject), random.Random(seed)
     refused, wrong, changed = "", 0, 0
-    for one, _ in zip(transitions(build, seed), range(TRANSITIONS), strict=False):
+    for one in unlike(itertools.islice(transitions(build, seed), CALLS), met):
         if not paths.admit(one, one.after):
             refused = f"{one.operation} from {one.before} to {one.after}"
             break
@@ -243,7 +273,7 @@ def validate(subject: Subject, build: Callable[[int], Any], seed: int = 0) -> Ev
         subject.name,
         subject.sources["m"].name,
         "proof",
-        f"{TRANSITIONS} random calls",
+        f"calls that differ among {CALLS} random ones",
         Outcome.REFUTED if refused else Outcome.HOLDS,
         refused,
         digest_of([subject.sources["m"].text]),
