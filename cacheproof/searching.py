@@ -130,7 +130,7 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     Raises:
         InputError: none of them.
     """
-    offered = [lane for lane in lanes if lane.is_offered_by(target.release)]
+    offered = [lane for lane in lanes if lane.is_offered_by(target.model)]
     chosen = [lane for lane in offered if target.runs_depth(lane.depth)]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         chosen = [lane for lane in offered if _drives(lane, target.plug_in_kind)]

@@ -4,10 +4,12 @@
 faults included, so that the reference and the release agree on every decision.
 """
 
+import warnings
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
+from cacheproof.reference.releases import model_of
 from cacheproof.spec.versions import release_key
 
 FIRST_MODELLED = "0.10.2"
@@ -15,6 +17,15 @@ FIRST_MODELLED = "0.10.2"
 
 class NotModelled(ValueError):
     """The reference does not model this release; the message names it and what to do."""
+
+
+class UnknownRelease(UserWarning):
+    """Nobody has held the reference against this release."""
+
+
+def unknown(release: str, model: str) -> str:
+    """What there is to say of semantics that are another release's."""
+    return f"vLLM {release} is not a release that is modelled: the semantics are those of {model}"
 
 
 def change(since: str | None, thread: str, sentence: str, *, until: str | None = None) -> Any:
@@ -516,6 +527,9 @@ class Semantics:
     def of_vllm(cls, release: str) -> "Semantics":
         """The decisions of one release.
 
+        A release that is not modelled itself is warned of: the semantics are those of the newest
+        one before it.
+
         Raises:
             NotModelled: the release keys entries per request, before 0.10.2.
             ValueError: not a release number.
@@ -526,6 +540,8 @@ class Semantics:
                 f"vLLM {release} keeps one entry per request and input; the reference models "
                 f"{FIRST_MODELLED} and later: run it with contracts only"
             )
+        if release_key(model := model_of(release)) != key:
+            warnings.warn(unknown(release, model), UnknownRelease, stacklevel=2)
         flags = {}
         for flag in fields(cls):
             since, until = flag.metadata["since"], flag.metadata["until"]

@@ -18,6 +18,7 @@ from cacheproof.differential.targets.host.media_hash_alone import of_reference
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Illegal, Protocol
 from cacheproof.differential.targets.host.scheduler_states import SchedulerStates
 from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.trace import (
     AnyEvent,
@@ -88,12 +89,17 @@ class ReferenceTarget:
     ) -> None:
         self.name = name
         self.release = release
+        self.reading: Reading | None = None
         self.semantics = semantics or Semantics.ideal()
         self._protocol = protocol or protocol_of(self.semantics)
         self._managers = managers or MANAGERS
         self._media_hash = media_hash
         self._runner = runner
         self._read: tuple[Trace, Any] | None = None
+
+    @property
+    def model(self) -> str | None:
+        return self.release
 
     @property
     def protocol(self) -> Protocol:
