@@ -10,6 +10,11 @@ MODELLED = (
 )  # fmt: skip
 
 
+def is_modelled(release: str) -> bool:
+    """Whether it is one of them. Raises ValueError: not a release number."""
+    return release_key(release) in map(release_key, MODELLED)
+
+
 def model_of(release: str) -> str:
     """The modelled release whose semantics stand for a release: itself, or the newest before it.
 

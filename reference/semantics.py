@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
-from cacheproof.reference.releases import model_of
+from cacheproof.reference.releases import is_modelled, model_of
 from cacheproof.spec.versions import release_key
 
 FIRST_MODELLED = "0.10.2"
@@ -23,9 +23,12 @@ class UnknownRelease(UserWarning):
     """Nobody has held the reference against this release."""
 
 
-def unknown(release: str, model: str) -> str:
-    """What there is to say of semantics that are another release's."""
-    return f"vLLM {release} is not a release that is modelled: the semantics are those of {model}"
+def unknown(release: str) -> str:
+    """What there is to say of a release that is not modelled itself."""
+    return (
+        f"vLLM {release} is not a release that is modelled; the semantics are those of "
+        f"{model_of(release)}"
+    )
 
 
 def change(since: str | None, thread: str, sentence: str, *, until: str | None = None) -> Any:
@@ -540,8 +543,8 @@ class Semantics:
                 f"vLLM {release} keeps one entry per request and input; the reference models "
                 f"{FIRST_MODELLED} and later: run it with contracts only"
             )
-        if release_key(model := model_of(release)) != key:
-            warnings.warn(unknown(release, model), UnknownRelease, stacklevel=2)
+        if not is_modelled(release):
+            warnings.warn(unknown(release), UnknownRelease, stacklevel=2)
         flags = {}
         for flag in fields(cls):
             since, until = flag.metadata["since"], flag.metadata["until"]

@@ -28,6 +28,12 @@ class Target(Interface):
         ...
 
     @property
+    def announcement(self) -> list[str]:
+        """What is to be said before it is run: where it is not, or does not read as, a release that
+        is modelled."""
+        ...
+
+    @property
     def protocol(self) -> Protocol:
         """How its scheduler calls its manager. Raises HarnessError when it does not start."""
         ...

@@ -12,7 +12,7 @@ from cacheproof.differential.targets import texts
 from cacheproof.differential.targets.modelled import COMPONENTS, WATCHED
 from cacheproof.differential.targets.texts import Text
 from cacheproof.differential.targets.told import NOT_DECISIONS, READ
-from cacheproof.reference.releases import MODELLED
+from cacheproof.reference.releases import MODELLED, is_modelled
 from cacheproof.spec.versions import release_key
 
 TABLE = "texts.toml"
@@ -48,19 +48,16 @@ class Reading:
         return bool(self.differing)
 
     def announcement(self, target: str) -> list[str]:
-        """What is to be said before the target is run; nothing of a release as it was modelled."""
+        """What is to be said of the target; nothing of a release that reads as it was modelled."""
         lines = []
-        if self.release is None or not _is_modelled(self.release):
-            of = "its version" if self.release is None else f"vLLM {self.release}"
-            lines.append(f"{target}: {of} is not a release that is modelled")
+        if self.release is None:
+            lines.append(f"{target}: says of itself no release")
+        elif not is_modelled(self.release):
+            lines.append(f"{target}: vLLM {self.release} is not a release that is modelled")
         if self.differing:
             lines.append(
-                f"{target}: {len(self.differing)} of {self.modelled} modelled definitions differ "
-                f"from {self.nearest}, the nearest release: {_listed(self._shown())}"
-            )
-            lines.append(
-                f"{target}: where it parts from the reference of {self.nearest}, that is a "
-                "difference from the model: exit code 4"
+                f"{target}: modelled definitions that differ from {self.nearest}, the nearest "
+                f"release: {len(self.differing)} of {self.modelled}: {_listed(self._shown())}"
             )
         elif lines:
             lines.append(f"{target}: all that is modelled of it reads as in {self.nearest}")
@@ -87,10 +84,6 @@ def _listed(names: Iterable[str]) -> str:
     several = list(names)
     more = len(several) - NAMES_SHOWN
     return ", ".join(several[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _is_modelled(release: str) -> bool:
-    return release_key(release) in {release_key(one) for one in MODELLED}
 
 
 @dataclass(frozen=True)
@@ -128,6 +121,10 @@ class KnownTexts:
         for release, digests in self.of_release.items():
             found.setdefault(frozenset(digests.items()), []).append(release)
         return list(found.values())
+
+    def apart(self, release: str, other: str) -> int:
+        """How many definitions differ between two modelled releases."""
+        return len(_differing(self.of_release[release], self.of_release[other]))
 
     def _nearest(self, digests: Mapping[str, str], release: str | None) -> str:
         own = release and release_key(release)

@@ -38,6 +38,11 @@ COMPONENTS = (
     Component(
         "mm_inputs", ("multimodal/inputs.py",), ("PlaceholderRange", "MultiModalFeatureSpec")
     ),
+    Component(
+        "mm_utils",
+        ("multimodal/utils.py",),
+        ("get_mm_features_in_window", "strip_covered_mm_data"),
+    ),
     Component("kv_cache_manager", ("v1/core/kv_cache_manager.py",)),
     Component("kv_cache_coordinator", ("v1/core/kv_cache_coordinator.py",)),
     Component("single_type_kv_cache_manager", ("v1/core/single_type_kv_cache_manager.py",)),
@@ -63,7 +68,11 @@ COMPONENTS = (
         ),
     ),
     Component("hasher", ("multimodal/hasher.py",)),
-    Component("media", ("multimodal/media/base.py", "multimodal/base.py"), ("MediaWithBytes",)),
+    Component(
+        "media",
+        ("multimodal/media/base.py", "multimodal/base.py", "multimodal/image.py"),
+        ("MediaWithBytes", "convert_image_mode"),
+    ),
     Component("kv_connector", ("distributed/kv_transfer/kv_connector/v1/base.py",)),
     Component("ec_connector", ("distributed/ec_transfer/ec_connector/base.py",)),
     Component("outputs", ("v1/outputs.py",)),

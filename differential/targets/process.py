@@ -132,6 +132,10 @@ class HostTarget:
         return self.release if self.reading is None else self.reading.nearest
 
     @property
+    def announcement(self) -> list[str]:
+        return [] if self.reading is None else self.reading.announcement(self.name)
+
+    @property
     def protocol(self) -> Protocol:
         return Protocol(**self.hello.protocol)
 

@@ -34,6 +34,7 @@ from cacheproof.reference.block_hash import continue_request, get_request_block_
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.hash_functions import hash_function
+from cacheproof.reference.releases import is_modelled
 from cacheproof.reference.request import (
     LoRARequest,
     MultiModalFeature,
@@ -41,7 +42,7 @@ from cacheproof.reference.request import (
     PromptEmbeds,
     TokenRequest,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import Semantics, unknown
 
 Factory = Callable[[int, Semantics], Any]
 MEDIA_LIBRARIES = ("blake3", "numpy", "PIL")
@@ -100,6 +101,12 @@ class ReferenceTarget:
     @property
     def model(self) -> str | None:
         return self.release
+
+    @property
+    def announcement(self) -> list[str]:
+        if self.release is None or is_modelled(self.release):
+            return []
+        return [f"{self.name}: {unknown(self.release)}"]
 
     @property
     def protocol(self) -> Protocol:

@@ -11,7 +11,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
-from cacheproof.differential.targets.known_texts import Reading
+from cacheproof.differential.targets.known_texts import KnownTexts, Reading
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
@@ -88,9 +88,10 @@ def engine_of(engine: Release, name: str) -> HostTarget:
     )
 
 
-def reading_of(release: Release) -> Reading | None:
+def reading_of(release: Release, known: KnownTexts | None = None) -> Reading | None:
     """How the text of a release, or of a checkout, stands to those that are modelled; None of one
-    that is older than all of them, or that holds none of it.
+    that is older than all of them, or that holds none of it. `known` is in the place of the table
+    that is shipped.
 
     Raises:
         InputError: it is no Python that can be read here.
@@ -98,7 +99,7 @@ def reading_of(release: Release) -> Reading | None:
     stated = stated_release(release.version)
     if stated is not None and release_key(stated) < release_key(FIRST_MODELLED):
         return None
-    return known_texts.load().read(release.tree, stated)
+    return (known or known_texts.load()).read(release.tree, stated)
 
 
 def stated_release(version: str) -> str | None:

@@ -116,10 +116,10 @@ def test_a_changed_function_is_named_with_the_nearest_release(tree: Path) -> Non
     assert reading.differing == {name: "gone", f"{name}_": "new"}
     assert reading.nearest == NEWEST
     assert reading.announcement("path:it")[0] == (
-        f"path:it: 2 of {reading.modelled} modelled definitions differ from {NEWEST}, the nearest "
-        f"release: {name} (gone), {name}_ (new)"
+        f"path:it: modelled definitions that differ from {NEWEST}, the nearest release: 2 of "
+        f"{reading.modelled}: {name} (gone), {name}_ (new)"
     )
-    assert reading.announcement("path:it")[-1].endswith("exit code 4")
+    assert reading.differs
 
 
 def test_a_field_that_no_release_had_is_told_to_be_unread(tree: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_newer_release_is_told_even_if_all_that_is_modelled_reads_the_same(tre
 def test_a_checkout_without_a_version_is_told_what_it_is_nearest_to(tree: Path) -> None:
     reading = read(tree, None)
     assert reading.nearest == NEWEST
-    assert reading.announcement("it")[0] == "it: its version is not a release that is modelled"
+    assert reading.announcement("it")[0] == "it: says of itself no release"
 
 
 def test_of_releases_as_near_the_own_one_is_the_nearest_else_the_newest() -> None:
