@@ -117,7 +117,7 @@ def _closing_line(verdicts: Sequence[Verdict], code: int) -> str:
     unlisted = sum(len(verdict.unlisted) for verdict in verdicts)
     lines = [f"{calls:,} calls judged; {found} findings, {unlisted} of them unlisted"]
     if from_model := sum(len(verdict.from_model) for verdict in verdicts):
-        lines[0] += f", {from_model} differences from the model"
+        lines[0] += f"; differences from the model: {from_model}"
     lines += [
         f"void: {verdict.campaign.target}: {reason}"
         for verdict in verdicts

@@ -293,7 +293,7 @@ def print_verdict(output: Output, verdict: Verdict) -> None:
         f"{verdict.campaign.target}"
     )
     if verdict.from_model:
-        output.line(f"{len(verdict.from_model)} differences from the model, which are no faults")
+        output.line(f"differences from the model, which are no faults: {len(verdict.from_model)}")
     print_canaries(output, verdict)
     for reason in verdict.void_because:
         output.line(f"void: {reason}")
