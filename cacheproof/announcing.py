@@ -6,11 +6,12 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.known_texts import Reading
 
 
-def announce(output: Output, target: Target) -> dict[str, object]:
-    """Print it. Returns it as the commands' JSON has it."""
+def announce(output: Output, target: Target, *, compared: bool) -> dict[str, object]:
+    """Print it, and what follows where the target is `compared` with the reference. Returns it as
+    the commands' JSON has it."""
     for line in target.announcement:
         output.line(line)
-    if has_text_of_its_own(target):
+    if compared and has_text_of_its_own(target):
         output.line(
             f"{target.name}: where it parts from the reference of {target.model}, that is a "
             "difference from the model: exit code 4, no fault"

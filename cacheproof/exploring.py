@@ -11,6 +11,7 @@ from msgspec import NODEFAULT, to_builtins
 from msgspec.structs import fields
 from rich.table import Table
 
+from cacheproof.announcing import announce
 from cacheproof.console import Output
 from cacheproof.differential import finding_file, report
 from cacheproof.differential.errors import InputError
@@ -43,7 +44,10 @@ def explore(
     """Explore targets and print what came of it. Returns the exit code."""
     if size not in SCOPES:
         raise InputError(f"--scope {size}: expected one of {', '.join(SCOPES)}")
-    tasks = [task for target in dict.fromkeys(targets) for task in _tasks(output, target, size)]
+    models: dict[str, dict[str, object]] = {}
+    tasks = [
+        task for target in dict.fromkeys(targets) for task in _tasks(output, target, size, models)
+    ]
     reports: list[Report] = []
     with output.bar("exploring", len(tasks)) as advance:
         for several in _reports(tasks):
@@ -56,7 +60,7 @@ def explore(
     _print_evidence(output, reports)
     code = _exit_code(reports)
     output.line(_closing_line(reports, code))
-    output.write_json("explore", {**_json(reports), "exit_code": code})
+    output.write_json("explore", {"models": models, **_json(reports), "exit_code": code})
     return code
 
 
@@ -125,11 +129,13 @@ def _settings(what: SchedulerConfig | SchedulerEvent) -> Iterator[str]:
             yield field.name if value is True else f"{field.name} {value}"
 
 
-def _tasks(output: Output, text: str, size: str) -> Iterator[Task]:
-    """What there is to explore of a target. Raises InputError where it has no such manager."""
+def _tasks(
+    output: Output, text: str, size: str, models: dict[str, dict[str, object]]
+) -> Iterator[Task]:
+    """What there is to explore of a target, and in `models` what there is to be said of its text.
+    Raises InputError where it has no such manager."""
     with closing(resolve(text, report=output.say)) as target:
-        for line in target.announcement:
-            output.line(line)
+        models[text] = announce(output, target, compared=False)
         if not target.runs_depth("manager"):
             raise InputError(f"target {text}: no manager to explore; expected a later release")
         plug_in = target.plug_in_kind if isinstance(target, HostTarget) else None

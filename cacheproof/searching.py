@@ -84,7 +84,7 @@ def judge_target(
     output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path
 ) -> Verdict:
     """Search a target by a plan, make what was found small, and plant this campaign's canary."""
-    told = announce(output, target)
+    told = announce(output, target, compared=plan.with_reference)
     lanes = _lanes_for(plan.lanes, target)
     further = showing_seeds(known, target.release) if plan.shows_listed else {}
     total = None
@@ -337,7 +337,7 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
             f"release as --target"
         )
     with closing(target), _reference_for(target, wanted=True) as reference:
-        told = announce(output, target)
+        told = announce(output, target, compared=reference is not None)
         runs = findings_of.replay(what, target, times, reference)
     if runs.examination.illegal is not None:
         raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
@@ -384,7 +384,11 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
         closing(resolve(left_text, report=output.say)) as left,
         closing(resolve(right_text, report=output.say)) as right,
     ):
-        told = {target.name: announce(output, target) for target in (left, right)}
+        with_reference = any(isinstance(target, ReferenceTarget) for target in (left, right))
+        told = {
+            target.name: announce(output, target, compared=with_reference)
+            for target in (left, right)
+        }
         share_libraries(left, right)
         lanes = [lane for lane in _lanes_for(asked, left) if lane in _lanes_for(asked, right)]
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
@@ -422,9 +426,8 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
     )
     if not found.apart:
         return HOLDS
-    of_reference = any(isinstance(target, ReferenceTarget) for target in (left, right))
     of_its_own = any(has_text_of_its_own(target) for target in (left, right))
-    return FROM_MODEL if of_reference and of_its_own else UNLISTED
+    return FROM_MODEL if with_reference and of_its_own else UNLISTED
 
 
 def _explanation(parting: Parting, found: Partings) -> list[str]:
