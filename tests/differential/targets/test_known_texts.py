@@ -164,6 +164,16 @@ def test_of_releases_as_near_the_own_one_is_the_nearest_else_the_newest() -> Non
     assert KNOWN._nearest(digests, None) == "0.11.2"
 
 
+def test_a_family_that_is_not_in_the_table_is_nearest_to_one_beside_it() -> None:
+    families = KNOWN.families()
+    for place, (release, *_) in enumerate(families):
+        others = [one for one in families if release not in one]
+        of_release = {one: KNOWN.of_release[one] for family in others for one in family}
+        without = replace(KNOWN, of_release=of_release)
+        nearest = without._nearest(KNOWN.of_release[release], release)
+        assert any(nearest in family for family in others[max(place - 1, 0) : place + 1])
+
+
 def test_only_so_many_names_are_shown(tree: Path) -> None:
     (tree / "vllm" / "v1/request.py").unlink()
     reading = read(tree)
