@@ -288,7 +288,7 @@ LANES = {
             _LOADS,
             silent_on=_WITHOUT_KV_CONNECTOR | {"SC-4"},  # its traces let items be split
             by_release=True,
-            since="0.12.0",
+            since="0.11.1",
         ),
         Lane(
             "scheduler with reused media ids",

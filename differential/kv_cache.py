@@ -229,7 +229,7 @@ class KVCacheJudge:
             return blocks
 
         keeps = asked.others and known.state in ("waiting", "preempted")
-        watermark = self._config["watermark"] if self._semantics.reserves_blocks else 0.0
+        watermark = self._config["watermark"] if self._semantics.keeps_watermark else 0.0
         return Admission(
             granted,
             need(layout.slots(known, asked), capped=False),

@@ -483,7 +483,7 @@ def with_extras(config: SchedulerConfig, random: Random, offered: Semantics) -> 
         long_prefill_token_threshold_adaptive=adaptive,
         max_num_active_seqs=active if offered.spares_lone_prefill else None,
         scheduler_reserve_full_isl=reserve,
-        watermark=watermark if offered.reserves_blocks else 0.0,
+        watermark=watermark if offered.keeps_watermark else 0.0,
         prefill_schedule_interval=interval if offered.holds_prefills else 1,
         max_loras=max_loras,
         num_speculative_tokens=drafts,

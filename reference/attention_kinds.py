@@ -155,6 +155,10 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
             for number in range(start_block, end_block)
         ]
 
+    def free(self, request_id: str) -> None:
+        blocks = reversed(self.pop_blocks_for_free(request_id))
+        self.block_pool.free_blocks(blocks, self.semantics.reuses_unfindable_in_windows)
+
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         return max(0, num_computed_tokens - self.sliding_window + 1)
 

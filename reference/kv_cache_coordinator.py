@@ -73,7 +73,9 @@ class KVCacheCoordinator:
                 self.scheduler_block_size,
                 group.kv_cache_spec.max_admission_blocks_per_request(
                     max_in_flight_tokens, max_model_len
-                ),
+                )
+                if semantics.caps_admission
+                else None,
             )
             for number, group in enumerate(kv_cache_config.kv_cache_groups)
         )

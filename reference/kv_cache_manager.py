@@ -214,7 +214,7 @@ class KVCacheManager:
         if any(hit) or num_external_computed_tokens > 0:
             self.coordinator.allocate_new_computed_blocks(request.request_id, hit, local, loaded)
         new = self.empty_kv_cache_blocks
-        if need > 0:
+        if need > 0 or not self.semantics.caps_admission_alone:
             new = self.create_kv_cache_blocks(
                 self.coordinator.allocate_new_blocks(request.request_id, slots, num_encoder_tokens)
             )

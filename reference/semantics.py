@@ -4,6 +4,7 @@
 faults included, so that the reference and the release agree on every decision.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
@@ -17,12 +18,25 @@ class NotModelled(ValueError):
     """The reference does not model this release; the message names it and what to do."""
 
 
-def change(since: str | None, thread: str, sentence: str, *, until: str | None = None) -> Any:
-    """A flag that is true from release `since` on, None: no release has it yet; and not any more
-    from release `until` on."""
+def change(
+    since: str | None,
+    thread: str,
+    sentence: str,
+    *,
+    until: str | None = None,
+    again: str | None = None,
+) -> Any:
+    """A flag that is true from release `since` on, None: no release has it yet; not any more from
+    release `until` on; and true again from release `again` on."""
     return field(
         default=True,
-        metadata={"since": since, "until": until, "thread": thread, "sentence": sentence},
+        metadata={
+            "since": since,
+            "until": until,
+            "again": again,
+            "thread": thread,
+            "sentence": sentence,
+        },
     )
 
 
@@ -77,13 +91,13 @@ class Semantics:
 
     # block hashes
     keys_adapter_names: bool = change(
-        "0.12.0", "release source", "a block key holds the adapter's name, not its number"
+        "0.11.1", "release source", "a block key holds the adapter's name, not its number"
     )
     keys_prompt_embeds: bool = change(
-        "0.12.0", "release source", "a block key covers prompt embeddings"
+        "0.11.1", "release source", "a block key covers prompt embeddings"
     )
     digests_prompt_embeds: bool = change(
-        "0.18.1",
+        "0.17.0",
         "release source",
         "a block key holds the digest of its embeddings, not their bytes",
     )
@@ -91,10 +105,10 @@ class Semantics:
         "0.29.0", "release source", "a position with an embedding counts as token 0 in any prompt"
     )
     keys_item_offsets: bool = change(
-        "0.19.1", "vLLM PR #36708", "a block key holds where in the block an item starts"
+        "0.19.0", "vLLM PR #36708", "a block key holds where in the block an item starts"
     )
     passes_items_at_boundary: bool = change(
-        "0.19.1", "vLLM PR #36708", "an item that ends where a block starts is not in its key"
+        "0.19.0", "vLLM PR #36708", "an item that ends where a block starts is not in its key"
     )
     tags_block_keys: bool = change(
         "0.31.0", "release source", "each extra key of a block says of what kind it is"
@@ -109,7 +123,7 @@ class Semantics:
         "0.13.0", "release source", "XXH3 may stand for SHA-256 in block keys"
     )
     continues_requests: bool = change(
-        "0.15.1", "release source", "a request's prompt can go on after it has decoded"
+        "0.15.0", "release source", "a request's prompt can go on after it has decoded"
     )
     drops_keys_of_discarded: bool = change(
         "0.32.0", "release source", "a key over a token that is discarded then is dropped"
@@ -138,7 +152,7 @@ class Semantics:
         "0.14.0", "release source", "None leaves its key alone in the stream, not its pickle"
     )
     chooses_media_digest: bool = change(
-        "0.15.1", "vLLM #18334", "sha256 and sha512 may stand for blake3"
+        "0.15.0", "vLLM #18334", "sha256 and sha512 may stand for blake3"
     )
     hashes_array_scalars: bool = change(
         "0.16.0", "release source", "an array without dimensions is hashed by its element"
@@ -175,79 +189,104 @@ class Semantics:
 
     # KV cache
     reuses_unfindable_first: bool = change(
-        "0.27.1", "release source", "a freed block without a hash goes before all free blocks"
+        "0.24.0", "release source", "a freed block without a hash goes before all free blocks"
+    )
+    reuses_unfindable_in_windows: bool = change(
+        "0.23.0",
+        "release source",
+        "a block without a hash that a window gives back goes before all, cached or not",
+        until="0.24.0",
     )
     stacks_without_caching: bool = change(
-        "0.28.0", "release source", "so does every freed block when nothing is cached"
+        "0.24.0",
+        "release source",
+        "every freed block goes before all free blocks when nothing is cached",
+        until="0.27.0",
+        again="0.28.0",
     )
     tells_external_tokens: bool = change(
         "0.14.0", "release source", "allocation is told which tokens are loaded from elsewhere"
     )
     touches_before_loading: bool = change(
-        "0.27.1", "vLLM #33775", "every group holds its hit before one takes blocks for a load"
+        "0.24.0", "vLLM #33775", "every group holds its hit before one takes blocks for a load"
     )
     keeps_window_of_last_token: bool = change(
         None, "no public thread", "a load of all tokens leaves the window of the last one readable"
     )
     loads_by_token: bool = change(
-        "0.27.1", "release source", "nothing is loaded for tokens no longer read in a block that is"
+        "0.24.0", "release source", "nothing is loaded for tokens no longer read in a block that is"
     )
     leaves_out_unreachable: bool = change(
-        "0.22.1", "release source", "window groups cache only blocks that a hit can need"
+        "0.22.0", "release source", "window groups cache only blocks that a hit can need"
     )
     leaves_out_in_lone_windows: bool = change(
-        "0.27.1", "release source", "so do window groups that no coarser group stands beside"
+        "0.23.0", "release source", "so do window groups that no coarser group stands beside"
     )
     caches_aligned: bool = change(
-        "0.22.1", "release source", "hybrid caches cache only up to where a hit can end"
+        "0.22.0", "release source", "hybrid caches cache only up to where a hit can end"
     )
     caches_prompt_tail: bool = change(
-        "0.27.1", "release source", "a prompt's last, partly filled coarse block can be found"
+        "0.26.0", "release source", "a prompt's last, partly filled coarse block can be found"
     )
     spares_last_prompt_token: bool = change(
         "0.32.0", "release source", "a cached prompt tail leaves the last token to compute"
     )
     events_carry_extra_keys: bool = change(
-        "0.18.1", "release source", "KV events carry the extra keys of each block"
+        "0.17.0", "release source", "KV events carry the extra keys of each block"
     )
     events_name_groups: bool = change(
-        "0.22.1", "release source", "KV events say which group they are about"
+        "0.20.0", "release source", "KV events say which group they are about"
+    )
+    events_tell_kinds: bool = change(
+        "0.22.0", "release source", "KV events say which kind of attention their group has"
     )
     keeps_window_in_flight: bool = change(
-        "0.27.1", "release source", "what a step in flight still reads is not given back"
+        "0.26.0", "release source", "what a step in flight still reads is not given back"
     )
     counts_admitted_hits: bool = change(
-        "0.27.1", "release source", "prefix cache statistics count a hit when it is admitted"
+        "0.27.0", "release source", "prefix cache statistics count a hit when it is admitted"
     )
     tells_longer_hits: bool = change(
-        "0.27.1", "release source", "a lookup says how far a single group's hit reaches"
+        "0.26.0", "release source", "a lookup says how far a single group's hit reaches"
     )
     knows_prefix_tokens: bool = change(
-        "0.27.1", "release source", "a cached block knows how long a prefix its hash covers"
+        "0.24.0", "release source", "a cached block knows how long a prefix its hash covers"
     )
     retains_sparsely: bool = change(
         "0.29.0", "release source", "windows can be cached in few places alone"
     )
     counts_tables: bool = change(
-        "0.12.0", "release source", "a common prefix is one of all requests that have a table"
+        "0.11.1", "release source", "a common prefix is one of all requests that have a table"
     )
     forgets_refused: bool = change(
         "0.14.0", "release source", "a request that gets no slots has no table"
     )
     admits_whole_sequences: bool = change(
-        "0.22.1", "release source", "admission can ask that the whole sequence fits"
+        "0.19.0", "release source", "admission can ask that the whole sequence fits"
+    )
+    admits_in_allocation: bool = change(
+        "0.21.0", "release source", "allocation itself asks whether the whole sequence fits"
+    )
+    caps_admission: bool = change(
+        "0.20.0", "release source", "a window counts for no more blocks than it holds at a time"
+    )
+    caps_admission_alone: bool = change(
+        "0.20.2", "release source", "but only where the whole sequence must fit, not for slots"
     )
     reserves_blocks: bool = change(
-        "0.27.1", "release source", "admission can keep blocks, and a watermark, free"
+        "0.23.0", "release source", "admission can keep blocks free for other requests"
+    )
+    keeps_watermark: bool = change(
+        "0.24.0", "release source", "admission can keep a part of all blocks free"
     )
     defers_frees: bool = change(
-        "0.27.1", "release source", "a request's blocks can be given back after it has ended"
+        "0.24.0", "release source", "a request's blocks can be given back after it has ended"
     )
     aligns_behind_drop: bool = change(
-        "0.22.1", "release source", "a window's hit is aligned without the block to be dropped"
+        "0.20.0", "release source", "a window's hit is aligned without the block to be dropped"
     )
     caches_block_to_drop: bool = change(
-        "0.27.1", "vLLM #32802", "hybrid caches cache the block that a drafter then drops"
+        "0.23.0", "vLLM #32802", "hybrid caches cache the block that a drafter then drops"
     )
     looks_past_limit_to_drop: bool = change(
         "0.32.0", "release source", "the block to be dropped may hold the last prompt token"
@@ -264,13 +303,13 @@ class Semantics:
 
     # scheduler
     fits_cross_attention: bool = change(
-        "0.18.1", "release source", "cross-attention gets blocks for the item that is encoded"
+        "0.17.0", "release source", "cross-attention gets blocks for the item that is encoded"
     )
     loads_encodings: bool = change(
-        "0.12.0", "release source", "encoder outputs can be loaded from elsewhere"
+        "0.11.1", "release source", "encoder outputs can be loaded from elsewhere"
     )
     awaits_transfers: bool = change(
-        "0.27.1", "release source", "a request that arrives waits for outputs that are on their way"
+        "0.23.0", "release source", "a request that arrives waits for outputs that are on their way"
     )
     awaits_later_transfers: bool = change(
         "0.30.0", "release source", "so does one that runs, or that has computed something"
@@ -279,16 +318,16 @@ class Semantics:
         "0.30.0", "release source", "a request ends when an output it waits for will never come"
     )
     counts_all_holders: bool = change(
-        "0.12.0", "release source", "a block is common to all that hold blocks, not to as many"
+        "0.11.1", "release source", "a block is common to all that hold blocks, not to as many"
     )
     ends_once: bool = change(
-        "0.12.0", "release source", "a request that has ended cannot be aborted any more"
+        "0.11.1", "release source", "a request that has ended cannot be aborted any more"
     )
     ignores_unknown_sendings: bool = change(
         "0.11.0", "release source", "a request that has been sent may be gone"
     )
     retries_failed_loads: bool = change(
-        "0.12.0", "release source", "workers can report KV blocks whose load failed"
+        "0.11.1", "release source", "workers can report KV blocks whose load failed"
     )
     ends_failed_loads: bool = change(
         "0.13.0", "release source", "a request can be ended whose KV could not be loaded"
@@ -297,19 +336,19 @@ class Semantics:
         "0.14.0", "release source", "a preempted request that has loaded its KV is a resumed one"
     )
     counts_loaded_tokens: bool = change(
-        "0.18.1", "release source", "a load brings the tokens that it was for, not whole blocks"
+        "0.18.0", "release source", "a load brings the tokens that it was for, not whole blocks"
     )
     keeps_until_loaded: bool = change(
-        "0.18.1", "release source", "who ends during a load keeps its blocks until the load is over"
+        "0.16.0", "release source", "who ends during a load keeps its blocks until the load is over"
     )
     cuts_behind_the_step: bool = change(
-        "0.22.1", "release source", "a failed load may be of a request that had run before"
+        "0.19.0", "release source", "a failed load may be of a request that had run before"
     )
     reserves_for_prefills: bool = change(
-        "0.27.1", "release source", "a load leaves the blocks that unfinished prompts will need"
+        "0.23.0", "release source", "a load leaves the blocks that unfinished prompts will need"
     )
     sends_computed_blocks: bool = change(
-        "0.27.1", "release source", "only blocks of computed tokens are sent elsewhere"
+        "0.25.0", "release source", "only blocks of computed tokens are sent elsewhere"
     )
     spares_unfreeable_victims: bool = change(
         "0.30.0", "release source", "nobody is preempted whose blocks a step in flight still writes"
@@ -342,13 +381,23 @@ class Semantics:
         None, "no public thread", "requests do not start over while a transfer holds blocks"
     )
     takes_drafts: bool = change(
-        "0.12.0", "release source", "drafts are taken as they are modelled here"
+        "0.11.1", "release source", "drafts are taken as they are modelled here"
     )
     spares_sure_ends: bool = change(
         "0.12.0", "release source", "no step for a request whose last token is on its way"
     )
+    drafts_past_the_end: bool = change(
+        FIRST_MODELLED,
+        "release source",
+        "a request's drafts may go beyond its last token",
+        until="0.11.1",
+        again="0.12.0",
+    )
+    encodes_ahead: bool = change(
+        "0.12.0", "release source", "items that a drafter reads ahead of the window are needed"
+    )
     unschedules_victims: bool = change(
-        "0.12.0", "release source", "a victim that the step had scheduled is taken out of it"
+        "0.11.1", "release source", "a victim that the step had scheduled is taken out of it"
     )
     waits_for_long_prompts: bool = change(
         "0.12.0", "release source", "unchunked prompts are not overtaken for want of tokens"
@@ -360,14 +409,14 @@ class Semantics:
         "0.14.0", "release source", "requests that a step passes over keep their order"
     )
     skips_reading: bool = change(
-        "0.12.0", "release source", "a request may compute all of its prompt itself"
+        "0.11.1", "release source", "a request may compute all of its prompt itself"
     )
-    pauses: bool = change("0.18.1", "release source", "scheduling can be paused")
+    pauses: bool = change("0.17.0", "release source", "scheduling can be paused")
     restarts_running: bool = change(
-        "0.27.1", "release source", "with a reset of the prefix cache running requests start over"
+        "0.27.0", "release source", "with a reset of the prefix cache running requests start over"
     )
     sets_passed_over_apart: bool = change(
-        "0.18.1", "release source", "requests that were passed over wait in a queue of their own"
+        "0.18.0", "release source", "requests that were passed over wait in a queue of their own"
     )
     spares_lone_prefill: bool = change(
         "0.31.0", "release source", "a request that is alone may have the whole token budget"
@@ -376,22 +425,22 @@ class Semantics:
         "0.31.0", "release source", "a request that is passed over goes back to where it stood"
     )
     marks_stale_output: bool = change(
-        "0.27.1", "release source", "output of before a preemption changes no counter"
+        "0.27.0", "release source", "output of before a preemption changes no counter"
     )
     releases_confirmed: bool = change(
-        "0.27.1", "release source", "an item is released when no rejected draft can need it again"
+        "0.24.0", "release source", "an item is released when no rejected draft can need it again"
     )
     rolls_back_for_drafter: bool = change(
-        "0.18.1", "release source", "a chunk that rolls back before an item keeps a drafter off it"
+        "0.17.0", "release source", "a chunk that rolls back before an item keeps a drafter off it"
     )
     counts_no_rows: bool = change(
-        "0.22.1", "release source", "an item with a mask places no embedding before its start"
+        "0.20.0", "release source", "an item with a mask places no embedding before its start"
     )
     pads_drafts: bool = change(
-        "0.27.1", "release source", "a request that joins decoding ones is padded with drafts"
+        "0.25.0", "release source", "a request that joins decoding ones is padded with drafts"
     )
     looks_ahead_at_once: bool = change(
-        "0.27.1", "release source", "an admitted request has slots for a drafter from the start"
+        "0.23.0", "release source", "an admitted request has slots for a drafter from the start"
     )
     reads_ahead_sparsely: bool = change(
         "0.28.0", "release source", "an item counts whose first embedding only a drafter reads"
@@ -438,7 +487,7 @@ class Semantics:
         "0.33.0", "release source", "requests behind one that preempted itself are still scheduled"
     )
     counts_listening_sessions: bool = change(
-        "0.27.1", "release source", "a session that waits for more prompt counts as running"
+        "0.25.0", "release source", "a session that waits for more prompt counts as running"
     )
     admits_holders_first: bool = change(
         "0.31.0", "release source", "waiting requests that hold KV blocks go before all others"
@@ -526,9 +575,13 @@ class Semantics:
                 f"vLLM {release} keeps one entry per request and input; the reference models "
                 f"{FIRST_MODELLED} and later: run it with contracts only"
             )
-        flags = {}
-        for flag in fields(cls):
-            since, until = flag.metadata["since"], flag.metadata["until"]
-            has_ended = until is not None and key >= release_key(until)
-            flags[flag.name] = since is not None and key >= release_key(since) and not has_ended
-        return cls(**flags)
+        return cls(**{flag.name: _holds(key, flag.metadata) for flag in fields(cls)})
+
+
+def _holds(release: tuple[int, ...], changes: Mapping[str, Any]) -> bool:
+    """Whether a flag is true of a release: as its last change before it says."""
+    is_past = [
+        changes[name] is not None and release >= release_key(changes[name])
+        for name in ("since", "until", "again")
+    ]
+    return is_past[0] and (not is_past[1] or is_past[2])

@@ -69,7 +69,8 @@ class SingleTypeKVCacheManager:
             AssertionError: a request that has blocks is hit once more.
         """
         required = ceil_div(num_tokens, self.block_size)
-        if apply_admission_cap and self.max_admission_blocks_per_request is not None:
+        caps = apply_admission_cap or not self.semantics.caps_admission_alone
+        if caps and self.max_admission_blocks_per_request is not None:
             required = min(required, self.max_admission_blocks_per_request)
         if self._keeps_refused:
             self.req_to_blocks.setdefault(request_id, [])
@@ -169,7 +170,7 @@ class SingleTypeKVCacheManager:
                 break
             released.append(blocks[number])
             blocks[number] = self.block_pool.null_block
-        self.block_pool.free_blocks(released)
+        self.block_pool.free_blocks(released, self.semantics.reuses_unfindable_in_windows)
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """Tokens that are no longer read when so many are computed."""

@@ -53,7 +53,7 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
             log_stats=True,
             enable_kv_cache_events=config["kv_events"],
             metrics_collector=metrics,
-            watermark=config["watermark"] if semantics.reserves_blocks else 0.0,
+            watermark=config["watermark"] if semantics.keeps_watermark else 0.0,
             semantics=semantics,
         )
     except NotModelledCache as reason:
@@ -95,10 +95,12 @@ def models(config: Event, semantics: Semantics) -> bool:
 
 def _takes(semantics: Semantics) -> frozenset[str]:
     takes = {"lora_name"}
-    if semantics.admits_whole_sequences:
+    if semantics.admits_in_allocation:
         takes.add("full_sequence_must_fit")
     if semantics.reserves_blocks:
-        takes |= {"reserved_blocks", "has_scheduled_reqs"}
+        takes.add("reserved_blocks")
+    if semantics.keeps_watermark:
+        takes.add("has_scheduled_reqs")
     if semantics.defers_frees:
         takes.add("pop_blocks_for_free")
     if semantics.knows_prefix_tokens:
@@ -108,7 +110,9 @@ def _takes(semantics: Semantics) -> frozenset[str]:
     if semantics.events_carry_extra_keys:
         takes.add("extra_keys")
     if semantics.events_name_groups:
-        takes |= {"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
+        takes.add("group_idx")
+    if semantics.events_tell_kinds:
+        takes |= {"kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
     return frozenset(takes)
 
 

@@ -56,7 +56,7 @@ def _unknowns(trace: Event, semantics: Semantics) -> Iterator[str]:
         and not semantics.tells_external_tokens,
         "a drafter beside chunked local attention": config["drafter"] and "chunked_local" in kinds,
         "speculative decoding": config["num_speculative_tokens"] and not semantics.takes_drafts,
-        "a watermark": config["watermark"] and not semantics.reserves_blocks,
+        "a watermark": config["watermark"] and not semantics.keeps_watermark,
         "admission of parts": not config["scheduler_reserve_full_isl"]
         and not semantics.admits_whole_sequences,
         "an adaptive threshold": config["long_prefill_token_threshold_adaptive"]
