@@ -356,6 +356,9 @@ class Semantics:
     reserves_for_drafts: bool = change(
         "0.31.0", "release source", "and the blocks that their drafts will need"
     )
+    fits_reserved_drafts: bool = change(
+        "0.32.0", "release source", "a request's drafts first fill the last block of its prompt"
+    )
     skips_reading_elsewhere: bool = change(
         "0.31.0", "release source", "a request that skips reading loads nothing either"
     )
@@ -543,7 +546,7 @@ class Semantics:
         FIRST_MODELLED,
         "no public thread",
         "workers are told of a request with all its items, those in its cached prefix too",
-        until="0.30.0",
+        until="0.29.0",
     )
     ends_at_whole_items: bool = change(
         None, "no public thread", "a chunk ends where an item that must be whole begins, not before"

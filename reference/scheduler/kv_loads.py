@@ -111,11 +111,14 @@ def _reserved_blocks(state: SchedulerState) -> int:
         return 0
     drafts, lookahead = state.config.num_speculative_tokens, state.config.num_lookahead_tokens
     further = 1 + drafts + lookahead if drafts and state.semantics.reserves_for_drafts else 0
+    fits = state.semantics.fits_reserved_drafts
+    blocks_of_step = ceil_div(further, state.block_size)
     manager = state.kv_cache_manager
-    return ceil_div(further, state.block_size) + sum(
-        manager.coordinator.get_num_blocks_to_allocate(
+    return blocks_of_step + sum(
+        (0 if fits else blocks_of_step)
+        + manager.coordinator.get_num_blocks_to_allocate(
             one.request_id,
-            min(one.num_tokens, state.config.max_model_len) + further,
+            min(one.num_tokens, state.config.max_model_len) + (further if fits else 0),
             manager.empty_kv_cache_blocks.blocks,
             0,
             one.num_computed_tokens,
