@@ -425,16 +425,30 @@ class Break:
 
 
 @dataclass
-class LaneReport:
-    """What a campaign did in one lane: `steps` of a scheduler, `calls` that were judged."""
+class Work:
+    """How much was run: `steps` of a scheduler, `calls` that were judged."""
 
-    lane: Lane
     traces: int = 0
     events: int = 0
     steps: int = 0
     calls: int = 0
+
+    def add(self, events: Sequence[AnyEvent], calls: int) -> None:
+        """One more trace, of which these events were run."""
+        self.traces += 1
+        self.events += len(events)
+        self.steps += sum([type(event) is Schedule for event in events])
+        self.calls += calls
+
+
+@dataclass
+class LaneReport(Work):
+    """What a campaign did in one lane, and what of it was `compared` with the reference; None where
+    it had none beside. `traces` has those as well that the release refused."""
+
+    lane: Lane = field(kw_only=True)
     resident_sum: int = 0
-    compared: bool = False
+    compared: Work | None = None
     illegal: Counter[str] = field(default_factory=Counter)
     reach: Reachability = field(default_factory=Reachability)
 
@@ -487,7 +501,7 @@ def search(
     the search gives up.
     """
     started = time.monotonic()
-    reports = [LaneReport(lane, compared=against is not None) for lane in lanes]
+    reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
     outcome = Campaign(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
 
     def out_of_time() -> bool:
@@ -517,14 +531,14 @@ def search(
 
 
 def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) -> None:
-    report.traces += 1
     if seen.illegal is not None:
+        report.traces += 1
         report.illegal[seen.illegal] += 1
         return
-    report.events += len(events)
-    report.steps += sum([type(event) is Schedule for event in events])
-    report.calls += seen.calls
+    report.add(events, seen.calls)
     report.resident_sum += seen.resident_sum
+    if report.compared is not None and seen.compared:
+        report.compared.add(events, seen.calls)
 
 
 def _batches(

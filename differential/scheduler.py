@@ -53,7 +53,9 @@ _NOBODY: Set[str] = frozenset()
 _FILLS_NOTHING = Fills((), frozenset())
 _READS_NOTHING = Reads({}, frozenset(), {}, frozenset())
 _ALL_SENT = Inputs({}, {})
-_DRAFTER_NEEDS_ALL = Versions("<0.27.1")
+_LEDGER = frozenset({"EC-1", "EC-2"})
+"""What a manager breaks whose slots do not add up any more."""
+_DRAFTER_NEEDS_ALL = Versions("<0.27.0")
 """Releases whose drafter fails on an item that begins behind the window and is not encoded."""
 
 
@@ -75,6 +77,7 @@ class SchedulerJudge(Judge):
         self._order = Order(config, facts)
         self._stopping = Stopping(config, facts)
         self._draft_reads = int(config.drafter and config.num_speculative_tokens > 0)
+        self._drafter_stops = self._draft_reads > 0 and facts.encodes_ahead
         # Items of prompts must not be split; an encoder-decoder's are in no prompt.
         self._has_whole_items = config.disable_chunked_mm_input and not self._is_decoder
         self._drafter_needs_all = release is not None and release in _DRAFTER_NEEDS_ALL
@@ -214,8 +217,11 @@ class SchedulerJudge(Judge):
         return _NOBODY if self._kv is None else self._kv.ended_last
 
     def _suspects(self) -> str:
-        """What is configured that may keep a chunk from its item: kinds in which steps stop."""
-        named = {"drafter": self._draft_reads, "whole items": self._has_whole_items}
+        """What may keep a chunk from its item: kinds in which steps stop. Where the manager has lost
+        slots, nothing else is needed."""
+        if not _LEDGER.isdisjoint(self.violations):
+            return "lost slots"
+        named = {"drafter": self._drafter_stops, "whole items": self._has_whole_items}
         return " + ".join(name for name, is_there in named.items() if is_there)
 
     def _note_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:

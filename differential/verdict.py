@@ -116,11 +116,13 @@ def _judged(campaign: Campaign) -> list[tuple[str, int, list[str]]]:
     for report in campaign.lanes:
         lane = report.lane
         rules = rules_for(lane.manager, campaign.release, lane.depth).all
-        judged = [rule.id for rule in rules if rule.id not in lane.silent_on]
-        for name in [*judged, *([LOCKSTEP] if report.compared else [])]:
-            calls[name] = calls.get(name, 0) + report.calls
-            if report.calls:
-                lanes.setdefault(name, []).append(report.lane.name)
+        judged = {rule.id: report.calls for rule in rules if rule.id not in lane.silent_on}
+        if report.compared is not None:
+            judged[LOCKSTEP] = report.compared.calls
+        for name, count in judged.items():
+            calls[name] = calls.get(name, 0) + count
+            if count:
+                lanes.setdefault(name, []).append(lane.name)
     ordered = sorted(calls, key=_register_order)
     return [(name, calls[name], lanes.get(name, [])) for name in ordered]
 

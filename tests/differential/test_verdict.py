@@ -76,7 +76,7 @@ def test_a_harness_error_makes_it_void() -> None:
 
 
 def test_a_search_without_a_trace_is_void() -> None:
-    nothing = Campaign("it", None, [LaneReport(LANE)], [], Counter(), Counter(), [], 0.0)
+    nothing = Campaign("it", None, [LaneReport(lane=LANE)], [], Counter(), Counter(), [], 0.0)
     assert Verdict(nothing, []).void_because == ["no trace was judged"]
 
 
