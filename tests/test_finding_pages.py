@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-FINDINGS = Path(__file__).resolve().parent.parent / "docs" / "findings"
+ROOT = Path(__file__).resolve().parent.parent
+FINDINGS = ROOT / "docs" / "findings"
 PAGES = sorted(page for page in FINDINGS.glob("*.md") if page.name != "README.md")
+SOURCES = ("cacheproof", "differential", "benchmarks")
 FIELDS = ["Contract", "Releases", "Runner", "Harm", "Public threads"]
 FIELD = re.compile(r"^\* \*\*([^*]+)\*\* (.+(?:\n  .+)*)$", re.MULTILINE)
 COLUMNS = ["fault", "status upstream", "first", "last", "runner", "reach", "harm", "contract"]
@@ -77,6 +79,13 @@ def test_a_row_claims_no_more_than_a_search(row: dict[str, str]) -> None:
 @pytest.mark.parametrize("page", [*PAGES, FINDINGS / "README.md"], ids=lambda page: page.stem)
 def test_no_page_says_that_no_thread_is_known(page: Path) -> None:
     assert not re.search(r"no public\s+thread (?:is |was )?known", page.read_text(), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("folder", SOURCES)
+def test_no_source_says_that_there_is_no_thread(folder: str) -> None:
+    files = [*(ROOT / folder).glob("*.py"), *(ROOT / folder).glob("*.toml")]
+    assert files
+    assert [file.name for file in files if "no public thread" in file.read_text().lower()] == []
 
 
 @pytest.mark.parametrize("field", FIELDS)
