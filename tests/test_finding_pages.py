@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FINDINGS = ROOT / "docs" / "findings"
 PAGES = sorted(page for page in FINDINGS.glob("*.md") if page.name != "README.md")
-SOURCES = ("cacheproof", "differential", "benchmarks")
+SOURCES = ("cacheproof", "differential", "benchmarks", "reference")
 FIELDS = ["Contract", "Releases", "Runner", "Harm", "Public threads"]
 FIELD = re.compile(r"^\* \*\*([^*]+)\*\* (.+(?:\n  .+)*)$", re.MULTILINE)
 COLUMNS = ["fault", "status upstream", "first", "last", "runner", "reach", "harm", "contract"]
