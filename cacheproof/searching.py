@@ -296,7 +296,7 @@ def print_verdict(output: Output, verdict: Verdict) -> None:
 
 def print_listed(output: Output, finding: Finding, folder: Path) -> None:
     """A finding that the known list covers, in a line, and where it can be replayed from."""
-    thread = finding.known or "no public thread"
+    thread = finding.known or "no thread listed"
     about = f"{len(finding.events)} events, replays {finding.replays}, {thread}"
     file = finding_file.path_of(finding, folder)
     output.line(f"known: {finding.sentence} ({about})\n       {file}")

@@ -91,7 +91,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
     def annotated(self, known: str | None, note: str | None) -> "Finding":
-        """The finding with the public thread that it resembles; None for a known one without."""
+        """The finding with the thread that is listed for it; None for a listed one without."""
         return msgspec.structs.replace(self, known=known, known_note=note)
 
 

@@ -17,7 +17,7 @@ from cacheproof.spec.versions import Versions
 class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One fault of some releases: which contract it breaks, where, and where it is discussed.
 
-    `thread` is the public thread, None when there is none; `lanes` narrow the entry to lanes of a
+    `thread` is the public thread, None when none is listed; `lanes` narrow the entry to lanes of a
     campaign, `kind` to one kind of break, where a judge tells several apart. `seeds` of the only
     lane show the fault where a short search need not meet it; `check` runs them whatever its
     budget. A `rare` fault need not be found again.

@@ -96,9 +96,7 @@ class Verdict:
                 verdict = "refuted"
                 scope = f"{broken:,} traces break it; {scope}"
                 known = (
-                    (listed[0] or "listed, no public thread")
-                    if 0 < count == len(listed)
-                    else "not listed"
+                    (listed[0] or "no thread listed") if 0 < count == len(listed) else "not listed"
                 )
             elif not calls:
                 verdict = "vacuous"

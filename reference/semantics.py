@@ -86,7 +86,7 @@ class Semantics:
 
     # the worker
     pairs_decoder_rows: bool = change(
-        None, "no public thread", "a decoder attends to what was encoded for its own request"
+        None, "no thread found", "a decoder attends to what was encoded for its own request"
     )
 
     # block hashes
@@ -132,10 +132,10 @@ class Semantics:
         "0.33.0", "release source", "a block key can cover tokens after its block"
     )
     keys_embed_masks: bool = change(
-        None, "no public thread", "a block key says which positions embeddings were given for"
+        None, "vLLM #56655, PR #56656", "a block key says which positions embeddings were given for"
     )
     keys_by_content: bool = change(
-        None, "no public thread", "equal keys hash alike, whichever objects they are made of"
+        None, "no thread found", "equal keys hash alike, whichever objects they are made of"
     )
 
     # media hash
@@ -176,14 +176,14 @@ class Semantics:
         "0.14.0", "release source", "an identifier names the adapter that reaches the encoder"
     )
     separates_user_ids: bool = change(
-        None, "no public thread", "no id of a user's is the identifier of a content"
+        None, "no thread found", "no id of a user's is the identifier of a content"
     )
     measures_adapter_names: bool = change(
-        None, "no public thread", "an adapter's name does not run into the identifier's rest"
+        None, "no thread found", "an adapter's name does not run into the identifier's rest"
     )
     hashes_media_content: bool = change(
         None,
-        "no public thread",
+        "no thread found",
         "types, values and frames are hashed, nothing that stands for them",
     )
 
@@ -211,7 +211,7 @@ class Semantics:
         "0.24.0", "vLLM #33775", "every group holds its hit before one takes blocks for a load"
     )
     keeps_window_of_last_token: bool = change(
-        None, "no public thread", "a load of all tokens leaves the window of the last one readable"
+        None, "no thread found", "a load of all tokens leaves the window of the last one readable"
     )
     loads_by_token: bool = change(
         "0.24.0", "release source", "nothing is loaded for tokens no longer read in a block that is"
@@ -295,7 +295,7 @@ class Semantics:
         "0.29.0", "release source", "several groups may be all of one kind"
     )
     tells_tokens_of_hashes: bool = change(
-        None, "no public thread", "a KV event carries the tokens of its hashes and no others"
+        None, "vLLM #44451, PR #44488", "a KV event carries the tokens of its hashes and no others"
     )
     shares_no_prefix_reads: bool = change(
         "0.32.0", "release source", "common prefixes are not counted: cascade attention is gone"
@@ -363,25 +363,25 @@ class Semantics:
         "0.31.0", "release source", "a request that skips reading loads nothing either"
     )
     gives_back_items_ahead: bool = change(
-        None, "no public thread", "who is thrown back by a failed load claims its items anew"
+        None, "no thread found", "who is thrown back by a failed load claims its items anew"
     )
     spares_lone_loads: bool = change(
-        None, "no public thread", "a load beside which nobody holds blocks may take all of them"
+        None, "no thread found", "a load beside which nobody holds blocks may take all of them"
     )
     reserves_for_holders: bool = change(
-        None, "no public thread", "no blocks are left to a request that has given all of its back"
+        None, "no thread found", "no blocks are left to a request that has given all of its back"
     )
     tries_all_holders: bool = change(
-        None, "no public thread", "who holds blocks and finds no more holds up no other that does"
+        None, "vLLM PR #57841", "who holds blocks and finds no more holds up no other that does"
     )
     caches_loads_when_right: bool = change(
-        None, "no public thread", "what a step loads can be found once the step has not failed"
+        None, "no thread found", "what a step loads can be found once the step has not failed"
     )
     drops_output_of_failed_loads: bool = change(
-        None, "no public thread", "steps in flight over a load that failed bring no output"
+        None, "vLLM #45138, PR #45430", "steps in flight over a load that failed bring no output"
     )
     refuses_reset_beside_transfers: bool = change(
-        None, "no public thread", "requests do not start over while a transfer holds blocks"
+        None, "no thread found", "requests do not start over while a transfer holds blocks"
     )
     takes_drafts: bool = change(
         "0.11.1", "release source", "drafts are taken as they are modelled here"
@@ -474,7 +474,7 @@ class Semantics:
     )
     forgets_withdrawn_prefills: bool = change(
         None,
-        "no public thread",
+        "no thread found",
         "a chunk of a prompt that a step takes back does not hold back others",
     )
     counts_running_loras: bool = change(
@@ -514,42 +514,42 @@ class Semantics:
         "0.33.0", "release source", "tokens behind the one that ends a turn are not computed ones"
     )
     restarts_sessions: bool = change(
-        None, "no public thread", "a reset that lets requests start over includes waiting sessions"
+        None, "no thread found", "a reset that lets requests start over includes waiting sessions"
     )
     releases_between_turns: bool = change(
-        None, "no public thread", "a session whose turn has ended holds no encoder output"
+        None, "no thread found", "a session whose turn has ended holds no encoder output"
     )
     sorts_continued_sessions: bool = change(
-        None, "no public thread", "a session that goes on takes the place of its new arrival"
+        None, "no thread found", "a session that goes on takes the place of its new arrival"
     )
     pads_within_threshold: bool = change(
-        None, "no public thread", "no padding where one request may not have so many tokens"
+        None, "vLLM PR #54028", "no padding where one request may not have so many tokens"
     )
     takes_after_blocks: bool = change(
-        None, "no public thread", "items are claimed, and others evicted, once KV blocks are had"
+        None, "no thread found", "items are claimed, and others evicted, once KV blocks are had"
     )
     passes_sparse_items: bool = change(
-        None, "no public thread", "an item without an embedding in the window is not admitted"
+        None, "no thread found", "an item without an embedding in the window is not admitted"
     )
     runs_urgent_first: bool = change(
-        None, "no public thread", "running requests go on in order of priority"
+        None, "no thread found", "running requests go on in order of priority"
     )
     spares_whole_items: bool = change(
-        None, "no public thread", "an item that must be whole may exceed the long-prefill threshold"
+        None, "no thread found", "an item that must be whole may exceed the long-prefill threshold"
     )
     refuses_long_whole_items: bool = change(
         None,
-        "no public thread",
+        "no thread found",
         "an item that must be whole, and is longer than a step, is refused",
     )
     sends_all_items: bool = change(
         FIRST_MODELLED,
-        "no public thread",
+        "vLLM PR #52041",
         "workers are told of a request with all its items, those in its cached prefix too",
         until="0.29.0",
     )
     ends_at_whole_items: bool = change(
-        None, "no public thread", "a chunk ends where an item that must be whole begins, not before"
+        None, "no thread found", "a chunk ends where an item that must be whole begins, not before"
     )
 
     @classmethod

@@ -53,7 +53,7 @@ def test_an_unlisted_finding_exits_with_1(finding: Finding) -> None:
     assert verdict.exit_code == UNLISTED
 
 
-def test_a_listed_finding_exits_with_0_even_without_a_public_thread(finding: Finding) -> None:
+def test_a_listed_finding_exits_with_0_even_without_a_thread(finding: Finding) -> None:
     assert Verdict(quiet(), [finding.annotated(None, "a note")]).exit_code == HOLDS
 
 
