@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from .manager_call_faults import MANAGER_CALL_FAULTS, SchedulerFault, state_of
-from .scheduler_session import carrier_of
+from .scheduler_told import carrier_of
 
 _QUEUES = ("waiting", "skipped_waiting", "passed_over")
 _NOBODYS_BLOCK = 1 << 30
