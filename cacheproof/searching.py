@@ -172,7 +172,12 @@ def _findings(
         for broken in campaign.breaks:
             advance()
             listed = covering(
-                known, broken.contract, campaign.release, broken.lane.name, broken.kind
+                known,
+                broken.contract,
+                campaign.release,
+                broken.lane.name,
+                broken.kind,
+                broken.trace.runner,
             )
             if listed in shown:
                 continue
@@ -197,7 +202,8 @@ def _findings(
                     f"{broken.contract} at seed {broken.trace.header.seed} did not come out again"
                 )
                 continue
-            fault = covering(known, one.contract, one.release, broken.lane.name, one.kind)
+            lane, runner = broken.lane.name, one.trace.runner
+            fault = covering(known, one.contract, one.release, lane, one.kind, runner)
             if fault is not None:
                 one = one.annotated(fault.thread, fault.note)
                 shown.append(fault)

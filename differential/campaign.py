@@ -460,8 +460,9 @@ class LaneReport(Work):
 
 @dataclass
 class Campaign:
-    """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane and kind
-    of break; `broken` and `kinds` count traces by contract and lane, and by kind as well."""
+    """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane, kind of
+    break and model runner; `broken` and `kinds` count traces by contract and lane, and by kind as
+    well."""
 
     target: str
     release: str | None
@@ -496,13 +497,15 @@ def search(
     """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
 
     Behind them come those `further` seeds, by the name of their lane, that are not among `seeds`.
-    Of each contract broken in a lane the first `kept_per_break` traces of each kind are kept.
+    Of each contract broken in a lane the first `kept_per_break` traces of each kind and each model
+    runner are kept.
     A host that breaks is restarted and its batch counted as a harness error; after a few of those
     the search gives up.
     """
     started = time.monotonic()
     reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
     outcome = Campaign(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
+    kept: Counter[tuple[str, str, str, str | None]] = Counter()
 
     def out_of_time() -> bool:
         return seconds is not None and time.monotonic() - started > seconds
@@ -520,7 +523,8 @@ def search(
                     elapsed = time.monotonic() - started
                     found = Break(contract, kind, report.lane, trace, event, sentence, elapsed)
                     outcome.kinds[contract, report.lane.name, kind] += 1
-                    if outcome.kinds[contract, report.lane.name, kind] <= kept_per_break:
+                    kept[contract, report.lane.name, kind, trace.runner] += 1
+                    if kept[contract, report.lane.name, kind, trace.runner] <= kept_per_break:
                         outcome.breaks.append(found)
                 outcome.broken.update((contract, report.lane.name) for contract in seen.broken)
         except HarnessError as error:

@@ -81,7 +81,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def key(self) -> tuple[str, str]:
         """Findings of one target with equal keys are one."""
-        return self.contract, f"{self.shape}; {self.kind}" if self.kind else self.shape
+        runner = f"{self.trace.runner} runner" if self.trace.runner == "second" else ""
+        return self.contract, "; ".join(filter(None, (self.shape, self.kind, runner)))
 
     @property
     def retrace(self) -> Retrace:

@@ -484,13 +484,13 @@ VARIANTS: tuple[Variant, ...] = (
         "prefix-stays-behind",
         "Workers are not given the items of a cached prefix, and are to encode them later (as vLLM "
         "0.33.0).",
-        (15, 21),
+        (15, 118),
         "sends_all_items",
     ),
     _scheduler_without(
         "load-stays-behind",
         "Workers are not given the items of a prefix whose load fails (as vLLM 0.33.0).",
-        (13, 55),
+        (64, 66),
         "sends_all_items",
         lane=_KV_LOADS,
     ),
@@ -602,6 +602,7 @@ VARIANTS: tuple[Variant, ...] = (
     _scheduler_with(scheduler_faults.stops_early),
     _scheduler_with(scheduler_faults.encodes_again),
     _scheduler_with(scheduler_faults.withholds_what_is_encoded),
+    _scheduler_with(scheduler_faults.drops_what_is_encoded),
     _scheduler_with(scheduler_faults.looks_past_the_first),
     _scheduler_with(scheduler_faults.drops_what_is_read),
     _scheduler_with(scheduler_faults.computes_the_same_again),

@@ -545,6 +545,10 @@ Header = (
 )
 
 
+ModelRunner = Literal["first", "second"]
+"""What executes steps on a GPU: vLLM has had two since 0.12.0."""
+
+
 class Trace(msgspec.Struct, frozen=True):
     """One configuration and the events to run under it."""
 
@@ -560,6 +564,18 @@ class Trace(msgspec.Struct, frozen=True):
     def has_scheduler(self) -> bool:
         """Whether a scheduler takes the decisions; an engine executes them as well."""
         return self.depth in SCHEDULER_DEPTHS
+
+    @property
+    def runner(self) -> ModelRunner | None:
+        """The model runner of a scheduler's workers; None without a scheduler."""
+        if not isinstance(self.header.config, SchedulerConfig):
+            return None
+        return "second" if self.header.config.v2_model_runner else "first"
+
+    def under_runner(self, runner: ModelRunner) -> "Trace":
+        """The same events for a scheduler whose workers have that model runner."""
+        config = msgspec.structs.replace(self.header.config, v2_model_runner=runner == "second")
+        return Trace(msgspec.structs.replace(self.header, config=config), self.events)
 
     def with_events(self, events: Iterable[AnyEvent]) -> "Trace":
         """The same configuration with other events."""

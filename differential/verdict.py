@@ -137,8 +137,8 @@ def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[
     missing = []
     for fault in known:
         met = any(
-            fault.covers(contract, campaign.release, lane, kind)
-            for contract, lane, kind in campaign.kinds
+            fault.covers(one.contract, campaign.release, one.lane.name, one.kind, one.trace.runner)
+            for one in campaign.breaks
         )
         possible = any(
             report.traces

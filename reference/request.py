@@ -172,6 +172,7 @@ class TokenRequest(Request):
         is_decoder: bool = False,
     ) -> None:
         super().__init__(request_id, len(prompt_token_ids), mm_features, is_decoder=is_decoder)
+        self.prompt_token_ids = list(prompt_token_ids)
         self.all_token_ids = list(prompt_token_ids)
         self.lora_request = lora_request
         self.cache_salt = cache_salt

@@ -551,6 +551,29 @@ class Semantics:
     ends_at_whole_items: bool = change(
         None, "no thread found", "a chunk ends where an item that must be whole begins, not before"
     )
+    tells_known_tokens: bool = change(
+        "0.11.1", "release source", "workers are told all tokens of a request that a step left out"
+    )
+    has_second_runner: bool = change(
+        "0.12.0", "release source", "a second model runner is told anew of whom a step resumes"
+    )
+    spares_second_runner_tokens: bool = change(
+        "0.24.0", "release source", "the second model runner is not told tokens that it has"
+    )
+    tells_preemptions_by_reset: bool = change(
+        "0.25.0", "release source", "workers are told whom a reset has preempted"
+    )
+    tells_loads_within_step: bool = change(
+        "0.29.0", "release source", "workers are told whether KV is loaded within the step"
+    )
+    sends_items_again: bool = change(
+        "0.33.0",
+        "release source",
+        "the second model runner drops the data of items, and is sent it again to encode them",
+    )
+    skips_unused_drafts: bool = change(
+        "0.33.0", "release source", "its drafter rests when nobody can use what it proposes"
+    )
 
     @classmethod
     def ideal(cls) -> "Semantics":

@@ -68,6 +68,7 @@ def _unknowns(trace: Event, semantics: Semantics) -> Iterator[str]:
         "the end of requests whose load failed": config["kv_connector"] == "fail"
         and not semantics.ends_failed_loads,
         "where a release puts what is left of videos": config.get("video_pruning_rate"),
+        "a second model runner": config["v2_model_runner"] and not semantics.has_second_runner,
         "a prefill interval": config["prefill_schedule_interval"] > 1
         and not semantics.holds_prefills,
     }

@@ -99,6 +99,13 @@ OF_THE_SCHEDULER = {
     "refuses_reset_beside_transfers",
     "counts_tables",
     "forgets_refused",
+    "tells_known_tokens",
+    "has_second_runner",
+    "spares_second_runner_tokens",
+    "tells_preemptions_by_reset",
+    "tells_loads_within_step",
+    "sends_items_again",
+    "skips_unused_drafts",
 }
 """The first six shape how a manager is called; the others are shown in test_scheduler_semantics."""
 

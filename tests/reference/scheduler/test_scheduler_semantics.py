@@ -61,6 +61,10 @@ SEED_THAT_SHOWS = {
     "ends_at_whole_items": 99,
     "counts_tables": 5,
     "forgets_refused": 5,
+    "tells_known_tokens": 0,
+    "spares_second_runner_tokens": 18,
+    "sends_items_again": 1,
+    "skips_unused_drafts": 4,
 }
 SEED_OF_DECODERS_THAT_SHOWS = {"fits_cross_attention": 0}
 SEED_OF_LOADS_THAT_SHOWS = {
@@ -89,6 +93,7 @@ SEED_OF_KV_LOADS_THAT_SHOWS = {
     "caches_loads_when_right": 6,
     "drops_output_of_failed_loads": 7,
     "refuses_reset_beside_transfers": 55,
+    "tells_loads_within_step": 0,
 }
 SINCE = {flag.name: flag.metadata["since"] for flag in fields(Semantics)}
 OFFERS = {
@@ -106,6 +111,7 @@ OFFERS = {
     "restarts_running": lambda trace: any(
         isinstance(one, ResetPrefix) and one.running for one in trace.events
     ),
+    "has_second_runner": lambda trace: trace.header.config.v2_model_runner,
     "holds_prefills": lambda trace: trace.header.config.prefill_schedule_interval > 1,
     "retains_sparsely": lambda trace: (
         trace.header.config.prefix_cache_retention_interval is not None
