@@ -134,9 +134,7 @@ def _unlisted(target: Target, found: Break) -> str | None:
     is small."""
     if _covering(target, found.contract, found.lane, found.kind):
         return None
-    small = found_in(
-        target, found.trace, found.contract, kind=found.kind, times=2, batches=BATCHES
-    )
+    small = found_in(target, found.trace, found.contract, kind=found.kind, times=2, batches=BATCHES)
     if small is not None:
         if _covering(target, small.contract, found.lane, small.kind) or not is_unlisted(small):
             return None
@@ -248,9 +246,7 @@ def main() -> None:
     kept: list[Outcome] = []
     if OUTCOMES.exists() and not options.slice:
         kept = msgspec.json.decode(OUTCOMES.read_bytes(), type=list[Outcome])
-    outcomes = {
-        (one.release, one.depth): one for one in kept if one.first_seed == options.first
-    }
+    outcomes = {(one.release, one.depth): one for one in kept if one.first_seed == options.first}
     due = [
         version
         for version in wanted

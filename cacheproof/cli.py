@@ -1,11 +1,13 @@
 """The command line. Reports go to standard output, progress and errors to standard error.
 
 Exit codes: 0 all holds, apart from listed faults; 1 an unlisted safety or liveness finding, or
-targets part; 2 usage, input or environment; 3 void.
+targets part; 2 usage, input or environment; 3 void; 4 a target whose text is no release's parts
+from the model.
 """
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +22,7 @@ from cacheproof import (
     main_job,
     proving,
     searching,
+    text_table,
 )
 from cacheproof.console import Output
 from cacheproof.differential import known as known_faults
@@ -28,9 +31,16 @@ from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
+from cacheproof.reference.semantics import UnknownRelease
 
+EXIT_CODES = (
+    "Exit codes: 0 all holds, apart from listed faults; 1 an unlisted finding, or targets part; 2 "
+    "usage, input or environment; 3 void; 4 a target whose text is no release's parts from the "
+    "model, and breaks no contract."
+)
 app = typer.Typer(
     help="Checks the caches behind multimodal requests in vLLM V1.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -304,6 +314,17 @@ def vllm_list(json: JsonOption = None) -> None:
     )
 
 
+@vllm_app.command("texts")
+def vllm_texts(
+    toml: Annotated[
+        Path | None, typer.Option("--toml", metavar="FILE", help="Write the table there anew.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Which releases read the same in all that is modelled, and whether those here read so."""
+    raise typer.Exit(text_table.texts(Output(json), toml))
+
+
 @vllm_app.command("remove")
 def vllm_remove(versions: Annotated[list[str], typer.Argument(metavar="VERSION...")]) -> None:
     """Remove releases from the cache folder; the shared libraries stay."""
@@ -323,6 +344,7 @@ def _give_up_output() -> int:
 def main() -> None:
     """Entry point: errors that are no finding end in one line and their own exit code."""
     calm_collector()
+    warnings.simplefilter("ignore", UnknownRelease)  # announced, where it matters
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word

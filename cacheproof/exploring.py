@@ -128,6 +128,8 @@ def _settings(what: SchedulerConfig | SchedulerEvent) -> Iterator[str]:
 def _tasks(output: Output, text: str, size: str) -> Iterator[Task]:
     """What there is to explore of a target. Raises InputError where it has no such manager."""
     with closing(resolve(text, report=output.say)) as target:
+        for line in target.announcement:
+            output.line(line)
         if not target.runs_depth("manager"):
             raise InputError(f"target {text}: no manager to explore; expected a later release")
         plug_in = target.plug_in_kind if isinstance(target, HostTarget) else None

@@ -80,19 +80,21 @@ def gallery(output: Output) -> int:
 
 
 def _exit_code(verdicts: Sequence[Verdict]) -> int:
+    """An unlisted finding before a difference from the model, before void, before all holds."""
     codes = {verdict.exit_code for verdict in verdicts}
     return UNLISTED if UNLISTED in codes else max(codes, default=VOID)
 
 
 def _print_target(output: Output, verdict: Verdict, folder: Path) -> None:
-    """The unlisted findings in full, the listed ones in a line each."""
+    """What is new in full, the listed findings in a line each."""
     print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
     print_canaries(output, verdict)
+    new = [*verdict.unlisted, *verdict.from_model]
     for one in verdict.findings:
-        if one in verdict.unlisted:
+        if one in new:
             report.print_finding(one, output.report, str(finding_file.path_of(one, folder)))
     for one in verdict.findings:
-        if one not in verdict.unlisted:
+        if one not in new:
             print_listed(output, one, folder)
     output.report.print()
 
@@ -114,6 +116,8 @@ def _closing_line(verdicts: Sequence[Verdict], code: int) -> str:
     found = sum(len(verdict.findings) for verdict in verdicts)
     unlisted = sum(len(verdict.unlisted) for verdict in verdicts)
     lines = [f"{calls:,} calls judged; {found} findings, {unlisted} of them unlisted"]
+    if from_model := sum(len(verdict.from_model) for verdict in verdicts):
+        lines[0] += f"; differences from the model: {from_model}"
     lines += [
         f"void: {verdict.campaign.target}: {reason}"
         for verdict in verdicts

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from cacheproof import evidence_page
+from cacheproof.announcing import as_json
 from cacheproof.console import Output
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.resolve import reading_of
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.workers import results
@@ -44,6 +46,8 @@ def prove(
         InputError: no such target; or a library that proofs need is missing.
     """
     wanted = _wanted(targets, output)
+    say = output.say if markdown else output.line
+    told = {f"vllm@{one.version}": _announced(one, say) for one in wanted if one is not None}
     names = {REFERENCE if one is None else f"vllm@{one.version}" for one in wanted}
     jobs = list(_jobs(wanted, seed))
     longest_first = sorted(range(len(jobs)), key=lambda number: -jobs[number].seconds)
@@ -61,9 +65,24 @@ def prove(
         output.line(_closing_line(rows, known, code))
     output.write_json(
         "prove",
-        {"tools": _tools(), "evidence": [asdict(row) for row in rows], "exit_code": code},
+        {
+            "tools": _tools(),
+            "models": told,
+            "evidence": [asdict(row) for row in rows],
+            "exit_code": code,
+        },
     )
     return code
+
+
+def _announced(release: releases.Release, say: Callable[[str], None]) -> dict[str, object]:
+    """Say how the text that is proved stands to those of the modelled releases, unless it is one.
+    Returns it as JSON has it."""
+    reading = reading_of(release)
+    lines = [] if reading is None else reading.announcement(f"vllm@{release.version}")
+    for line in lines:
+        say(line)
+    return as_json(lines, reading)
 
 
 @dataclass(frozen=True)

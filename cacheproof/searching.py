@@ -8,13 +8,14 @@ from pathlib import Path
 
 from rich.table import Table
 
+from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.console import Output
 from cacheproof.differential import finding as findings_of
 from cacheproof.differential import finding_file, report
 from cacheproof.differential.campaign import LANES, Campaign, Lane, LaneReport, search
 from cacheproof.differential.canary import run_canaries
 from cacheproof.differential.errors import HarnessError, InputError
-from cacheproof.differential.finding import Finding
+from cacheproof.differential.finding import LOCKSTEP, Finding, Replay
 from cacheproof.differential.known import KnownFault, covering, showing_seeds
 from cacheproof.differential.partings import Parting, Partings, find_partings
 from cacheproof.differential.shrink import BATCHES_MAX
@@ -23,7 +24,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve, share_libraries
 from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
-from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict
+from cacheproof.differential.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID, Verdict
 from cacheproof.reference.semantics import Semantics
 
 SECONDS = 60.0
@@ -83,6 +84,7 @@ def judge_target(
     output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path
 ) -> Verdict:
     """Search a target by a plan, make what was found small, and plant this campaign's canary."""
+    told = announce(output, target)
     lanes = _lanes_for(plan.lanes, target)
     further = showing_seeds(known, target.release) if plan.shows_listed else {}
     total = None
@@ -109,7 +111,7 @@ def judge_target(
             canaries = run_canaries(target, lanes, campaign.kinds.keys())
         except HarnessError as error:  # void, and what was found is still said
             campaign.harness_errors.append(f"while planting canaries: {error}")
-    return Verdict(campaign, findings, canaries)
+    return Verdict(campaign, findings, canaries, told=told)
 
 
 @contextmanager
@@ -130,7 +132,7 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     Raises:
         InputError: none of them.
     """
-    offered = [lane for lane in lanes if lane.is_offered_by(target.release)]
+    offered = [lane for lane in lanes if lane.is_offered_by(target.model)]
     chosen = [lane for lane in offered if target.runs_depth(lane.depth)]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         chosen = [lane for lane in offered if _drives(lane, target.plug_in_kind)]
@@ -238,6 +240,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     campaign = verdict.campaign
     return {
         "target": campaign.target,
+        "model": verdict.told,
         "seconds": round(campaign.seconds, 1),
         "lanes": [
             {
@@ -290,11 +293,13 @@ def _print_kinds(output: Output, campaign: Campaign) -> None:
 
 def print_verdict(output: Output, verdict: Verdict) -> None:
     """The last lines: how many findings, and whether the search was worth anything."""
-    listed = len(verdict.findings) - len(verdict.unlisted)
+    listed = len(verdict.findings) - len(verdict.unlisted) - len(verdict.from_model)
     output.line(
         f"{len(verdict.unlisted)} unlisted and {listed} listed or efficiency findings on "
         f"{verdict.campaign.target}"
     )
+    if verdict.from_model:
+        output.line(f"differences from the model, which are no faults: {len(verdict.from_model)}")
     print_canaries(output, verdict)
     for reason in verdict.void_because:
         output.line(f"void: {reason}")
@@ -318,7 +323,8 @@ def print_canaries(output: Output, verdict: Verdict) -> None:
 
 
 def replay(output: Output, file: Path, target_text: str | None, times: int) -> int:
-    """Run a finding or a trace again. 0: it holds; 1: it breaks; 3: the runs differ."""
+    """Run a finding or a trace again. 0: it holds; 1: it breaks; 3: the runs differ; 4: it does not
+    break, and parts from the model."""
     what = finding_file.load(file)
     if target_text is None:
         if isinstance(what, Trace):
@@ -337,6 +343,7 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
             f"release as --target"
         )
     with closing(target), _reference_for(target, wanted=True) as reference:
+        told = announce(output, target)
         runs = findings_of.replay(what, target, times, reference)
     if runs.examination.illegal is not None:
         raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
@@ -349,6 +356,7 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
         "replay",
         {
             "target": target_text,
+            "model": told,
             "sentence": runs.sentence,
             "same": runs.same,
             "broke": runs.broke,
@@ -358,7 +366,16 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
     )
     if runs.same < runs.times:
         return VOID
-    return UNLISTED if runs.broke else HOLDS
+    if not runs.broke:
+        return HOLDS
+    return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
+
+
+def _only_parts(runs: Replay) -> bool:
+    """Whether nothing was broken but the lockstep, of what was to be run again."""
+    if runs.contract is not None:
+        return runs.contract == LOCKSTEP
+    return set().union(*runs.verdicts) == {LOCKSTEP}
 
 
 def _trace_of(what: Finding | Trace) -> Trace:
@@ -366,12 +383,14 @@ def _trace_of(what: Finding | Trace) -> Trace:
 
 
 def diff(output: Output, left_text: str, right_text: str, depth: str | None, seconds: float) -> int:
-    """Run the same traces on two targets and show where they part. 0: they agree; 1: they part."""
+    """Run the same traces on two targets and show where they part. 0: they agree; 1: they part; 4:
+    a target whose text is no release's parts from the reference."""
     asked = lanes_at(depth)
     with (
         closing(resolve(left_text, report=output.say)) as left,
         closing(resolve(right_text, report=output.say)) as right,
     ):
+        told = {target.name: announce(output, target) for target in (left, right)}
         share_libraries(left, right)
         lanes = [lane for lane in _lanes_for(asked, left) if lane in _lanes_for(asked, right)]
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
@@ -391,6 +410,7 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
         "diff",
         {
             "targets": [left.name, right.name],
+            "models": told,
             "traces": found.traces,
             "apart": found.apart,
             "partings": [
@@ -406,7 +426,11 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
             "unseen": found.unseen,
         },
     )
-    return UNLISTED if found.apart else HOLDS
+    if not found.apart:
+        return HOLDS
+    of_reference = any(isinstance(target, ReferenceTarget) for target in (left, right))
+    of_its_own = any(has_text_of_its_own(target) for target in (left, right))
+    return FROM_MODEL if of_reference and of_its_own else UNLISTED
 
 
 def _explanation(parting: Parting, found: Partings) -> list[str]:

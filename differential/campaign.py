@@ -511,8 +511,8 @@ def search(
         return seconds is not None and time.monotonic() - started > seconds
 
     batches = itertools.chain(
-        _batches(reports, target.release, seeds, out_of_time),
-        _further_batches(reports, target.release, seeds, further),
+        _batches(reports, target.model, seeds, out_of_time),
+        _further_batches(reports, target.model, seeds, further),
     )
     for (report, traces), results in _executed(target, batches, outcome.harness_errors):
         try:

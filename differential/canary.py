@@ -243,7 +243,7 @@ def run_canaries(
             without |= NO_CANARY_WHERE_PLANNED.keys()
         for canary in canaries(lane.manager, target.release, without, lane.depth):
             if (canary.contract, canary.kind) not in ours:
-                traces = (lane.trace(seed, target.release) for seed in range(CANARY_TRACES))
+                traces = (lane.trace(seed, target.model) for seed in range(CANARY_TRACES))
                 found[f"{canary.name} ({lane.name})"] = finds_canary(canary, target, traces)
     return found
 

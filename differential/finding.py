@@ -29,6 +29,10 @@ SCHEMA_VERSION = 1
 LOCKSTEP = "lockstep"
 LOCKSTEP_TITLE = "The target answers every call, and changes by it, as the reference does"
 LOCKSTEP_SOURCE = "the reference under the semantics of that release"
+DIFFERENCE = "difference"
+MODEL_DIFFERENCE = "difference from the model"
+"""The harm of a lockstep finding on a target whose modelled text is not that of a release: what it
+does otherwise may be its own decision."""
 TIMES = 10
 
 
@@ -298,7 +302,10 @@ def _written_down(
     seconds: float,
 ) -> Finding:
     if isinstance(broken, Difference):
-        title, source, harm = LOCKSTEP_TITLE, LOCKSTEP_SOURCE, "difference"
+        title, source, harm = LOCKSTEP_TITLE, LOCKSTEP_SOURCE, DIFFERENCE
+        if target.reading is not None and target.reading.differs:
+            source = f"the reference under the semantics of {target.model}, the nearest release"
+            harm = MODEL_DIFFERENCE
         why = f"{broken.field}: reference {broken.left!r}, {target.name} {broken.right!r}"
         sentence = f"{LOCKSTEP} at {broken.sentence}"
         parting = Parting(

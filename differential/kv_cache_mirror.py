@@ -95,9 +95,7 @@ class KVCacheMirror:
         first: list[int] = []
         last: list[int] = []
         for group, blocks in enumerate(given):
-            splits = self._splits or (
-                self._splits_in_windows and (goes_on or self._windows[group])
-            )
+            splits = self._splits or (self._splits_in_windows and (goes_on or self._windows[group]))
             released = []
             for block in blocks:
                 if block:

@@ -168,14 +168,14 @@ def _semantics(target: Target) -> Semantics | None:
     if isinstance(target, ReferenceTarget):
         return target.semantics
     try:
-        return None if target.release is None else Semantics.of_vllm(target.release)
+        return None if target.model is None else Semantics.of_vllm(target.model)
     except NotModelled:
         return None
 
 
 def _older(left: Target, right: Target) -> str | None:
     """The older release: what it offers, the other offers too."""
-    releases = [target.release for target in (left, right) if target.release is not None]
+    releases = [target.model for target in (left, right) if target.model is not None]
     return min(releases, key=release_key, default=None)
 
 

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cacheproof.differential.finding import LOCKSTEP, TIMES, Finding
+from cacheproof.differential.finding import LOCKSTEP, MODEL_DIFFERENCE, TIMES, Finding
 from cacheproof.differential.lockstep import DELTA_FIELDS
 from cacheproof.differential.media_hash_values import written
 from cacheproof.differential.retrace import Moment
@@ -22,7 +22,7 @@ from cacheproof.spec.records import EncoderCacheState
 
 EVENTS_SHOWN = 10
 KEY_DIGITS = 12
-_HARM_STYLE = {"efficiency": "yellow"}
+_HARM_STYLE = {"efficiency": "yellow", MODEL_DIFFERENCE: "yellow"}
 
 
 def print_finding(finding: Finding, console: Console, file: str = "FILE") -> None:

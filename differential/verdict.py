@@ -6,11 +6,11 @@ from typing import Any
 
 from cacheproof.differential.campaign import Campaign
 from cacheproof.differential.examine import LOCKSTEP, rules_for
-from cacheproof.differential.finding import Finding
+from cacheproof.differential.finding import MODEL_DIFFERENCE, Finding
 from cacheproof.differential.known import KnownFault
 from cacheproof.spec.registry import by_id
 
-HOLDS, UNLISTED, VOID = 0, 1, 3
+HOLDS, UNLISTED, VOID, FROM_MODEL = 0, 1, 3, 4
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,12 @@ class Evidence:
 
 def is_unlisted(finding: Finding) -> bool:
     """Whether the known list does not cover a finding, and it is worth an exit code."""
-    return finding.known_note is None and finding.harm != "efficiency"
+    return finding.known_note is None and finding.harm not in ("efficiency", MODEL_DIFFERENCE)
+
+
+def is_from_model(finding: Finding) -> bool:
+    """Whether it is no fault, but where a target whose text is no release's parts from the model"""
+    return finding.harm == MODEL_DIFFERENCE
 
 
 @dataclass
@@ -45,13 +50,15 @@ class Verdict:
     """A campaign with its minimised findings and its canaries.
 
     `canaries` maps a contract whose fault was planted to whether it was found. `not_found_again`
-    are listed faults that a search over fixed seeds should have met.
+    are listed faults that a search over fixed seeds should have met. `told` is what was said of the
+    target's text before the search, as JSON has it.
     """
 
     campaign: Campaign
     findings: list[Finding]
     canaries: dict[str, bool] = field(default_factory=dict)
     not_found_again: list[KnownFault] = field(default_factory=list)
+    told: dict[str, object] = field(default_factory=dict)
 
     @property
     def unlisted(self) -> list[Finding]:
@@ -59,10 +66,18 @@ class Verdict:
         return [finding for finding in self.findings if is_unlisted(finding)]
 
     @property
+    def from_model(self) -> list[Finding]:
+        """Differences from the model."""
+        return [finding for finding in self.findings if is_from_model(finding)]
+
+    @property
     def exit_code(self) -> int:
-        """0 when all holds but for listed faults, 1 with an unlisted one, 3 when void."""
+        """0 when all holds but for listed faults, 1 with an unlisted one, 4 with a difference from
+        the model, 3 when void."""
         if self.unlisted:
             return UNLISTED
+        if self.from_model:
+            return FROM_MODEL
         return VOID if self.void_because else HOLDS
 
     @property
@@ -98,6 +113,8 @@ class Verdict:
                 known = (
                     (listed[0] or "no thread listed") if 0 < count == len(listed) else "not listed"
                 )
+                if contract == LOCKSTEP and 0 < count == len(self.from_model):
+                    verdict, known = "differs", "from the model"
             elif not calls:
                 verdict = "vacuous"
                 scope = "nothing was judged"

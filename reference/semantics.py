@@ -4,11 +4,13 @@
 faults included, so that the reference and the release agree on every decision.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
+from cacheproof.reference.releases import is_modelled, model_of
 from cacheproof.spec.versions import release_key
 
 FIRST_MODELLED = "0.10.2"
@@ -16,6 +18,18 @@ FIRST_MODELLED = "0.10.2"
 
 class NotModelled(ValueError):
     """The reference does not model this release; the message names it and what to do."""
+
+
+class UnknownRelease(UserWarning):
+    """Nobody has held the reference against this release."""
+
+
+def unknown(release: str) -> str:
+    """What there is to say of a release that is not modelled itself."""
+    return (
+        f"vLLM {release} is not a release that is modelled; the semantics are those of "
+        f"{model_of(release)}"
+    )
 
 
 def change(
@@ -591,6 +605,9 @@ class Semantics:
     def of_vllm(cls, release: str) -> "Semantics":
         """The decisions of one release.
 
+        A release that is not modelled itself is warned of: the semantics are those of the newest
+        one before it.
+
         Raises:
             NotModelled: the release keys entries per request, before 0.10.2.
             ValueError: not a release number.
@@ -601,6 +618,8 @@ class Semantics:
                 f"vLLM {release} keeps one entry per request and input; the reference models "
                 f"{FIRST_MODELLED} and later: run it with contracts only"
             )
+        if not is_modelled(release):
+            warnings.warn(unknown(release), UnknownRelease, stacklevel=2)
         return cls(**{flag.name: _holds(key, flag.metadata) for flag in fields(cls)})
 
 

@@ -5,6 +5,7 @@ from typing import Protocol as Interface
 
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.trace import Trace
 
 
@@ -12,11 +13,25 @@ class Target(Interface):
     """A system under test.
 
     `name` is what the user called it, `release` the vLLM release whose promises it is held to
-    (None: those of the newest), `protocol` how its scheduler calls its manager.
+    (None: those of the newest), `reading` how its text stands to the modelled releases (None where
+    there is nothing to be read), `protocol` how its scheduler calls its manager.
     """
 
     name: str
     release: str | None
+    reading: Reading | None
+
+    @property
+    def model(self) -> str | None:
+        """The release of which the reference beside it has the semantics, and its traces the
+        features: the nearest by text where there is a text."""
+        ...
+
+    @property
+    def announcement(self) -> list[str]:
+        """What is to be said before it is run: where it is not, or does not read as, a release that
+        is modelled."""
+        ...
 
     @property
     def protocol(self) -> Protocol:

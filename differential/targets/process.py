@@ -20,6 +20,7 @@ import msgspec
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.record import ExplorerStep, TraceResult
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
+from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.trace import EVENTS_OF_DEPTH, AnyEvent, Header, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
@@ -32,14 +33,13 @@ PIPE_BYTES = 1 << 20
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a host says of itself. `sources` maps modelled functions to digests of their text;
-    `plug_in` is the kind of manager that the plug-in is, `refusal` why it cannot be used."""
+    """What a host says of itself. `plug_in` is the kind of manager that the plug-in is, `refusal`
+    why it cannot be used."""
 
     id: int
     python: str
     vllm: str
     protocol: dict[str, bool]
-    sources: dict[str, str]
     plug_in: str | None = None
     refusal: str | None = None
 
@@ -73,7 +73,8 @@ class HostTarget:
 
     `command` is the interpreter, `environment` what it needs to find the tree. `plug_in` puts a
     class (`module:Class`) in the place of the release's manager. `module` has the `Release` that is
-    run in place of the tree's whole vLLM, and `depths` are all that it runs.
+    run in place of the tree's whole vLLM, and `depths` are all that it runs. `reading` is how the
+    tree's text stands to the modelled releases.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class HostTarget:
         command: Sequence[str],
         environment: Mapping[str, str],
         *,
+        reading: Reading | None = None,
         plug_in: str | None = None,
         module: str | None = None,
         depths: Collection[str] = DEPTHS_OF_A_RELEASE,
@@ -91,6 +93,7 @@ class HostTarget:
     ) -> None:
         self.name = name
         self.release = release
+        self.reading = reading
         self._interpreter = command
         self._command = [*command, str(HOST_FOLDER), *([module] if module else [])]
         self._environment = {**environment, "PYTHONHASHSEED": "0"}
@@ -123,6 +126,14 @@ class HostTarget:
                 )
             self._hello = hello
         return self._hello
+
+    @property
+    def model(self) -> str | None:
+        return self.release if self.reading is None else self.reading.nearest
+
+    @property
+    def announcement(self) -> list[str]:
+        return [] if self.reading is None else self.reading.announcement(self.name)
 
     @property
     def protocol(self) -> Protocol:

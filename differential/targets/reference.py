@@ -18,6 +18,7 @@ from cacheproof.differential.targets.host.media_hash_alone import of_reference
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Illegal, Protocol
 from cacheproof.differential.targets.host.scheduler_states import SchedulerStates
 from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.trace import (
     AnyEvent,
@@ -33,6 +34,7 @@ from cacheproof.reference.block_hash import continue_request, get_request_block_
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.hash_functions import hash_function
+from cacheproof.reference.releases import is_modelled
 from cacheproof.reference.request import (
     LoRARequest,
     MultiModalFeature,
@@ -40,7 +42,7 @@ from cacheproof.reference.request import (
     PromptEmbeds,
     TokenRequest,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import Semantics, unknown
 
 Factory = Callable[[int, Semantics], Any]
 MEDIA_LIBRARIES = ("blake3", "numpy", "PIL")
@@ -88,12 +90,23 @@ class ReferenceTarget:
     ) -> None:
         self.name = name
         self.release = release
+        self.reading: Reading | None = None
         self.semantics = semantics or Semantics.ideal()
         self._protocol = protocol or protocol_of(self.semantics)
         self._managers = managers or MANAGERS
         self._media_hash = media_hash
         self._runner = runner
         self._read: tuple[Trace, Any] | None = None
+
+    @property
+    def model(self) -> str | None:
+        return self.release
+
+    @property
+    def announcement(self) -> list[str]:
+        if self.release is None or is_modelled(self.release):
+            return []
+        return [f"{self.name}: {unknown(self.release)}"]
 
     @property
     def protocol(self) -> Protocol:

@@ -34,7 +34,6 @@ class Release:
             "python": sys.version.split()[0],
             "vllm": "none",
             "protocol": Protocol()._asdict(),
-            "sources": {},
         }
 
     def explore(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -6,16 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.targets import checkouts, releases
+from cacheproof.differential.targets import checkouts, known_texts, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
+from cacheproof.differential.targets.known_texts import KnownTexts, Reading
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.versions import runs_hasher_alone
-from cacheproof.reference.semantics import NotModelled, Semantics
+from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
 NEWEST = "0.33.0"
@@ -62,12 +63,14 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
     command, environment = releases.host_command(release)
     if plug_in is not None:
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()
-    promised = _promised(release.version)
+    stated = stated_release(release.version)
     if runs_hasher_alone(release.version) and plug_in is None:
         return HostTarget(
-            name, promised, command, environment, module=HASHER_ALONE, depths=(MEDIA_HASH,)
+            name, stated, command, environment, module=HASHER_ALONE, depths=(MEDIA_HASH,)
         )
-    return HostTarget(name, promised, command, environment, plug_in=plug_in)
+    reading = reading_of(release)
+    promised = reading.nearest if stated is None and reading is not None else stated
+    return HostTarget(name, promised, command, environment, reading=reading, plug_in=plug_in)
 
 
 def engine_of(engine: Release, name: str) -> HostTarget:
@@ -75,12 +78,32 @@ def engine_of(engine: Release, name: str) -> HostTarget:
     command, environment = releases.host_command(engine)
     environment |= {MODELS_SETTING: str(Cache.locate().models)}
     return HostTarget(
-        name, engine.version, command, environment, module=ENGINE_MODULE, depths=(ENGINE,)
+        name,
+        engine.version,
+        command,
+        environment,
+        reading=reading_of(engine),
+        module=ENGINE_MODULE,
+        depths=(ENGINE,),
     )
 
 
-def _promised(version: str) -> str | None:
-    """The release whose promises hold; None for what a checkout without tags calls itself."""
+def reading_of(release: Release, known: KnownTexts | None = None) -> Reading | None:
+    """How the text of a release, or of a checkout, stands to those that are modelled; None of one
+    that is older than all of them, or that holds none of it. `known` is in the place of the table
+    that is shipped.
+
+    Raises:
+        InputError: it is no Python that can be read here.
+    """
+    stated = stated_release(release.version)
+    if stated is not None and release_key(stated) < release_key(FIRST_MODELLED):
+        return None
+    return (known or known_texts.load()).read(release.tree, stated)
+
+
+def stated_release(version: str) -> str | None:
+    """The release that a version is; None for what a checkout without tags calls itself."""
     try:
         return version if release_key(version) >= FIRST_V1 else None
     except ValueError:
@@ -88,18 +111,19 @@ def _promised(version: str) -> str | None:
 
 
 def reference_for(target: Target) -> ReferenceTarget | None:
-    """The reference under the semantics of the target's release; None where it is not modelled.
+    """The reference under the semantics of the release that is the target's model; None where it
+    is not modelled.
 
     Its media hash, or for an engine its runner, runs in the target's interpreter, with the
     libraries that the target has. It is to be closed.
     """
-    if target.release is None:
+    if target.model is None:
         return None
     try:
-        semantics = Semantics.of_vllm(target.release)
+        semantics = Semantics.of_vllm(target.model)
     except NotModelled:
         return None
-    name = f"reference@{target.release}"
+    name = f"reference@{target.model}"
     hasher = runner = None
     if isinstance(target, HostTarget) and target.runs_depth(ENGINE):
         runner = target.beside("torch runner", RUNNER_MODULE, (ENGINE,), _flags(semantics))
@@ -109,7 +133,7 @@ def reference_for(target: Target) -> ReferenceTarget | None:
         semantics,
         target.protocol,
         name=name,
-        release=target.release,
+        release=target.model,
         media_hash=hasher,
         runner=runner,
     )

@@ -7,12 +7,19 @@ import msgspec
 import pytest
 
 from cacheproof.differential.campaign import LANES, Campaign, LaneReport, search
-from cacheproof.differential.finding import Finding, found_in
+from cacheproof.differential.finding import LOCKSTEP, MODEL_DIFFERENCE, Finding, found_in
 from cacheproof.differential.known import KnownFault, load
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Trace
-from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict, listed_but_missing
+from cacheproof.differential.verdict import (
+    FROM_MODEL,
+    HOLDS,
+    UNLISTED,
+    VOID,
+    Verdict,
+    listed_but_missing,
+)
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.versions import Versions
 
@@ -60,6 +67,25 @@ def test_a_listed_finding_exits_with_0_even_without_a_thread(finding: Finding) -
 def test_an_efficiency_finding_exits_with_0(finding: Finding) -> None:
     wasteful = msgspec.structs.replace(finding, harm="efficiency")
     assert Verdict(quiet(), [wasteful]).exit_code == HOLDS
+
+
+def test_a_difference_from_the_model_exits_with_4_and_is_not_unlisted(finding: Finding) -> None:
+    parted = msgspec.structs.replace(finding, contract=LOCKSTEP, harm=MODEL_DIFFERENCE)
+    verdict = Verdict(quiet(), [parted])
+    assert (verdict.unlisted, verdict.from_model) == ([], [parted])
+    assert verdict.exit_code == FROM_MODEL
+
+
+def test_an_unlisted_finding_outranks_a_difference_from_the_model(finding: Finding) -> None:
+    parted = msgspec.structs.replace(finding, contract=LOCKSTEP, harm=MODEL_DIFFERENCE)
+    assert Verdict(quiet(), [parted, finding]).exit_code == UNLISTED
+
+
+def test_a_difference_from_the_model_outranks_what_is_void(finding: Finding) -> None:
+    parted = msgspec.structs.replace(finding, contract=LOCKSTEP, harm=MODEL_DIFFERENCE)
+    verdict = Verdict(quiet(), [parted], {"EC-2": False})
+    assert verdict.void_because
+    assert verdict.exit_code == FROM_MODEL
 
 
 def test_a_missed_canary_makes_it_void() -> None:

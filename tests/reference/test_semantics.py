@@ -1,5 +1,6 @@
 """Each flag alone changes a decision, and each release has the flags of its time."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.releases import MODELLED, model_of
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
-from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
+from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics, UnknownRelease
 from cacheproof.spec.versions import release_key
 
 OF_THE_SCHEDULER = {
@@ -304,3 +306,17 @@ def test_a_release_before_sharing_is_not_modelled_and_says_what_to_do() -> None:
 def test_what_is_no_release_is_refused() -> None:
     with pytest.raises(ValueError, match="not a release number"):
         Semantics.of_vllm("newest")
+
+
+def test_a_release_that_is_not_modelled_is_warned_of_and_has_the_one_before_it() -> None:
+    with pytest.warns(UnknownRelease, match=r"0\.99\.0 .* those of 0\.33\.0"):
+        assert Semantics.of_vllm("0.99.0") == Semantics.of_vllm("0.33.0")
+    assert model_of("0.20.7") == "0.20.2"
+
+
+def test_a_modelled_release_is_not_warned_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for release in MODELLED:
+            Semantics.of_vllm.cache_clear()
+            assert Semantics.of_vllm(release)

@@ -28,9 +28,7 @@ from .media_inputs import collapsed, medium_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
-from .release import digest
 from .scheduler_build import REFUSALS, refusal
-from .scheduler_depth import modelled_functions
 from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
 from .session import run_events
 
@@ -46,12 +44,11 @@ class Release:
         )
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions, protocol flags and digests of the modelled functions."""
+        """Versions and protocol flags."""
         return {
             "python": sys.version.split()[0],
             "vllm": vllm.__version__,
             "protocol": self.protocol._asdict(),
-            "sources": {name: digest(function) for name, function in modelled_functions()},
         }
 
     def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,6 @@ object lies in memory shows. A value that the release cannot be given is a no-op
 """
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -24,7 +23,6 @@ from .session import NoCalls
 
 ALGORITHM_SETTING = "VLLM_MM_HASHER_ALGORITHM"
 WITHOUT_PACKAGES = ("0.8.", "0.9.")
-MODELLED = ("serialize_item", "iter_item_to_bytes", "iter_value_to_bytes", "hash_kwargs")
 MEDIA_KINDS = {"image": "Image.Image", "array": "np.ndarray", "tensor": "torch.Tensor"}
 
 
@@ -90,18 +88,6 @@ def hasher_module() -> Any:
             package.__path__ = list(found.submodule_search_locations or ())
             sys.modules[name] = package
     return importlib.import_module("vllm.multimodal.hasher")
-
-
-def modelled_sources() -> dict[str, str]:
-    """Digests of the text of the functions that the reference models, those that there are."""
-    hasher = hasher_module().MultiModalHasher
-    return {
-        f"MultiModalHasher.{name}": hashlib.sha256(
-            inspect.getsource(getattr(hasher, name)).encode()
-        ).hexdigest()[:16]
-        for name in MODELLED
-        if hasattr(hasher, name)
-    }
 
 
 def _hash_of_release(hasher: Any, algorithm: str) -> HashArguments:

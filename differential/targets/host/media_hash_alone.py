@@ -31,13 +31,12 @@ class Release:
         self._semantics = None if flags is None else _semantics(json.loads(flags))
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions, and digests of the functions that the reference models."""
+        """Versions."""
         is_reference = self._semantics is not None
         return {
             "python": sys.version.split()[0],
             "vllm": "none" if is_reference else metadata.version("vllm"),
             "protocol": Protocol()._asdict(),
-            "sources": {} if is_reference else media_hash.modelled_sources(),
         }
 
     def run(self, request: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """The vLLM release in this interpreter: what it is, and how to run a batch of traces on it."""
 
 import functools
-import hashlib
 import importlib
 import inspect
 import os
@@ -24,7 +23,7 @@ from .kv_cache_faults import KV_CACHE_FAULTS
 from .manager_depth import ManagerSession
 from .package import offer
 from .protocol import HostError, Illegal, Protocol
-from .scheduler_depth import build, modelled_functions
+from .scheduler_depth import build
 from .scheduler_faults import SCHEDULER_FAULTS
 from .scheduler_session import SchedulerSession
 from .session import run_events
@@ -47,7 +46,7 @@ class Release:
         )
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions, protocol flags and digests of the modelled functions.
+        """Versions and protocol flags.
 
         `plug_in` is the kind of manager that the plug-in is, `refusal` why it cannot be used.
         """
@@ -56,8 +55,6 @@ class Release:
             "python": sys.version.split()[0],
             "vllm": vllm.__version__,
             "protocol": self.protocol._asdict(),
-            "sources": {name: digest(function) for name, function in modelled_functions()}
-            | media_hash.modelled_sources(),
             "plug_in": kind,
             "refusal": refusal,
         }
@@ -202,7 +199,3 @@ def _plant(fault: str | None, manager: Any) -> None:
     """Plant a manager's fault by name; no name, and that of a scheduler's fault, plants nothing."""
     if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)
-
-
-def digest(function: Any) -> str:
-    return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]

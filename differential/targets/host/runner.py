@@ -38,7 +38,6 @@ class Release:
             "python": sys.version.split()[0],
             "vllm": "none",
             "protocol": self._protocol._asdict(),
-            "sources": {},
         }
 
     def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:

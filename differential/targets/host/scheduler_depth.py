@@ -5,13 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
-from vllm.multimodal.inputs import PlaceholderRange
-from vllm.v1.core import encoder_cache_manager
-from vllm.v1.core.kv_cache_manager import KVCacheManager
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
-from vllm.v1.request import Request, RequestStatus
+from vllm.v1.request import RequestStatus
 
 from .kv_transfers import Report
 from .protocol import Event, Illegal
@@ -122,57 +117,3 @@ def _reported(report: Report) -> Any:
         finished_recving={report.received} - {None},
         invalid_block_ids=set(report.invalid),
     )
-
-
-_MODELLED_MODULE_FUNCTIONS = ("compute_encoder_budget", "compute_mm_encoder_budget")
-_MODELLED_METHODS: dict[type, tuple[str, ...]] = {
-    Scheduler: (
-        "add_request",
-        "schedule",
-        "_try_schedule_encoder_inputs",
-        "_allocate_encoder_inputs",
-        "_reject_on_encoder_cache_embed_mismatch",
-        "_preempt_request",
-        "_update_after_schedule",
-        "update_from_output",
-        "_update_request_with_output",
-        "_free_encoder_inputs",
-        "_free_encoder_input",
-        "finish_requests",
-        "_free_request",
-        "reset_encoder_cache",
-        "reset_prefix_cache",
-    ),
-    AsyncScheduler: ("_update_after_schedule", "_update_request_with_output"),
-    KVCacheManager: ("get_computed_blocks", "allocate_slots", "free"),
-    Request: ("get_num_encoder_tokens", "get_num_encoder_embeds"),
-    PlaceholderRange: ("get_num_embeds", "get_embeds_indices_in_range"),
-}
-
-
-def modelled_functions() -> list[tuple[str, Any]]:
-    """The functions of this release whose behaviour the product models, by name."""
-    module = encoder_cache_manager
-    found = [
-        (f"{module.__name__}:{name}", getattr(module, name))
-        for name in _MODELLED_MODULE_FUNCTIONS
-        if hasattr(module, name)
-    ]
-    managers = {
-        manager: tuple(vars(manager))
-        for name in ("EncoderCacheManager", "EncoderDecoderCacheManager")
-        if (manager := getattr(module, name, None)) is not None
-    }
-    for owner, names in {**managers, **_MODELLED_METHODS}.items():
-        for name in names:
-            function = _unwrapped(vars(owner).get(name))
-            if hasattr(function, "__code__"):
-                found.append((f"{owner.__module__}:{owner.__qualname__}.{name}", function))
-    return found
-
-
-def _unwrapped(member: Any) -> Any:
-    """The function behind a class method, a property or a cached property."""
-    for attribute in ("__func__", "fget", "func"):
-        member = getattr(member, attribute, member)
-    return member

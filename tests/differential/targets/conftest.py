@@ -13,6 +13,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.trace import Trace, parse
+from cacheproof.reference.releases import MODELLED
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 
@@ -33,6 +34,14 @@ for path in sys.argv[1:]:
         verdicts.append(f"{type(error).__name__}: {error}")
 print(json.dumps(verdicts))
 """
+
+
+@pytest.fixture(scope="session")
+def trees() -> dict[str, Path]:
+    """The installed ones of the modelled releases, 0.33.0 among them."""
+    releases.install("0.33.0", report=print)
+    found = {release.version: release.tree for release in releases.list_installed()}
+    return {version: found[version] for version in MODELLED if version in found}
 
 
 @pytest.fixture(scope="session")

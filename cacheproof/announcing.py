@@ -1,0 +1,31 @@
+"""What is said of targets before they are run: which are not, or read otherwise than, a release
+that is modelled."""
+
+from cacheproof.console import Output
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.known_texts import Reading
+
+
+def announce(output: Output, target: Target) -> dict[str, object]:
+    """Print it. Returns it as the commands' JSON has it."""
+    for line in target.announcement:
+        output.line(line)
+    if has_text_of_its_own(target):
+        output.line(
+            f"{target.name}: where it parts from the reference of {target.model}, that is a "
+            "difference from the model: exit code 4, no fault"
+        )
+    return as_json(target.announcement, target.reading)
+
+
+def as_json(announcement: list[str], reading: Reading | None) -> dict[str, object]:
+    """An announcement and what it rests on."""
+    return {
+        "announced": announcement,
+        "reading": None if reading is None else reading.to_json(),
+    }
+
+
+def has_text_of_its_own(target: Target) -> bool:
+    """Whether what the target does otherwise than the reference may be its own decision."""
+    return target.reading is not None and target.reading.differs

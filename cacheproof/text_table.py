@@ -1,0 +1,55 @@
+"""The command vllm texts: what the modelled definitions read in the releases."""
+
+from itertools import pairwise
+from pathlib import Path
+
+from cacheproof.console import Output
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.targets import known_texts, releases
+from cacheproof.differential.targets.resolve import reading_of
+from cacheproof.differential.verdict import HOLDS, UNLISTED
+from cacheproof.reference.releases import MODELLED
+
+
+def texts(output: Output, toml: Path | None) -> int:
+    """Print the families of releases, and which installed ones read otherwise than the table says:
+    the shipped one, or the one that is written to `toml` now. 0: none; 1: some.
+
+    Raises:
+        InputError: the file cannot be written, or a release is no Python that can be read here.
+    """
+    installed = {one.version: one for one in releases.list_installed() if one.version in MODELLED}
+    known = known_texts.load()
+    if toml is not None:
+        known = known_texts.made_of({version: one.tree for version, one in installed.items()})
+        _write(toml, known_texts.written(known))
+    families = known.families()
+    output.line(", ".join(families[0]))
+    for before, family in pairwise(families):
+        count = known.apart(before[-1], family[0])
+        output.line(f"{', '.join(family)}: definitions that differ from {before[-1]}: {count}")
+    strange = {
+        version: lines
+        for version, one in installed.items()
+        if (reading := reading_of(one, known)) is not None
+        and (lines := reading.announcement(f"vllm@{version}"))
+    }
+    for lines in strange.values():
+        for line in lines:
+            output.line(line)
+    output.line(
+        f"{len(known.of_release)} releases, {len(families)} families; of {len(installed)} that "
+        f"are installed {len(strange)} read otherwise"
+    )
+    output.write_json("vllm texts", {"families": families, "read_otherwise": strange})
+    return UNLISTED if strange else HOLDS
+
+
+def _write(file: Path, table: str) -> None:
+    try:
+        file.write_text(table)
+    except OSError as error:
+        raise InputError(
+            f"--toml {file}: cannot be written: {error.strerror}; expected a file in a folder that "
+            "exists"
+        ) from None

@@ -1,0 +1,25 @@
+"""The stable releases of vLLM that the reference was held against, from old to new."""
+
+from cacheproof.spec.versions import release_key
+
+MODELLED = (
+    "0.10.2", "0.11.0", "0.11.1", "0.11.2", "0.12.0", "0.13.0", "0.14.0", "0.14.1", "0.15.0",
+    "0.15.1", "0.16.0", "0.17.0", "0.17.1", "0.18.0", "0.18.1", "0.19.0", "0.19.1", "0.20.0",
+    "0.20.1", "0.20.2", "0.21.0", "0.22.0", "0.22.1", "0.23.0", "0.24.0", "0.25.0", "0.25.1",
+    "0.26.0", "0.27.0", "0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0",
+)  # fmt: skip
+
+
+def is_modelled(release: str) -> bool:
+    """Whether it is one of them. Raises ValueError: not a release number."""
+    return release_key(release) in map(release_key, MODELLED)
+
+
+def model_of(release: str) -> str:
+    """The modelled release whose semantics stand for a release: itself, or the newest before it.
+
+    Raises:
+        ValueError: not a release number, or one before all that are modelled.
+    """
+    key = release_key(release)
+    return max((one for one in MODELLED if release_key(one) <= key), key=release_key)

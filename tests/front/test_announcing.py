@@ -1,0 +1,217 @@
+"""A target whose text is no modelled release's is told so before it is run, and what it does
+otherwise than the reference is then no fault."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cacheproof import proving, searching, text_table
+from cacheproof.differential.targets import known_texts, releases
+from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.targets.resolve import reading_of, resolve
+
+NEWEST = "0.33.0"
+SCHEDULER = "v1/core/sched/scheduler.py"
+STEP = "v1/core/sched/output.py"
+HASHER = "multimodal/hasher.py"
+FIELD = "    skip_drafts: bool = False\n"
+SEARCH = "--depth", "media_hash", "--seeds", "0:3"
+Change = Callable[[str, str, str], None]
+
+
+@pytest.fixture(scope="session")
+def newest() -> Release:
+    return releases.install(NEWEST, report=print)
+
+
+@pytest.fixture
+def fork(tmp_path: Path, newest: Release) -> Path:
+    """A checkout of the newest release, of links to its files."""
+    folder = tmp_path / "fork"
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(newest.tree / "vllm", folder / "vllm", copy_function=os.symlink, ignore=without)
+    return folder
+
+
+@pytest.fixture
+def change(fork: Path) -> Change:
+    """Puts a changed file in the place of a link."""
+
+    def put(path: str, old: str, new: str) -> None:
+        file = fork / "vllm" / path
+        text = file.read_text()
+        assert old in text
+        file.unlink()
+        file.write_text(text.replace(old, new, 1))
+
+    return put
+
+
+@pytest.fixture
+def fuzz(run: Any, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
+    """Searches the fork: what the command printed, and its JSON."""
+
+    def call() -> tuple[Any, Any]:
+        file = tmp_path / "out.json"
+        arguments = "--findings", tmp_path / "findings", "--json", file
+        ran = run("fuzz", "--target", f"path:{fork}", *SEARCH, *arguments)
+        return ran, json.loads(file.read_text())["model"]
+
+    return call
+
+
+def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any) -> None:
+    ran, model = fuzz()
+    assert ran.code == 0
+    assert ran.out.startswith("lane ")
+    assert model["announced"] == []
+    assert (model["reading"]["nearest"], model["reading"]["differing"]) == (NEWEST, {})
+
+
+def test_a_changed_function_and_a_new_field_are_named_before_the_search(
+    fuzz: Any, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(
+        SCHEDULER,
+        "request, i, encoder_compute_budget, num_embeds",
+        "request, i, encoder_compute_budget - 1, num_embeds",
+    )
+    change(STEP, FIELD, f"{FIELD}    made_up: int = 0\n")
+    began: list[bool] = []
+    search = searching.search
+
+    def watched(*arguments: Any, **further: Any) -> Any:
+        began.append(bool(said))
+        return search(*arguments, **further)
+
+    said: list[str] = []
+    line = searching.Output.line
+    monkeypatch.setattr(
+        searching.Output, "line", lambda self, text: (said.append(text), line(self, text))
+    )
+    monkeypatch.setattr(searching, "search", watched)
+    ran, model = fuzz()
+    assert began == [True]
+    names, unread = model["announced"]
+    consequence = f"path:{fork}: where it parts from the reference of {NEWEST}, that is"
+    assert ran.out.startswith(f"{names}\n{unread}\n{consequence}")
+    assert f"differ from {NEWEST}, the nearest release: 2 of " in names
+    assert names.endswith("_try_schedule_encoder_inputs, SchedulerOutput.made_up (new)")
+    assert unread.endswith("nothing here reads what is new in it: SchedulerOutput.made_up")
+    assert model["reading"]["unread"] == ["SchedulerOutput.made_up"]
+    assert ran.code == 0  # the media hash is as it was
+
+
+def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
+    fuzz: Any, run: Any, fork: Path, change: Change, tmp_path: Path
+) -> None:
+    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    ran, model = fuzz()
+    assert ran.code == 4
+    assert model["reading"]["differing"] == {"_TAG_SEQUENCE": "changed"}
+    assert "\n0 unlisted and " in ran.out
+    assert "differences from the model, which are no faults: " in ran.out
+    (file, *_) = (tmp_path / "findings").glob("lockstep_*.json")
+    assert json.loads(file.read_text())["harm"] == "difference from the model"
+    assert run("replay", file, "--times", 2).code == 4
+    seconds = "--depth", "media_hash", "--seconds", 3
+    assert run("diff", f"path:{fork}", f"reference@{NEWEST}", *seconds).code == 4
+    assert run("diff", f"path:{fork}", f"vllm@{NEWEST}", *seconds).code == 1
+
+
+def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
+    run: Any, fork: Path, change: Change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    monkeypatch.setattr(known_texts.Reading, "differs", False)
+    findings = "--findings", tmp_path / "findings"
+    assert run("fuzz", "--target", f"path:{fork}", *SEARCH, *findings).code == 1
+
+
+def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
+    run: Any, fork: Path, change: Change, newest: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    changed = replace(newest, tree=fork)
+    monkeypatch.setattr(releases, "install", lambda version, **further: changed)
+    target = resolve(f"vllm@{NEWEST}", report=print)
+    (announced,) = target.announcement
+    assert announced.startswith(f"vllm@{NEWEST}: modelled definitions that differ from {NEWEST}")
+    said: list[str] = []
+    told = proving._announced(changed, said.append)
+    assert said == told["announced"] == [announced]
+
+
+def test_a_release_that_is_not_modelled_is_told_by_its_number(newest: Release, fork: Path) -> None:
+    reading = reading_of(replace(newest, version="0.99.0", tree=fork))
+    assert reading is not None
+    assert reading.announcement("it")[0] == "it: vLLM 0.99.0 is not a release that is modelled"
+
+
+def test_the_listed_faults_of_a_fork_go_by_its_number_else_by_the_nearest_release(
+    fork: Path,
+) -> None:
+    target = resolve(f"path:{fork}", report=print)
+    assert (target.release, target.model) == (NEWEST, NEWEST)
+    version = fork / "vllm" / "_version.py"
+    version.unlink()
+    target = resolve(f"path:{fork}", report=print)
+    assert (target.release, target.model) == (NEWEST, NEWEST)
+    assert target.announcement[0] == f"path:{fork}: says of itself no release"
+    version.write_text("__version__ = version = '0.28.0+ours'\n")
+    target = resolve(f"path:{fork}", report=print)
+    assert (target.release, target.model) == ("0.28.0+ours", NEWEST)
+
+
+def test_a_release_before_all_that_are_modelled_is_not_read(newest: Release) -> None:
+    assert reading_of(replace(newest, version="0.10.1.1")) is None
+
+
+def test_a_fork_that_is_no_python_is_the_users_error(run: Any, fork: Path, change: Change) -> None:
+    change(SCHEDULER, "class Scheduler(", "class class Scheduler(")
+    refusal = run("fuzz", "--target", f"path:{fork}", *SEARCH).refusal
+    assert "sched/scheduler.py, line " in refusal
+    assert refusal.endswith("expected Python that can be read")
+
+
+def test_the_reference_of_a_release_that_is_not_modelled_says_whose_semantics_it_has(
+    run_process: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "out.json"
+    arguments = "--depth", "manager", "--seeds", "0:1", "--json", file, "--findings", tmp_path
+    ran = run_process("fuzz", "--target", "reference@0.99.0", *arguments)
+    line = (
+        "reference@0.99.0: vLLM 0.99.0 is not a release that is modelled; the semantics are those "
+        f"of {NEWEST}"
+    )
+    assert ran.out.splitlines()[0] == line
+    assert "Warning" not in ran.err
+    assert json.loads(file.read_text())["model"] == {"announced": [line], "reading": None}
+
+
+def test_families_and_what_reads_otherwise_are_printed(
+    run: Any, newest: Release, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = run("vllm", "texts")
+    assert ran.code == 0
+    assert any(line.startswith("0.11.1, 0.11.2: ") for line in ran.out.splitlines())
+    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    changed = replace(newest, tree=fork)
+    monkeypatch.setattr(text_table.releases, "list_installed", lambda: [changed])
+    ran = run("vllm", "texts")
+    assert ran.code == 1
+    assert "of 1 that are installed 1 read otherwise" in ran.out
+
+
+def test_the_table_is_written_anew(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "texts.toml"
+    assert run("vllm", "texts", "--toml", file).code == 0
+    shipped = Path(known_texts.__file__).parent / known_texts.TABLE
+    assert file.read_text() == shipped.read_text()
+    assert "expected a file in a folder that exists" in run("vllm", "texts", "--toml", "/").refusal
