@@ -258,6 +258,12 @@ class Semantics:
     tells_tokens_of_hashes: bool = change(
         None, "no public thread", "a KV event carries the tokens of its hashes and no others"
     )
+    adopts_hits_alone: bool = change(
+        "0.31.0", "release source", "slots can be asked for a hit alone, without a new token"
+    )
+    trims_null_heads: bool = change(
+        "0.33.0", "release source", "blocks to be given back later begin with one that is held"
+    )
     shares_no_prefix_reads: bool = change(
         "0.32.0", "release source", "common prefixes are not counted: cascade attention is gone"
     )

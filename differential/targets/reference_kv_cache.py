@@ -47,6 +47,8 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         manager = manager_class(
             caches,
             config["max_model_len"],
+            caches.scheduler_block_size,
+            caches.hash_block_size,
             config["max_in_flight_tokens"],
             enable_caching=config["enable_caching"],
             use_eagle=config["use_eagle"],

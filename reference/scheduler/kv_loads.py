@@ -112,17 +112,21 @@ def _reserved_blocks(state: SchedulerState) -> int:
     drafts, lookahead = state.config.num_speculative_tokens, state.config.num_lookahead_tokens
     further = 1 + drafts + lookahead if drafts and state.semantics.reserves_for_drafts else 0
     manager = state.kv_cache_manager
-    return ceil_div(further, state.block_size) + sum(
-        manager.coordinator.get_num_blocks_to_allocate(
-            one.request_id,
-            min(one.num_tokens, state.config.max_model_len) + further,
+
+    def blocks_of(request: ScheduledRequest) -> int:
+        whole = min(request.num_tokens, state.config.max_model_len)
+        return manager.coordinator.get_num_blocks_to_allocate(
+            request.request_id,
+            whole + further,
             manager.empty_kv_cache_blocks.blocks,
             0,
-            one.num_computed_tokens,
-            True,
+            request.num_computed_tokens,
+            request.num_computed_tokens,
+            whole,
+            apply_admission_cap=True,
         )
-        for one in state.unfinished_prefills
-    )
+
+    return ceil_div(further, state.block_size) + sum(map(blocks_of, state.unfinished_prefills))
 
 
 def end_transfers(state: SchedulerState, report: KVConnectorOutput) -> None:

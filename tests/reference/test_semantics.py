@@ -141,6 +141,8 @@ OF_BLOCK_KEYS = {
 """Shown in test_block_hash."""
 
 OF_THE_KV_CACHE = {
+    "adopts_hits_alone",
+    "trims_null_heads",
     "reuses_unfindable_first",
     "stacks_without_caching",
     "tells_external_tokens",
@@ -168,7 +170,7 @@ OF_THE_KV_CACHE = {
     "tells_tokens_of_hashes",
     "shares_no_prefix_reads",
 }
-"""Shown in test_kv_cache_semantics."""
+"""Shown in test_kv_cache_semantics, the first two in test_kv_cache_manager."""
 
 
 def request(name: str, *sizes: tuple[str, int]) -> Request:
