@@ -19,8 +19,8 @@ class BlockStored:
     `token_ids` are those of the blocks; before `tells_tokens_of_hashes`, those of the whole range,
     blocks between them that were left out included. `extra_keys` has one entry for each hash. The
     spec's kind and window are filled in by the manager, which knows the groups. `session_id` is
-    that of the request; `locality` and `ownership` are for caches elsewhere to fill in, and
-    `lookahead_token_ids` for keys that look ahead.
+    that of the request, from `events_name_sessions` on. `locality` and `ownership` are filled in by
+    caches elsewhere, `lookahead_token_ids` by keys that look ahead; neither is modelled.
     """
 
     block_hashes: list[bytes]
@@ -104,7 +104,7 @@ def stored_event(request: ScheduledRequest, what: Stored, semantics: Semantics) 
         lora_name=None if adapter is None else adapter.lora_name,
         extra_keys=_event_keys(request, what, semantics) or None,
         group_idx=what.group_id,
-        session_id=request.session_id,
+        session_id=request.session_id if semantics.events_name_sessions else None,
     )
 
 

@@ -213,6 +213,9 @@ class Semantics:
     events_name_groups: bool = change(
         "0.22.1", "release source", "KV events say which group they are about"
     )
+    events_name_sessions: bool = change(
+        "0.30.0", "release source", "KV events say which session a block was stored for"
+    )
     keeps_window_in_flight: bool = change(
         "0.27.1", "release source", "what a step in flight still reads is not given back"
     )

@@ -39,7 +39,10 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         raise Illegal("the reference does not model external tokens before 0.14.0")
     caches = KVCacheConfig(
         config["num_blocks"],
-        tuple(KVCacheGroupSpec(attention_spec(group)) for group in config["groups"]),
+        tuple(
+            KVCacheGroupSpec(attention_spec(group), group["has_drafter"])
+            for group in config["groups"]
+        ),
     )
     clock = Clock()
     metrics = KVCacheMetricsCollector(1.0, clock=clock)
@@ -111,6 +114,8 @@ def _takes(semantics: Semantics) -> frozenset[str]:
         takes.add("extra_keys")
     if semantics.events_name_groups:
         takes |= {"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
+    if semantics.events_name_sessions:
+        takes.add("session_id")
     return frozenset(takes)
 
 
@@ -149,4 +154,5 @@ def _request(event: Event, token_ids: list[int], hasher: BlockHasher) -> Schedul
         event["salt"],
         block_hasher=hasher,
         skip_reading_prefix_cache=event["skip_reading"],
+        session_id=event["session"],
     )

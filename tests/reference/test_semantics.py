@@ -156,6 +156,7 @@ OF_THE_KV_CACHE = {
     "spares_last_prompt_token",
     "events_carry_extra_keys",
     "events_name_groups",
+    "events_name_sessions",
     "keeps_window_in_flight",
     "counts_admitted_hits",
     "tells_longer_hits",
