@@ -40,8 +40,8 @@ class KVCacheBlock:
     """
 
     block_id: int
-    is_null: bool = False
     ref_cnt: int = 0
+    is_null: bool = False
     keys: dict[BlockKey, int] = field(default_factory=dict)
 
     @property
