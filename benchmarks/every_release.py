@@ -135,9 +135,11 @@ def _unlisted(target: Target, found: Break) -> str | None:
     if _covering(target, found.contract, found.lane, found.kind):
         return None
     small = found_in(target, found.trace, found.contract, kind=found.kind, times=2, batches=BATCHES)
-    if small is not None:
-        if _covering(target, small.contract, found.lane, small.kind) or not is_unlisted(small):
-            return None
+    is_known = small is not None and (
+        _covering(target, small.contract, found.lane, small.kind) or not is_unlisted(small)
+    )
+    if is_known:
+        return None
     return f"{found.lane.name}, seed {found.trace.header.seed}, {found.kind}: {found.sentence}"
 
 
@@ -172,11 +174,12 @@ def page(outcomes: Sequence[Outcome]) -> str:
         f"    {COMMAND}",
         "",
         "makes this page; it goes on where it stopped, and with `--again` begins anew. `--first`",
-        "takes other seeds, `--release` and `--depth` parts. In each cell: operations compared with",
-        "the reference, then traces that differ from it and breaks of contracts that no entry of",
-        "[the known faults](known-faults.md) lists. Seeds of every lane: from "
-        f"{first_seed} on. *Not modelled*: the",
-        "reference does not have this depth for that release, contracts alone were judged.",
+        "takes other seeds, `--release` and `--depth` parts. In each cell: operations compared",
+        "with the reference; then traces that differ from it; then breaks of contracts that no",
+        "entry of [the known faults](known-faults.md) lists. Seeds of every lane: from "
+        f"{first_seed} on.",
+        "*Not modelled*: the reference does not have this depth for that release, and contracts",
+        "alone were judged.",
         "",
         f"| release | {' | '.join(names)} |",
         "|---" * (len(names) + 1) + "|",

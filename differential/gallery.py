@@ -327,7 +327,11 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_with(block_pool.hit_counts_twice),
     _kv_cache_with(block_pool.hit_forgets_the_hash),
     _kv_cache_with(block_pool.shared_block_is_queued),
-    _kv_cache_with(block_pool.null_block_is_queued),
+    replace(
+        # under trims_null_heads no null block is ever given back
+        _kv_cache_with(block_pool.null_block_is_queued),
+        semantics=replace(Semantics.ideal(), trims_null_heads=False),
+    ),
     _kv_cache_with(block_pool.unfindable_blocks_are_stacked_backwards),
     _kv_cache_with(block_pool.eviction_leaves_the_map),
     _kv_cache_with(block_pool.eviction_forgets_duplicates),

@@ -230,8 +230,8 @@ class SchedulerJudge(Judge):
         return _NOBODY if self._kv is None else self._kv.ended_last
 
     def _suspects(self) -> str:
-        """What may keep a chunk from its item: kinds in which steps stop. Where the manager has lost
-        slots, nothing else is needed."""
+        """What may keep a chunk from its item: kinds in which steps stop. Where the manager has
+        lost slots, nothing else is needed."""
         if not _LEDGER.isdisjoint(self.violations):
             return "lost slots"
         named = {"drafter": self._drafter_stops, "whole items": self._has_whole_items}

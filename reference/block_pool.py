@@ -13,9 +13,9 @@ from typing import NamedTuple
 from cacheproof.reference.kv_cache_metrics import KVCacheMetricsCollector
 from cacheproof.reference.kv_events import (
     AllBlocksCleared,
-    BlockRemoved,
     KVCacheEvent,
     Stored,
+    removed_event,
     stored_event,
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
@@ -40,8 +40,8 @@ class KVCacheBlock:
     """
 
     block_id: int
-    is_null: bool = False
     ref_cnt: int = 0
+    is_null: bool = False
     keys: dict[BlockKey, int] = field(default_factory=dict)
 
     @property
@@ -327,7 +327,7 @@ class BlockPool:
                 del self.cached_block_hash_to_block[key]
             if self.enable_kv_cache_events:
                 group = key.group_id if self.semantics.events_name_groups else None
-                self.kv_event_queue.append(BlockRemoved([key.block_hash], group))
+                self.kv_event_queue.append(removed_event(key.block_hash, group))
         block.keys.clear()
 
     def _tell_stored(self, request: ScheduledRequest, what: Stored) -> None:

@@ -254,6 +254,9 @@ class Semantics:
     events_tell_kinds: bool = change(
         "0.22.0", "release source", "KV events say which kind of attention their group has"
     )
+    events_name_sessions: bool = change(
+        "0.30.0", "release source", "KV events say which session a block was stored for"
+    )
     keeps_window_in_flight: bool = change(
         "0.26.0", "release source", "what a step in flight still reads is not given back"
     )
@@ -310,6 +313,12 @@ class Semantics:
     )
     tells_tokens_of_hashes: bool = change(
         None, "vLLM #44451, PR #44488", "a KV event carries the tokens of its hashes and no others"
+    )
+    adopts_hits_alone: bool = change(
+        "0.31.0", "release source", "slots can be asked for a hit alone, without a new token"
+    )
+    trims_null_heads: bool = change(
+        "0.33.0", "release source", "blocks to be given back later begin with one that is held"
     )
     shares_no_prefix_reads: bool = change(
         "0.32.0", "release source", "common prefixes are not counted: cascade attention is gone"

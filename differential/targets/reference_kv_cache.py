@@ -39,7 +39,10 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         raise Illegal("the reference does not model external tokens before 0.14.0")
     caches = KVCacheConfig(
         config["num_blocks"],
-        tuple(KVCacheGroupSpec(attention_spec(group)) for group in config["groups"]),
+        tuple(
+            KVCacheGroupSpec(attention_spec(group), group["has_drafter"])
+            for group in config["groups"]
+        ),
     )
     clock = Clock()
     metrics = KVCacheMetricsCollector(1.0, clock=clock)
@@ -47,6 +50,8 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         manager = manager_class(
             caches,
             config["max_model_len"],
+            caches.scheduler_block_size,
+            caches.hash_block_size,
             config["max_in_flight_tokens"],
             enable_caching=config["enable_caching"],
             use_eagle=config["use_eagle"],
@@ -113,6 +118,8 @@ def _takes(semantics: Semantics) -> frozenset[str]:
         takes.add("group_idx")
     if semantics.events_tell_kinds:
         takes |= {"kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
+    if semantics.events_name_sessions:
+        takes.add("session_id")
     return frozenset(takes)
 
 
@@ -151,4 +158,5 @@ def _request(event: Event, token_ids: list[int], hasher: BlockHasher) -> Schedul
         event["salt"],
         block_hasher=hasher,
         skip_reading_prefix_cache=event["skip_reading"],
+        session_id=event["session"],
     )

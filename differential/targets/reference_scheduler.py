@@ -268,13 +268,16 @@ def _kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
     """The KV cache manager of a configuration. Raises NotModelledCache as it does."""
     groups = tuple(map(attention_spec, config["groups"]))
     is_asynchronous = config["async_scheduling"] and semantics.keeps_window_in_flight
+    caches = KVCacheConfig(
+        config["num_blocks"],
+        tuple(map(KVCacheGroupSpec, groups or (FullAttentionSpec(config["block_size"]),))),
+        config["prefix_cache_retention_interval"],
+    )
     return KVCacheManager(
-        KVCacheConfig(
-            config["num_blocks"],
-            tuple(map(KVCacheGroupSpec, groups or (FullAttentionSpec(config["block_size"]),))),
-            config["prefix_cache_retention_interval"],
-        ),
+        caches,
         config["max_model_len"],
+        caches.scheduler_block_size,
+        caches.hash_block_size,
         config["max_num_batched_tokens"] * (2 if is_asynchronous else 1),
         enable_caching=config["prefix_caching"],
         use_eagle=_has_drafter(config) and not _hash_lookahead(config, semantics),

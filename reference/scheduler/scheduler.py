@@ -65,6 +65,11 @@ class Scheduler:
         return self.state.kv_cache_manager
 
     @property
+    def encoder_cache_manager(self) -> EncoderCacheManager:
+        """Where encoder outputs are taken from."""
+        return self.state.encoder_cache_manager
+
+    @property
     def ec_connector(self) -> EncoderCacheConnector | None:
         """What brings encoder outputs from elsewhere."""
         return self.state.connector
@@ -149,14 +154,15 @@ class Scheduler:
         """
         return update_from_output(self.state, scheduler_output, sampled, transfers)
 
-    def finish_requests(self, request_ids: Iterable[str], status: RequestStatus) -> None:
+    def finish_requests(self, request_ids: Iterable[str], finished_status: RequestStatus) -> None:
         """Requests end from outside, at any moment; those that are not there are ignored."""
         requests = self.state.requests
-        self.state.finish([requests[name] for name in request_ids if name in requests], status)
+        ended = [requests[name] for name in request_ids if name in requests]
+        self.state.finish(ended, finished_status)
 
-    def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
+    def update_draft_token_ids(self, draft_token_ids: Mapping[str, Sequence[int]]) -> None:
         """Drafts were proposed for requests, to be verified by their next step."""
-        for request_id, token_ids in drafts.items():
+        for request_id, token_ids in draft_token_ids.items():
             request = self.state.requests.get(request_id)
             if request is not None:
                 request.spec_token_ids = () if request.is_prefill_chunk else token_ids

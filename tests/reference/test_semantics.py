@@ -150,6 +150,8 @@ OF_BLOCK_KEYS = {
 """Shown in test_block_hash."""
 
 OF_THE_KV_CACHE = {
+    "adopts_hits_alone",
+    "trims_null_heads",
     "reuses_unfindable_first",
     "stacks_without_caching",
     "tells_external_tokens",
@@ -163,6 +165,7 @@ OF_THE_KV_CACHE = {
     "spares_last_prompt_token",
     "events_carry_extra_keys",
     "events_name_groups",
+    "events_name_sessions",
     "keeps_window_in_flight",
     "counts_admitted_hits",
     "tells_longer_hits",
@@ -177,7 +180,7 @@ OF_THE_KV_CACHE = {
     "tells_tokens_of_hashes",
     "shares_no_prefix_reads",
 }
-"""Shown in test_kv_cache_semantics."""
+"""Shown in test_kv_cache_semantics, the first two in test_kv_cache_manager."""
 
 
 def request(name: str, *sizes: tuple[str, int]) -> Request:

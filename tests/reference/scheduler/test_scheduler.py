@@ -45,7 +45,7 @@ def make(
     caches = KVCacheConfig(blocks, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
     return Scheduler(
         config,
-        KVCacheManager(caches, 64),
+        KVCacheManager(caches, 64, caches.scheduler_block_size, caches.hash_block_size),
         EncoderCacheManager(capacity),
         semantics=semantics,
         ec_connector=connector,
