@@ -24,10 +24,9 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.targets.sources import pinned_versions
 from cacheproof.differential.targets.versions import order
 from cacheproof.differential.verdict import is_unlisted
-from cacheproof.reference.semantics import FIRST_MODELLED
+from cacheproof.reference.releases import MODELLED
 from cacheproof.workers import results
 
 ROOT = Path(__file__).parent.parent
@@ -221,11 +220,10 @@ def _numbered(contract: str) -> tuple[str, int, str]:
 
 def versions_of(slice_of: str | None) -> list[str]:
     """The releases to run: all that are modelled, or the slice of a day (YYYY-MM-DD)."""
-    versions = [one for one in pinned_versions() if order(one) >= order(FIRST_MODELLED)]
     if slice_of is None:
-        return versions
+        return [*MODELLED]
     day = datetime.date.fromisoformat(slice_of).toordinal()
-    return versions[day % SLICES :: SLICES]
+    return [*MODELLED[day % SLICES :: SLICES]]
 
 
 def main() -> None:

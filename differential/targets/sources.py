@@ -251,11 +251,6 @@ def _only_file(folder: Path) -> Path:
     return files[0]
 
 
-def pinned_versions() -> list[str]:
-    """The releases whose archives' content is known, from old to new."""
-    return sorted({entry["version"] for entry in _listed()}, key=order)
-
-
 def _listed() -> list[dict[str, str]]:
     text = resources.files("cacheproof.differential.targets").joinpath("releases.toml").read_text()
     entries: list[dict[str, str]] = tomllib.loads(text)["archive"]
