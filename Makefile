@@ -3,11 +3,21 @@ PYTHON ?= python3
 CHECK_ARGS ?=
 TEST_ARGS ?=
 
-.PHONY: check test setup lint types wheel-check
+.PHONY: check check-full every-release test setup lint types wheel-check
 
+# A search that fails does not keep the proofs from being tried.
 check: setup
-	@.venv/bin/cacheproof check $(CHECK_ARGS)
-	@.venv/bin/cacheproof prove --target reference --target vllm@0.33.0
+	@failed=0; \
+	.venv/bin/cacheproof check $(CHECK_ARGS) || failed=$$?; \
+	.venv/bin/cacheproof prove --target reference --target vllm@0.33.0 || failed=$$?; \
+	exit $$failed
+
+check-full:
+	@$(MAKE) --no-print-directory check CHECK_ARGS="--budget full $(CHECK_ARGS)"
+
+# A twelfth of all releases, another one each day, on the seeds of docs/releases-checked.md.
+every-release: setup
+	@.venv/bin/python benchmarks/every_release.py --slice
 
 test: setup
 	@.venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(TEST_ARGS)

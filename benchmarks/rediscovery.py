@@ -160,7 +160,7 @@ FAULTS = (
     ),
     Fault(
         "same-step",
-        "no public thread; vLLM 0.32.0 mends it",
+        "no thread found; vLLM 0.32.0 mends it",
         "A second occurrence scheduled in the step that encodes the first is not claimed",
         ENCODER_CACHE,
         ("EC-6", "EC-6a"),
@@ -171,7 +171,7 @@ FAULTS = (
     ),
     Fault(
         "resized",
-        "no public thread; vLLM 0.31.0 mends it",
+        "vLLM #55547, PR #57696; vLLM 0.31.0 mends it",
         "An identifier that comes back with another size is credited what was never debited",
         LANES["reused media ids"],
         ("EC-1", "EC-2", "EC-3", "EC-5"),
@@ -180,7 +180,7 @@ FAULTS = (
     ),
     Fault(
         "preempted",
-        "no public thread",
+        "no thread found; the mechanism in vLLM PR #53723",
         "A request preempted in the step that scheduled its item: the encode is dropped, "
         "the entry stays",
         SCHEDULER,
@@ -254,7 +254,7 @@ FAULTS = (
     ),
     Fault(
         "grown-block",
-        "no public thread; vLLM 0.31.0 mends it",
+        "vLLM PR #51694; vLLM 0.31.0 mends it",
         "A block that fills while decoding names only the last item of the request",
         LANES["block keys while decoding"],
         ("BK-3", "BK-1", "BK-2"),
@@ -263,7 +263,7 @@ FAULTS = (
     ),
     Fault(
         "zero-embedding",
-        "no public thread",
+        "vLLM #56655, PR #56656",
         "A zero embedding and token 0 make one key, in prompts that mix tokens and embeddings",
         LANES["block keys"],
         ("BK-1", "BK-2"),
@@ -368,8 +368,8 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "breaks the contract, the events that are left after shrinking, and the seconds that the",
         "search took with the release's host already running. *Silent* counts only when the state",
         f"that triggers the fault was reached at least {TRIGGERED_ENOUGH} times (*triggered*);",
-        "with less it says *not enough*. The faults without a public thread were on no list that",
-        "the search was made from.",
+        "with less it says *not enough*. *No thread found* is what a search of stored threads",
+        "came to: see [the findings](findings/README.md).",
         "",
         f"    {COMMAND} --again",
         "",

@@ -98,7 +98,7 @@ def root(
 
 @app.command()
 def check(
-    budget: Annotated[str, typer.Option(help="How much to search: short or full.")] = "full",
+    budget: Annotated[str, typer.Option(help="How much to search: short or full.")] = "short",
     release: Annotated[
         list[str] | None, typer.Option(help="Releases to check; by default the two of the README.")
     ] = None,

@@ -174,7 +174,12 @@ def _findings(
         for broken in campaign.breaks:
             advance()
             listed = covering(
-                known, broken.contract, campaign.release, broken.lane.name, broken.kind
+                known,
+                broken.contract,
+                campaign.release,
+                broken.lane.name,
+                broken.kind,
+                broken.trace.runner,
             )
             if listed in shown:
                 continue
@@ -199,7 +204,8 @@ def _findings(
                     f"{broken.contract} at seed {broken.trace.header.seed} did not come out again"
                 )
                 continue
-            fault = covering(known, one.contract, one.release, broken.lane.name, one.kind)
+            lane, runner = broken.lane.name, one.trace.runner
+            fault = covering(known, one.contract, one.release, lane, one.kind, runner)
             if fault is not None:
                 one = one.annotated(fault.thread, fault.note)
                 shown.append(fault)
@@ -301,7 +307,7 @@ def print_verdict(output: Output, verdict: Verdict) -> None:
 
 def print_listed(output: Output, finding: Finding, folder: Path) -> None:
     """A finding that the known list covers, in a line, and where it can be replayed from."""
-    thread = finding.known or "no public thread"
+    thread = finding.known or "no thread listed"
     about = f"{len(finding.events)} events, replays {finding.replays}, {thread}"
     file = finding_file.path_of(finding, folder)
     output.line(f"known: {finding.sentence} ({about})\n       {file}")

@@ -288,7 +288,7 @@ LANES = {
             _LOADS,
             silent_on=_WITHOUT_KV_CONNECTOR | {"SC-4"},  # its traces let items be split
             by_release=True,
-            since="0.12.0",
+            since="0.11.1",
         ),
         Lane(
             "scheduler with reused media ids",
@@ -425,16 +425,30 @@ class Break:
 
 
 @dataclass
-class LaneReport:
-    """What a campaign did in one lane: `steps` of a scheduler, `calls` that were judged."""
+class Work:
+    """How much was run: `steps` of a scheduler, `calls` that were judged."""
 
-    lane: Lane
     traces: int = 0
     events: int = 0
     steps: int = 0
     calls: int = 0
+
+    def add(self, events: Sequence[AnyEvent], calls: int) -> None:
+        """One more trace, of which these events were run."""
+        self.traces += 1
+        self.events += len(events)
+        self.steps += sum([type(event) is Schedule for event in events])
+        self.calls += calls
+
+
+@dataclass
+class LaneReport(Work):
+    """What a campaign did in one lane, and what of it was `compared` with the reference; None where
+    it had none beside. `traces` has those as well that the release refused."""
+
+    lane: Lane = field(kw_only=True)
     resident_sum: int = 0
-    compared: bool = False
+    compared: Work | None = None
     illegal: Counter[str] = field(default_factory=Counter)
     reach: Reachability = field(default_factory=Reachability)
 
@@ -446,8 +460,9 @@ class LaneReport:
 
 @dataclass
 class Campaign:
-    """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane and kind
-    of break; `broken` and `kinds` count traces by contract and lane, and by kind as well."""
+    """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane, kind of
+    break and model runner; `broken` and `kinds` count traces by contract and lane, and by kind as
+    well."""
 
     target: str
     release: str | None
@@ -482,13 +497,15 @@ def search(
     """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
 
     Behind them come those `further` seeds, by the name of their lane, that are not among `seeds`.
-    Of each contract broken in a lane the first `kept_per_break` traces of each kind are kept.
+    Of each contract broken in a lane the first `kept_per_break` traces of each kind and each model
+    runner are kept.
     A host that breaks is restarted and its batch counted as a harness error; after a few of those
     the search gives up.
     """
     started = time.monotonic()
-    reports = [LaneReport(lane, compared=against is not None) for lane in lanes]
+    reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
     outcome = Campaign(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
+    kept: Counter[tuple[str, str, str, str | None]] = Counter()
 
     def out_of_time() -> bool:
         return seconds is not None and time.monotonic() - started > seconds
@@ -506,7 +523,8 @@ def search(
                     elapsed = time.monotonic() - started
                     found = Break(contract, kind, report.lane, trace, event, sentence, elapsed)
                     outcome.kinds[contract, report.lane.name, kind] += 1
-                    if outcome.kinds[contract, report.lane.name, kind] <= kept_per_break:
+                    kept[contract, report.lane.name, kind, trace.runner] += 1
+                    if kept[contract, report.lane.name, kind, trace.runner] <= kept_per_break:
                         outcome.breaks.append(found)
                 outcome.broken.update((contract, report.lane.name) for contract in seen.broken)
         except HarnessError as error:
@@ -517,14 +535,14 @@ def search(
 
 
 def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) -> None:
-    report.traces += 1
     if seen.illegal is not None:
+        report.traces += 1
         report.illegal[seen.illegal] += 1
         return
-    report.events += len(events)
-    report.steps += sum([type(event) is Schedule for event in events])
-    report.calls += seen.calls
+    report.add(events, seen.calls)
     report.resident_sum += seen.resident_sum
+    if report.compared is not None and seen.compared:
+        report.compared.add(events, seen.calls)
 
 
 def _batches(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from cacheproof.differential.campaign import Lane
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.judge import ENGINE, SCHEDULER
+from cacheproof.differential.scheduler_generator import offered_by
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Trace
@@ -82,7 +83,10 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "SC-6": {"after the end": "frees_nothing"},
         "SC-7": "looks_past_the_first",
         "SC-8": {"KeyError in update": "raises_in_update"},
-        "SC-9": {"at once": "withholds_what_is_encoded"},
+        "SC-9": {
+            "at once": "withholds_what_is_encoded",
+            "while it runs": "drops_what_is_encoded",
+        },
         "DF-1": "drops_what_is_read",
         "LV-1": "stops",
         "LV-3": "computes_the_same_again",
@@ -125,6 +129,8 @@ _OF_DECODING_ENGINES = {
     "WM-3": "never_frees",
     "WM-3a": "keeps_what_it_cut_off",
 }
+_ASKS_FOR = {"drops_what_is_encoded": "sends_items_again"}
+"""Faults in what not every release says: fault -> the flag of those that say it."""
 NO_CANARY = {
     ("encoder_decoder", "manager", "WM-2"): (
         "what a step reads is what it encodes, whatever the manager says"
@@ -192,7 +198,13 @@ def canaries(
         for canary in _canaries_of(
             rule.id, _FAULT_OF[SCHEDULER if SCHEDULER in rule.applies_to else manager][rule.id]
         )
+        if _can_be_planted(canary.fault, release)
     ]
+
+
+def _can_be_planted(fault: str, release: str | None) -> bool:
+    """Whether the release says anything of what the fault falsifies."""
+    return fault not in _ASKS_FOR or getattr(offered_by(release), _ASKS_FOR[fault])
 
 
 def _canaries_of(contract: str, faults: str | Mapping[str, str]) -> list[Canary]:

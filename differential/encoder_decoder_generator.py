@@ -43,7 +43,8 @@ class _EncoderDecoderTrace:
         self._semantics = semantics
         self._random = random = Random(f"{VERSION}/{seed}")
         self._longest = random.choice((2, 6, 12, 16))
-        self._config = with_extras(self._draw(), Random(f"{VERSION}/extras/{seed}"), semantics)
+        extras, runner = (Random(f"{VERSION}/{name}/{seed}") for name in ("extras", "runner"))
+        self._config = with_extras(self._draw(), extras, semantics, runner)
         self._pauses = semantics.pauses and random.random() < 0.1
         self._runs_out = random.random() < 0.05
         self._events: list[AnyEvent] = []

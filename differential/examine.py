@@ -31,8 +31,8 @@ AnyJudge = Judge | BlockHashJudge | MediaHashJudge | KVCacheJudge
 @dataclass(frozen=True)
 class Examination:
     """What is wrong with a trace's records: the first violation of each contract, and the first
-    difference from the reference. `by_kind` has the first violation of each contract and kind.
-    `illegal` means that nothing was judged."""
+    difference from the reference, if it was `compared` with that. `by_kind` has the first violation
+    of each contract and kind. `illegal` means that nothing was judged."""
 
     violations: dict[str, Violation]
     by_kind: dict[tuple[str, str], Violation]
@@ -40,6 +40,7 @@ class Examination:
     illegal: str | None
     calls: int
     resident_sum: int
+    compared: bool
 
     @property
     def broken(self) -> set[str]:
@@ -76,7 +77,7 @@ def examine(
             what the trace does not have, or deltas do not add up to the full state.
     """
     if result.illegal is not None:
-        return Examination({}, {}, None, result.illegal, 0, 0)
+        return Examination({}, {}, None, result.illegal, 0, 0, compared=False)
     _check_complete(trace, result, target)
     judge = judge_of(
         trace, target.release, target.protocol, result.capacity, reach or Reachability()
@@ -84,7 +85,8 @@ def examine(
     for number, (event, record) in enumerate(zip(trace.events, result.records, strict=False)):
         judge_record(judge, number, event, record, target)
     difference = None
-    if reference is not None and reference.runs(trace):
+    compared = reference is not None and reference.runs(trace)
+    if reference is not None and compared:
         difference = compare(reference.run([trace])[0], result)
     violations = judge.violations
     by_kind = (
@@ -93,7 +95,7 @@ def examine(
         else {(contract, one.kind): one for contract, one in violations.items()}
     )
     return Examination(
-        violations, by_kind, difference, None, judge.calls_judged, judge.resident_sum
+        violations, by_kind, difference, None, judge.calls_judged, judge.resident_sum, compared
     )
 
 

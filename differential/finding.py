@@ -85,7 +85,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def key(self) -> tuple[str, str]:
         """Findings of one target with equal keys are one."""
-        return self.contract, f"{self.shape}; {self.kind}" if self.kind else self.shape
+        runner = f"{self.trace.runner} runner" if self.trace.runner == "second" else ""
+        return self.contract, "; ".join(filter(None, (self.shape, self.kind, runner)))
 
     @property
     def retrace(self) -> Retrace:
@@ -95,7 +96,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         )
 
     def annotated(self, known: str | None, note: str | None) -> "Finding":
-        """The finding with the public thread that it resembles; None for a known one without."""
+        """The finding with the thread that is listed for it; None for a listed one without."""
         return msgspec.structs.replace(self, known=known, known_note=note)
 
 

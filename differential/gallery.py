@@ -327,7 +327,11 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_with(block_pool.hit_counts_twice),
     _kv_cache_with(block_pool.hit_forgets_the_hash),
     _kv_cache_with(block_pool.shared_block_is_queued),
-    _kv_cache_with(block_pool.null_block_is_queued),
+    replace(
+        # under trims_null_heads no null block is ever given back
+        _kv_cache_with(block_pool.null_block_is_queued),
+        semantics=replace(Semantics.ideal(), trims_null_heads=False),
+    ),
     _kv_cache_with(block_pool.unfindable_blocks_are_stacked_backwards),
     _kv_cache_with(block_pool.eviction_leaves_the_map),
     _kv_cache_with(block_pool.eviction_forgets_duplicates),
@@ -484,13 +488,13 @@ VARIANTS: tuple[Variant, ...] = (
         "prefix-stays-behind",
         "Workers are not given the items of a cached prefix, and are to encode them later (as vLLM "
         "0.33.0).",
-        (15, 21),
+        (15, 118),
         "sends_all_items",
     ),
     _scheduler_without(
         "load-stays-behind",
         "Workers are not given the items of a prefix whose load fails (as vLLM 0.33.0).",
-        (13, 55),
+        (64, 66),
         "sends_all_items",
         lane=_KV_LOADS,
     ),
@@ -602,6 +606,7 @@ VARIANTS: tuple[Variant, ...] = (
     _scheduler_with(scheduler_faults.stops_early),
     _scheduler_with(scheduler_faults.encodes_again),
     _scheduler_with(scheduler_faults.withholds_what_is_encoded),
+    _scheduler_with(scheduler_faults.drops_what_is_encoded),
     _scheduler_with(scheduler_faults.looks_past_the_first),
     _scheduler_with(scheduler_faults.drops_what_is_read),
     _scheduler_with(scheduler_faults.computes_the_same_again),

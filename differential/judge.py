@@ -806,9 +806,13 @@ class Judge:
         self._state_of_last_step = self._state
         self._new_step()
 
+    def _stored_anew(self, notices: tuple[str, ...]) -> dict[str, int]:
+        """What the worker puts into its store in the step, and sizes."""
+        return self._encoded
+
     def _judge_step(self, notices: tuple[str, ...]) -> None:
         before: Mapping[str, int] = dict(self.ghost.stored)
-        self.ghost.step(notices, self._encoded)
+        self.ghost.step(notices, self._stored_anew(notices))
         if self._is_decoder:
             self._gathered = set(self._encoded)
             if notices:

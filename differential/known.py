@@ -10,6 +10,7 @@ import msgspec
 
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.trace import ModelRunner
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import Versions
 
@@ -17,10 +18,10 @@ from cacheproof.spec.versions import Versions
 class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One fault of some releases: which contract it breaks, where, and where it is discussed.
 
-    `thread` is the public thread, None when there is none; `lanes` narrow the entry to lanes of a
-    campaign, `kind` to one kind of break, where a judge tells several apart. `seeds` of the only
-    lane show the fault where a short search need not meet it; `check` runs them whatever its
-    budget. A `rare` fault need not be found again.
+    `thread` is the public thread, None when none is listed; `lanes` narrow the entry to lanes of a
+    campaign, `kind` to one kind of break, where a judge tells several apart, `runner` to traces of
+    one model runner. `seeds` of the only lane show the fault where a short search need not meet it;
+    `check` runs them whatever its budget. A `rare` fault need not be found again.
     """
 
     contract: str
@@ -30,17 +31,27 @@ class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thread: str | None = None
     lanes: tuple[str, ...] = ()
     kind: str | None = None
+    runner: ModelRunner | None = None
     seeds: tuple[int, ...] = ()
     rare: bool = False
 
-    def covers(self, contract: str, release: str | None, lane: str, kind: str = "") -> bool:
-        """Whether a finding of that contract, release, lane and kind is this fault."""
+    def covers(
+        self,
+        contract: str,
+        release: str | None,
+        lane: str,
+        kind: str = "",
+        runner: ModelRunner | None = None,
+    ) -> bool:
+        """Whether a finding of that contract, release, lane, kind and model runner is this fault;
+        without a runner, whether one of any runner is."""
         return (
             contract == self.contract
             and release is not None
             and release in Versions(self.releases)
             and (not self.lanes or lane in self.lanes)
             and self.kind in (None, kind)
+            and (runner is None or self.runner in (None, runner))
         )
 
 
@@ -74,10 +85,16 @@ def load(path: Path | None = None) -> list[KnownFault]:
 
 
 def covering(
-    faults: Sequence[KnownFault], contract: str, release: str | None, lane: str, kind: str = ""
+    faults: Sequence[KnownFault],
+    contract: str,
+    release: str | None,
+    lane: str,
+    kind: str = "",
+    runner: ModelRunner | None = None,
 ) -> KnownFault | None:
     """The first listed fault that covers a finding."""
-    return next((fault for fault in faults if fault.covers(contract, release, lane, kind)), None)
+    covers = (one for one in faults if one.covers(contract, release, lane, kind, runner))
+    return next(covers, None)
 
 
 def showing_seeds(faults: Sequence[KnownFault], release: str | None) -> dict[str, list[int]]:

@@ -105,7 +105,8 @@ class KVCacheJudge:
         answer, changed = outcome["answer"], outcome["changed"]
         known = self._requests.get(name)
         self._rare.observe(event, outcome, known)
-        queues = self._mirror.given_back(self._given(event, answer, changed))
+        given = self._given(event, answer, changed)
+        queues = self._mirror.given_back(given, goes_on=kind == "slots")
         if kind == "slots" and known is not None:
             self._judge_slots(name, known, outcome, queues)
             return
@@ -229,7 +230,7 @@ class KVCacheJudge:
             return blocks
 
         keeps = asked.others and known.state in ("waiting", "preempted")
-        watermark = self._config["watermark"] if self._semantics.reserves_blocks else 0.0
+        watermark = self._config["watermark"] if self._semantics.keeps_watermark else 0.0
         return Admission(
             granted,
             need(layout.slots(known, asked), capped=False),
@@ -242,7 +243,8 @@ class KVCacheJudge:
         )
 
     def _given(self, event: Event, answer: Any, changed: Event) -> list[list[int]]:
-        """The blocks that an event gives back, in the order in which it does, list by list."""
+        """The blocks that an event gives back, in the order in which it does, group by group; those
+        of an ended request whose free was put off all at once."""
         kind, name = event["event"], event.get("request", "")
         if kind == "settle":
             return [self._mirror.put_off[0][::-1]] if answer and self._mirror.put_off else []

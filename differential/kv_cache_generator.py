@@ -14,7 +14,9 @@ import msgspec
 
 from cacheproof.differential.trace import SCHEMA, AnyEvent, KVCacheConfig, KVCacheHeader, Trace
 
-GENERATOR = "kv-cache-3"
+GENERATOR = "kv-cache-4"
+_STREAM = "kv-cache-3"
+"""What is drawn first of a seed: the traces of that generator, but for what was added since."""
 EVENTS_PER_TRACE = 250
 EVENTS_OF_A_LANE = 100
 LIVE_MAX = 6
@@ -48,9 +50,11 @@ def generate(
     seed: int, events: int = EVENTS_PER_TRACE, shape: str | None = None
 ) -> tuple[Event, list[Event]]:
     """The configuration and the events of that seed; `shape` names the groups, any by default."""
-    rng = random.Random(f"{GENERATOR}:{seed}")
+    rng = random.Random(f"{_STREAM}:{seed}")
     config = _config(rng, shape)
-    return config, _Writer(rng, config).write(events)
+    written = _Writer(rng, config).write(events)
+    _mark(random.Random(f"{GENERATOR}:{seed}"), config, written)
+    return config, written
 
 
 def kv_cache_trace(seed: int, shape: str | None = None) -> Trace:
@@ -79,6 +83,17 @@ def _config(rng: random.Random, shape: str | None) -> Event:
     }
 
 
+def _mark(rng: random.Random, config: Event, events: list[Event]) -> None:
+    """Now and then a drafter that reads some groups alone, and requests that are of a session."""
+    groups = config["groups"]
+    if config["use_eagle"] and len(groups) > 1 and rng.random() < 0.6:
+        for group in rng.sample(groups, rng.randint(1, len(groups) - 1)):
+            group["has_drafter"] = True
+    for event in events:
+        if event["event"] == "arrive" and rng.random() < 0.1:
+            event["session"] = rng.choice(("u1", "u2"))
+
+
 def _groups(rng: random.Random, enable_caching: bool, shape: str | None) -> Groups:
     size = rng.choice((1, 2, 3, 4))
     coarse = size * rng.choice((2, 2, 3, 4))
@@ -89,7 +104,7 @@ def _groups(rng: random.Random, enable_caching: bool, shape: str | None) -> Grou
             window = rng.choice((1, 2, 3, size + 1, 2 * size, 4 * size + 1))
         elif kind == "chunked_local":
             window = rng.choice((size, 2 * size, 3 * size))
-        return {"kind": kind, "block_size": block_size, "window": window}
+        return {"kind": kind, "block_size": block_size, "window": window, "has_drafter": False}
 
     shapes = {
         "full": [("full", size)],
@@ -158,6 +173,7 @@ class _Writer:
             salt=rng.choice(("s1", "s2")) if rng.random() < 0.05 else None,
             lora=_adapter(rng.choice("xy")) if rng.random() < 0.05 else None,
             skip_reading=rng.random() < 0.04,
+            session=None,
         )
         if rng.random() < 0.8:
             self._slots(name)

@@ -35,6 +35,8 @@ class KVCacheMirror:
         self._splits = semantics.stacks_without_caching
         if config["enable_caching"]:
             self._splits = semantics.reuses_unfindable_first
+        self._splits_in_windows = semantics.reuses_unfindable_in_windows
+        self._windows = [group["kind"] == "sliding_window" for group in config["groups"]]
 
     @property
     def pool(self) -> PoolState:
@@ -86,20 +88,21 @@ class KVCacheMirror:
             return self.tables.get(name, [])
         return [table for table, _ in tables[name] or ()]
 
-    def given_back(self, given: Sequence[Sequence[int]]) -> Queues:
+    def given_back(self, given: Sequence[Sequence[int]], *, goes_on: bool) -> Queues:
         """What stands in front of the free queue and behind it after these blocks are given back,
-        list by list."""
+        group by group, by a request that `goes_on` or not."""
         refs = dict(self.refs)
         first: list[int] = []
         last: list[int] = []
-        for blocks in given:
+        for group, blocks in enumerate(given):
+            splits = self._splits or (self._splits_in_windows and (goes_on or self._windows[group]))
             released = []
             for block in blocks:
                 if block:
                     refs[block] -= 1
                     if refs[block] == 0:
                         released.append(block)
-            if self._splits:
+            if splits:
                 first = [block for block in released if not self.hashes[block]] + first
                 released = [block for block in released if self.hashes[block]]
             last += released

@@ -202,7 +202,7 @@ def _columns(titles: tuple[str, ...], rows: list[Any]) -> Table:
 
 
 def _footer(finding: Finding, file: str) -> Table:
-    known = finding.known or ("without a public thread" if finding.known_note else "not listed")
+    known = finding.known or ("no thread listed" if finding.known_note else "not listed")
     found = f"after {finding.seconds:.1f} s"
     if finding.seed is not None:
         found = f"seed {finding.seed} of {finding.generator}, {found}"

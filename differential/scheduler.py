@@ -50,11 +50,20 @@ _LETTERS: Mapping[type, str] = {
 }
 _WITH_ITEMS = (events.Add, events.Chunk)
 _NOBODY: Set[str] = frozenset()
+_NOTHING: frozenset[int] = frozenset()
 _FILLS_NOTHING = Fills((), frozenset())
 _READS_NOTHING = Reads({}, frozenset(), {}, frozenset())
 _ALL_SENT = Inputs({}, {})
-_DRAFTER_NEEDS_ALL = Versions("<0.27.1")
-"""Releases whose drafter fails on an item that begins behind the window and is not encoded."""
+_LEDGER = frozenset({"EC-1", "EC-2"})
+"""What a manager breaks whose slots do not add up any more."""
+_DRAFTER_NEEDS_ALL = Versions("<0.24.0")
+"""Releases whose drafter fails on an item that begins behind the window and is not encoded, under
+the first model runner; under the second it does without."""
+_SECOND_DRAFTER_READS_NO_ITEM = Versions("<0.24.0")
+"""Releases whose second model runner gives its drafter nothing of the items behind the window."""
+_SECOND_RUNNER_KEEPS_OUTPUTS = Versions(">=0.28.0")
+"""Releases whose second model runner encodes no item whose output it has; the first encodes it, and
+takes the new output for the old one."""
 
 
 class SchedulerJudge(Judge):
@@ -75,9 +84,16 @@ class SchedulerJudge(Judge):
         self._order = Order(config, facts)
         self._stopping = Stopping(config, facts)
         self._draft_reads = int(config.drafter and config.num_speculative_tokens > 0)
+        self._drafter_stops = self._draft_reads > 0 and facts.encodes_ahead
         # Items of prompts must not be split; an encoder-decoder's are in no prompt.
         self._has_whole_items = config.disable_chunked_mm_input and not self._is_decoder
-        self._drafter_needs_all = release is not None and release in _DRAFTER_NEEDS_ALL
+        needs_all = _is_one_of(release, _DRAFTER_NEEDS_ALL)
+        self._drafter_needs_all = needs_all and trace.runner == "first"
+        self._keeps_outputs = trace.runner == "second" and _is_one_of(
+            release, _SECOND_RUNNER_KEEPS_OUTPUTS
+        )
+        reads_none = _is_one_of(release, _SECOND_DRAFTER_READS_NO_ITEM) and trace.runner == "second"
+        self._draft_items = 0 if reads_none else self._draft_reads
         self._prompts: dict[str, int] = {}
         self._claims: dict[str, set[int]] = {}
         self._dropped: set[str] = set()
@@ -89,7 +105,7 @@ class SchedulerJudge(Judge):
         self._stood: Standing | None = None
         self._steps_without_token = 0
         self._preempted: set[str] = set()
-        self._withheld: dict[str, Set[int]] = {}
+        self._withheld: dict[str, frozenset[int]] = {}
         self._resumed: set[str] = set()
         self._rare = RareStates(reach.meet, config, self._order.added)
         self._kv = (
@@ -214,8 +230,11 @@ class SchedulerJudge(Judge):
         return _NOBODY if self._kv is None else self._kv.ended_last
 
     def _suspects(self) -> str:
-        """What is configured that may keep a chunk from its item: kinds in which steps stop."""
-        named = {"drafter": self._draft_reads, "whole items": self._has_whole_items}
+        """What may keep a chunk from its item: kinds in which steps stop. Where the manager has
+        lost slots, nothing else is needed."""
+        if not _LEDGER.isdisjoint(self.violations):
+            return "lost slots"
+        named = {"drafter": self._drafter_stops, "whole items": self._has_whole_items}
         return " + ".join(name for name, is_there in named.items() if is_there)
 
     def _note_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
@@ -303,17 +322,18 @@ class SchedulerJudge(Judge):
         self._rare.stops(stops, self._items, rest)
 
     def _inputs(self, outcome: Mapping[str, Any]) -> Inputs:
-        """What the step encodes that the workers may lack; the second model runner is told anew of
-        whom a step resumes."""
-        if not self._withheld and "withheld" not in outcome:
+        """What the step encodes that the workers may lack."""
+        if not self._withheld and "withheld" not in outcome and "dropped" not in outcome:
             return _ALL_SENT
-        told = self._told(outcome)
+        told = outcome["told_new"]
         for name in told:
             self._withheld.pop(name, None)
         self._resumed = self._resumed.union(outcome["resumed"]).difference(told)
-        self._withheld.update(
-            (name, frozenset(numbers)) for name, numbers in outcome.get("withheld", {}).items()
-        )
+        for word in ("withheld", "dropped"):
+            for name, numbers in outcome.get(word, {}).items():
+                self._withheld[name] = self._withheld.get(name, _NOTHING).union(numbers)
+        for name, numbers in outcome.get("sent_again", {}).items():
+            self._withheld[name] = self._withheld.get(name, _NOTHING).difference(numbers)
         encodes = {
             name: frozenset(numbers)
             for name, numbers in outcome["encode"].items()
@@ -321,14 +341,10 @@ class SchedulerJudge(Judge):
         }
         return Inputs(encodes, {name: self._withheld[name] for name in encodes})
 
-    def _told(self, outcome: Mapping[str, Any]) -> Iterable[str]:
-        """Of whom the workers are told with their items."""
-        return outcome["new"] + (outcome["resumed"] if self._config.v2_model_runner else [])
-
     def _withholding(self, inputs: Inputs, outcome: Mapping[str, Any]) -> str:
         """When a request needs what was withheld: kinds in which that is."""
         lacking = {name for name in inputs.encodes if inputs.encodes[name] & inputs.withheld[name]}
-        if not lacking.isdisjoint(self._told(outcome)):
+        if not lacking.isdisjoint(outcome["told_new"]):
             return "at once"
         return "after a preemption" if lacking & self._resumed else "while it runs"
 
@@ -387,7 +403,7 @@ class SchedulerJudge(Judge):
         request = self._requests[name]
         return {
             number
-            for number in request.read_in(window.start, window.end + self._draft_reads)
+            for number in request.read_in(window.start, window.end + self._draft_items)
             if request.offsets[number] < window.end or self._drafter_needs_all
         }
 
@@ -413,6 +429,13 @@ class SchedulerJudge(Judge):
         return self._stopping.judge(
             plan, refused, self._prompts, self._items, rest, preempted=preempted
         )
+
+    def _stored_anew(self, notices: tuple[str, ...]) -> dict[str, int]:
+        """The second model runner keeps what it has, where an item is encoded that is there."""
+        if self._is_decoder or not self._keeps_outputs:
+            return self._encoded
+        kept = self.ghost.stored.keys() - set(notices)
+        return {entry: size for entry, size in self._encoded.items() if entry not in kept}
 
     def _items(self, name: str) -> list[Item]:
         """The items of a request, as admission sees them behind the step."""
@@ -550,6 +573,10 @@ class SchedulerJudge(Judge):
             self._check("schedule", Turn(tokens, requests, stood, stands), self._suspects)
         if tokens == 0:
             self._stood = stands
+
+
+def _is_one_of(release: str | None, releases: Versions) -> bool:
+    return release is not None and release in releases
 
 
 def _largest_item(trace: Trace, protocol: Protocol) -> int:

@@ -140,7 +140,8 @@ class _SchedulerTrace:
         if async_scheduling is None:
             async_scheduling = random.random() < 0.25
         draw = self._draw_squeezed if self._squeezed else self._draw_tight
-        self._config = with_extras(draw(largest, async_scheduling), self._extras, semantics)
+        runner = Random(f"{VERSION}/runner/{seed}")
+        self._config = with_extras(draw(largest, async_scheduling), self._extras, semantics, runner)
         if transfers:
             self._config = self._with_transfers(self._config)
         if windows:
@@ -468,8 +469,11 @@ class _SchedulerTrace:
         }
 
 
-def with_extras(config: SchedulerConfig, random: Random, offered: Semantics) -> SchedulerConfig:
-    """Now and then what few deployments use, as far as the release has it."""
+def with_extras(
+    config: SchedulerConfig, random: Random, offered: Semantics, runner: Random
+) -> SchedulerConfig:
+    """Now and then what few deployments use, as far as the release has it. Which model runner the
+    workers have, `runner` draws: either is as likely."""
     adaptive = random.random() < 0.15 and offered.spares_lone_prefill
     active = random.randint(1, config.max_num_seqs) if random.random() < 0.1 else None
     reserve = random.random() < 0.8 or not offered.admits_whole_sequences
@@ -478,17 +482,19 @@ def with_extras(config: SchedulerConfig, random: Random, offered: Semantics) -> 
     max_loras = random.choice((1, 2)) if random.random() < 0.12 else 0
     speculates = random.random() < 0.3 and offered.takes_drafts
     drafts = random.choice((1, 2, 3, 4)) if speculates else 0
+    with_drafter = drafts > 0 and random.random() < 0.6
+    random.random()  # once drew the runner; what is drawn after it stays as it was
     return msgspec.structs.replace(
         config,
         long_prefill_token_threshold_adaptive=adaptive,
         max_num_active_seqs=active if offered.spares_lone_prefill else None,
         scheduler_reserve_full_isl=reserve,
-        watermark=watermark if offered.reserves_blocks else 0.0,
+        watermark=watermark if offered.keeps_watermark else 0.0,
         prefill_schedule_interval=interval if offered.holds_prefills else 1,
         max_loras=max_loras,
         num_speculative_tokens=drafts,
-        drafter=drafts > 0 and random.random() < 0.6,
-        v2_model_runner=random.random() < 0.3,
+        drafter=with_drafter,
+        v2_model_runner=runner.random() < 0.5 and offered.has_second_runner,
     )
 
 

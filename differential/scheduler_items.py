@@ -43,7 +43,8 @@ class Stopping:
         self._config = config
         drafter = int(config.drafter and config.num_speculative_tokens > 0)
         rolls_back = facts.rolls_back_for_drafter and not facts.ends_at_whole_items
-        self._before_refused = 0 if facts.reads_ahead_without else drafter
+        clamps = facts.encodes_ahead and not facts.reads_ahead_without
+        self._before_refused = drafter if clamps else 0
         self._before_whole = drafter if rolls_back else 0
 
     def judge(

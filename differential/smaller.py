@@ -70,7 +70,7 @@ _EXTRAS = {
     "scheduler_reserve_full_isl": True, "watermark": 0.0, "prefill_schedule_interval": 1,
     "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,
     "ec_connector": False, "prefix_cache_retention_interval": None,
-    "kv_connector": None, "sends": False, "later": False, "one_text": False,
+    "kv_connector": None, "sends": False, "later": False, "one_text": False, "session": None,
 }  # fmt: skip
 
 
@@ -269,6 +269,9 @@ def simpler_groups(trace: Trace) -> Iterator[Trace | None]:
         yield edited(trace, _remove(("header", "config", "groups"), number))
     if isinstance(config, SchedulerConfig):
         return
+    for number, group in enumerate(config.groups):
+        if group.has_drafter:
+            yield edited(trace, put(("header", "config", "groups", number, "has_drafter"), False))
     for name in ("use_eagle", "kv_events", "async_scheduling"):
         if getattr(config, name):
             yield edited(trace, put(("header", "config", name), False))

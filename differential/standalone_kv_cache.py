@@ -92,7 +92,7 @@ class KVCacheTest:
         return self._finding.contract in _CLAIMS.keys() | _BY_CALL | _RAISES
 
     @property
-    def shows(self) -> dict[str, bool]:
+    def shows(self) -> dict[str, Any]:
         """Which parts of the template the events need."""
         arrivals = [event for event in self._finding.events if isinstance(event, Arrive)]
         return {
@@ -100,6 +100,7 @@ class KVCacheTest:
             "adapters": any(event.lora is not None for event in arrivals),
             "skips": any(event.skip_reading for event in arrivals),
             "watermark": self.config.watermark > 0,
+            "marked": [n for n, group in enumerate(self.config.groups) if group.has_drafter],
         }
 
     def body(self) -> Iterator[str]:

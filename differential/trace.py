@@ -229,7 +229,8 @@ class Continue(Event, tag="continue", frozen=True):
 
 class Arrive(Event, tag="arrive", frozen=True):
     """A request arrives whose KV blocks are managed. `text` is runs of consecutive token ids, the
-    first id and how many; `skip_reading` keeps it from hitting the prefix cache."""
+    first id and how many; `skip_reading` keeps it from hitting the prefix cache; `session` is what
+    it is part of, to those who follow KV events."""
 
     request: Name
     text: Annotated[tuple[tuple[TokenId, RunLength], ...], msgspec.Meta(min_length=1)]
@@ -237,6 +238,7 @@ class Arrive(Event, tag="arrive", frozen=True):
     salt: Name | None = None
     lora: Adapter | None = None
     skip_reading: bool = False
+    session: Name | None = None
 
 
 class Slots(Event, tag="slots", frozen=True):
@@ -388,6 +390,12 @@ class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     window: Count = 0
 
 
+class KVCacheGroup(Group, forbid_unknown_fields=True, frozen=True):
+    """The same, and whether layers of a drafter are among them."""
+
+    has_drafter: bool = False
+
+
 class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """What a scheduler is made with. Budgets of the encoder in embeddings, the others in tokens.
     Without `groups` there is one of full attention. Every so many tokens a window's blocks are
@@ -510,10 +518,11 @@ class MediaHashHeader(
 
 
 class KVCacheConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a KV cache manager is made with, the null block among `num_blocks`."""
+    """What a KV cache manager is made with, the null block among `num_blocks`. Where no group has
+    a drafter's layers, a drafter (`use_eagle`) reads all of them."""
 
     num_blocks: Annotated[int, msgspec.Meta(ge=2, le=MAX_BLOCKS)]
-    groups: Annotated[tuple[Group, ...], msgspec.Meta(min_length=1)]
+    groups: Annotated[tuple[KVCacheGroup, ...], msgspec.Meta(min_length=1)]
     max_model_len: Size
     max_in_flight_tokens: Size
     enable_caching: bool = True
@@ -545,6 +554,10 @@ Header = (
 )
 
 
+ModelRunner = Literal["first", "second"]
+"""What executes steps on a GPU: vLLM has had two since 0.12.0."""
+
+
 class Trace(msgspec.Struct, frozen=True):
     """One configuration and the events to run under it."""
 
@@ -560,6 +573,18 @@ class Trace(msgspec.Struct, frozen=True):
     def has_scheduler(self) -> bool:
         """Whether a scheduler takes the decisions; an engine executes them as well."""
         return self.depth in SCHEDULER_DEPTHS
+
+    @property
+    def runner(self) -> ModelRunner | None:
+        """The model runner of a scheduler's workers; None without a scheduler."""
+        if not isinstance(self.header.config, SchedulerConfig):
+            return None
+        return "second" if self.header.config.v2_model_runner else "first"
+
+    def under_runner(self, runner: ModelRunner) -> "Trace":
+        """The same events for a scheduler whose workers have that model runner."""
+        config = msgspec.structs.replace(self.header.config, v2_model_runner=runner == "second")
+        return Trace(msgspec.structs.replace(self.header, config=config), self.events)
 
     def with_events(self, events: Iterable[AnyEvent]) -> "Trace":
         """The same configuration with other events."""

@@ -111,9 +111,7 @@ class Verdict:
                 verdict = "refuted"
                 scope = f"{broken:,} traces break it; {scope}"
                 known = (
-                    (listed[0] or "listed, no public thread")
-                    if 0 < count == len(listed)
-                    else "not listed"
+                    (listed[0] or "no thread listed") if 0 < count == len(listed) else "not listed"
                 )
                 if contract == LOCKSTEP and 0 < count == len(self.from_model):
                     verdict, known = "differs", "from the model"
@@ -133,11 +131,13 @@ def _judged(campaign: Campaign) -> list[tuple[str, int, list[str]]]:
     for report in campaign.lanes:
         lane = report.lane
         rules = rules_for(lane.manager, campaign.release, lane.depth).all
-        judged = [rule.id for rule in rules if rule.id not in lane.silent_on]
-        for name in [*judged, *([LOCKSTEP] if report.compared else [])]:
-            calls[name] = calls.get(name, 0) + report.calls
-            if report.calls:
-                lanes.setdefault(name, []).append(report.lane.name)
+        judged = {rule.id: report.calls for rule in rules if rule.id not in lane.silent_on}
+        if report.compared is not None:
+            judged[LOCKSTEP] = report.compared.calls
+        for name, count in judged.items():
+            calls[name] = calls.get(name, 0) + count
+            if count:
+                lanes.setdefault(name, []).append(lane.name)
     ordered = sorted(calls, key=_register_order)
     return [(name, calls[name], lanes.get(name, [])) for name in ordered]
 
@@ -154,8 +154,8 @@ def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[
     missing = []
     for fault in known:
         met = any(
-            fault.covers(contract, campaign.release, lane, kind)
-            for contract, lane, kind in campaign.kinds
+            fault.covers(one.contract, campaign.release, one.lane.name, one.kind, one.trace.runner)
+            for one in campaign.breaks
         )
         possible = any(
             report.traces

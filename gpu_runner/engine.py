@@ -66,11 +66,14 @@ class Engine:
         groups = map(KVCacheGroupSpec, (own, across) if self._is_decoder else (own,))
         make_manager = EncoderDecoderCacheManager if self._is_decoder else EncoderCacheManager
         self.encoder_cache_manager = make_manager(sizes.encoder_cache_size, semantics)
+        caches = KVCacheConfig(sizes.num_blocks, tuple(groups))
         self.scheduler = Scheduler(
             config,
             KVCacheManager(
-                KVCacheConfig(sizes.num_blocks, tuple(groups)),
+                caches,
                 config.max_model_len,
+                caches.scheduler_block_size,
+                caches.hash_block_size,
                 config.max_num_batched_tokens,
                 enable_caching=sizes.enable_prefix_caching,
                 semantics=semantics,

@@ -7,7 +7,7 @@ hit, and what of a request is worth caching.
 from collections.abc import Sequence
 from typing import Any
 
-from cacheproof.reference.block_pool import KVCacheBlock
+from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
 from cacheproof.reference.kv_cache_specs import (
     ChunkedLocalAttentionSpec,
     CrossAttentionSpec,
@@ -18,35 +18,62 @@ from cacheproof.reference.kv_cache_specs import (
     ceil_div,
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
-from cacheproof.reference.single_type_kv_cache import Hit, SingleTypeKVCacheManager
+from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.single_type_kv_cache import (
+    Hit,
+    SingleTypeKVCacheManager,
+    hashes_of,
+    refuse_context_parallelism,
+)
 
 
 class FullAttentionManager(SingleTypeKVCacheManager):
     """Every token reads all before it: a hit is a run of cached blocks from the first."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.caches_prompt_tail = self.hashes_of_block > 1 and self.semantics.caches_prompt_tail
-
+    @classmethod
     def find_longest_cache_hit(
-        self,
+        cls,
         block_hashes: Sequence[bytes],
         max_length: int,
         kv_cache_group_ids: Sequence[int],
+        block_pool: BlockPool,
+        kv_cache_spec: KVCacheSpec,
         drop_eagle_block: bool,
         alignment_tokens: int,
+        dcp_world_size: int = 1,
+        pcp_world_size: int = 1,
     ) -> Hit:
+        refuse_context_parallelism(dcp_world_size, pcp_world_size)
+        size = kv_cache_spec.block_size
+        if alignment_tokens < size:
+            raise NotModelledCache("hits that end inside a block")
         found: list[list[KVCacheBlock]] = []
-        for block_hash in self._hashes(block_hashes)[: max_length // self.block_size]:
-            blocks = self.block_pool.get_cached_block(block_hash, kv_cache_group_ids)
+        hashes = hashes_of(block_hashes, block_pool, kv_cache_spec)
+        for block_hash in hashes[: max_length // size]:
+            blocks = block_pool.get_cached_block(block_hash, kv_cache_group_ids)
             if blocks is None:
                 break
             found.append(blocks)
         if drop_eagle_block and found:
             found.pop()
-        length = len(found) * self.block_size
+        length = len(found) * size
         length -= length % alignment_tokens
-        return by_group(found[: length // self.block_size], len(kv_cache_group_ids)), length
+        return by_group(found[: length // size], len(kv_cache_group_ids)), length
+
+    def cache_blocks(
+        self,
+        request: ScheduledRequest,
+        num_tokens: int,
+        retention_interval: int | None = None,
+        *,
+        replay_boundaries: Sequence[int],
+    ) -> None:
+        """Beside full blocks, the one in which the prompt ends: by what of it the prompt fills."""
+        super().cache_blocks(
+            request, num_tokens, retention_interval, replay_boundaries=replay_boundaries
+        )
+        if self.hashes_of_block > 1 and self.semantics.caches_prompt_tail:
+            self._cache_prompt_tail(request, num_tokens)
 
     def _cache_prompt_tail(self, request: ScheduledRequest, num_tokens: int) -> None:
         size = self.block_pool.hash_block_size
@@ -80,87 +107,105 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
 
     skips = True
 
-    def __init__(self, kv_cache_spec: SlidingWindowSpec, *args: object, **kwargs: object) -> None:
-        super().__init__(kv_cache_spec, *args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self, kv_cache_spec: SlidingWindowSpec, **kwargs: Any) -> None:
+        super().__init__(kv_cache_spec, **kwargs)
         self.sliding_window = kv_cache_spec.sliding_window
 
+    @classmethod
     def find_longest_cache_hit(
-        self,
+        cls,
         block_hashes: Sequence[bytes],
         max_length: int,
         kv_cache_group_ids: Sequence[int],
+        block_pool: BlockPool,
+        kv_cache_spec: KVCacheSpec,
         drop_eagle_block: bool,
         alignment_tokens: int,
+        dcp_world_size: int = 1,
+        pcp_world_size: int = 1,
     ) -> Hit:
-        hashes = self._hashes(block_hashes)
-        need = self._blocks_for_hit(drop_eagle_block)
-        aligned = alignment_tokens // self.block_size
-        dropped = 1 if drop_eagle_block and self.semantics.aligns_behind_drop else 0
+        refuse_context_parallelism(dcp_world_size, pcp_world_size)
+        assert isinstance(kv_cache_spec, SlidingWindowSpec)
+        size = kv_cache_spec.block_size
+        hashes = hashes_of(block_hashes, block_pool, kv_cache_spec)
+        need = cls._contiguous_blocks_for_hit(kv_cache_spec, drop_eagle_block)
+        dropped = 1 if drop_eagle_block and block_pool.semantics.aligns_behind_drop else 0
         run: list[list[KVCacheBlock]] = []  # from right to left
-        number = max_length // self.block_size
+        number = max_length // size
         end = 0
         while number > 0 and (not run or len(run) < need):
             number -= 1
-            blocks = self.block_pool.get_cached_block(hashes[number], kv_cache_group_ids)
+            blocks = block_pool.get_cached_block(hashes[number], kv_cache_group_ids)
             if blocks is None:
                 run = []
-            elif run or (number + 1 - dropped) % aligned == 0:
+            elif run or (number + 1 - dropped) * size % alignment_tokens == 0:
                 end = end if run else number + 1
                 run.append(blocks)
         covered = bool(run) and len(run) >= need
         if not covered:
-            number, end = 0, len(run) // aligned * aligned
+            number, end = 0, _aligned(len(run), size, alignment_tokens)
         if drop_eagle_block and end:
-            end = (end - 1) // aligned * aligned
-        nulls = [[self.block_pool.null_block] * len(kv_cache_group_ids)] * number
+            end = _aligned(end - 1, size, alignment_tokens)
+        nulls = [[block_pool.null_block] * len(kv_cache_group_ids)] * number
         found = [*nulls, *reversed(run)][:end]
-        return by_group(found, len(kv_cache_group_ids)), end * self.block_size
+        return by_group(found, len(kv_cache_group_ids)), end * size
 
+    @classmethod
     def reachable_block_mask(
-        self, request: ScheduledRequest, start_block: int, end_block: int
+        cls,
+        start_block: int,
+        end_block: int,
+        alignment_tokens: int | None,
+        kv_cache_spec: KVCacheSpec,
+        use_eagle: bool,
+        retention_interval: int | None = None,
+        reachable_boundaries: Sequence[int] = (),
+        dcp_world_size: int = 1,
+        *,
+        semantics: Semantics | None = None,
     ) -> list[bool] | None:
-        """Hits end where blocks of all groups end; only the window before such an end is read.
+        """Hits end at multiples of `alignment_tokens`; only the window before such an end is read.
 
-        With a retention interval they end at its multiples, where the prompt does, and where
-        another group alone would have hit more.
+        With a retention interval they end at its multiples, and at `reachable_boundaries`.
         """
-        if self.retention_interval is None:
-            return self._in_segments(self.scheduler_block_size, start_block, end_block)
-        need = self._blocks_for_hit(drop_eagle_block=False)
-        mask: list[bool] | None = [False] * (end_block - start_block)
-        if self.retention_interval:
-            mask = self._in_segments(self.retention_interval, start_block, end_block)
-        if mask is None:
+        refuse_context_parallelism(dcp_world_size, 1)
+        assert isinstance(kv_cache_spec, SlidingWindowSpec)
+        size = kv_cache_spec.block_size
+        if alignment_tokens is None or alignment_tokens % size:
             return None
-        for boundary in (request.num_prompt_tokens - 1, request.shared_prefix_boundary):
-            end = boundary // self.scheduler_block_size * self.scheduler_block_size
-            last = min(end // self.block_size, end_block)
-            for number in range(max(start_block, end // self.block_size - need), last):
+        need = cls._contiguous_blocks_for_hit(kv_cache_spec, use_eagle)
+        segment = (alignment_tokens if retention_interval is None else retention_interval) // size
+        mask: list[bool] | None = [False] * (end_block - start_block)
+        if segment:
+            mask = _in_segments(
+                range(start_block, end_block),
+                segment,
+                need,
+                shift=1 if use_eagle else 0,
+                semantics=semantics or Semantics.ideal(),
+            )
+        if mask is None or retention_interval is None:
+            return mask
+        for boundary in reachable_boundaries:
+            end = boundary // alignment_tokens * alignment_tokens // size
+            for number in range(max(start_block, end - need), min(end, end_block)):
                 mask[number - start_block] = True
         return mask
 
-    def _in_segments(self, num_tokens: int, start_block: int, end_block: int) -> list[bool] | None:
-        """The blocks that a hit needs which ends at a multiple of so many tokens."""
-        if not self.semantics.leaves_out_unreachable:
-            return None
-        need = self._blocks_for_hit(self.use_eagle)
-        segment = num_tokens // self.block_size
-        if need >= segment:
-            return None
-        if segment == 1 and not self.semantics.leaves_out_in_lone_windows:
-            return None
-        shift = 1 if self.use_eagle else 0
-        return [
-            number >= shift and (number - shift) % segment >= segment - need
-            for number in range(start_block, end_block)
-        ]
+    def free(self, request_id: str) -> None:
+        blocks = reversed(self.pop_blocks_for_free(request_id))
+        self.block_pool.free_blocks(blocks, self.semantics.reuses_unfindable_in_windows)
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         return max(0, num_computed_tokens - self.sliding_window + 1)
 
-    def _blocks_for_hit(self, drop_eagle_block: bool) -> int:
+    @classmethod
+    def _contiguous_blocks_for_hit(
+        cls, kv_cache_spec: SlidingWindowSpec, drop_eagle_block: bool
+    ) -> int:
         """Blocks in a row that cover the window of the next token, and the one to be dropped."""
-        return ceil_div(self.sliding_window - 1, self.block_size) + drop_eagle_block
+        blocks = ceil_div(kv_cache_spec.sliding_window - 1, kv_cache_spec.block_size)
+        return blocks + drop_eagle_block
 
 
 class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
@@ -168,33 +213,39 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
 
     skips = True
 
-    def __init__(
-        self, kv_cache_spec: ChunkedLocalAttentionSpec, *args: object, **kwargs: object
-    ) -> None:
-        super().__init__(kv_cache_spec, *args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self, kv_cache_spec: ChunkedLocalAttentionSpec, **kwargs: Any) -> None:
+        super().__init__(kv_cache_spec, **kwargs)
         self.attention_chunk_size = kv_cache_spec.attention_chunk_size
 
+    @classmethod
     def find_longest_cache_hit(
-        self,
+        cls,
         block_hashes: Sequence[bytes],
         max_length: int,
         kv_cache_group_ids: Sequence[int],
+        block_pool: BlockPool,
+        kv_cache_spec: KVCacheSpec,
         drop_eagle_block: bool,
         alignment_tokens: int,
+        dcp_world_size: int = 1,
+        pcp_world_size: int = 1,
     ) -> Hit:
-        if drop_eagle_block or alignment_tokens != self.block_size:
+        refuse_context_parallelism(dcp_world_size, pcp_world_size)
+        assert isinstance(kv_cache_spec, ChunkedLocalAttentionSpec)
+        size, chunk = kv_cache_spec.block_size, kv_cache_spec.attention_chunk_size
+        if drop_eagle_block or alignment_tokens != size:
             raise NotModelledCache(
                 "chunked local attention with a drafter, or beside groups of other block sizes"
             )
-        hashes = self._hashes(block_hashes)
-        first = self.get_num_skipped_tokens(max_length) // self.block_size
-        found = [[self.block_pool.null_block] * len(kv_cache_group_ids)] * first
-        for number in range(first, max_length // self.block_size):
-            blocks = self.block_pool.get_cached_block(hashes[number], kv_cache_group_ids)
+        hashes = hashes_of(block_hashes, block_pool, kv_cache_spec)
+        first = max_length // chunk * chunk // size
+        found = [[block_pool.null_block] * len(kv_cache_group_ids)] * first
+        for number in range(first, max_length // size):
+            blocks = block_pool.get_cached_block(hashes[number], kv_cache_group_ids)
             if blocks is None:
                 break
             found.append(blocks)
-        return by_group(found, len(kv_cache_group_ids)), len(found) * self.block_size
+        return by_group(found, len(kv_cache_group_ids)), len(found) * size
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         return num_computed_tokens // self.attention_chunk_size * self.attention_chunk_size
@@ -213,9 +264,31 @@ class CrossAttentionManager(SingleTypeKVCacheManager):
         """Nothing: no hit."""
 
     def allocate_external_computed_blocks(
-        self, request_id: str, num_local_computed_tokens: int, num_external_computed_tokens: int
+        self,
+        request_id: str,
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+        record_for_zeroing: bool = True,
     ) -> None:
         """Nothing: what is loaded is the decoder's."""
+
+
+def _aligned(blocks: int, block_size: int, alignment_tokens: int) -> int:
+    """The most of these blocks that end where a hit can end."""
+    while blocks * block_size % alignment_tokens:
+        blocks -= 1
+    return blocks
+
+
+def _in_segments(
+    numbers: range, segment: int, need: int, *, shift: int, semantics: Semantics
+) -> list[bool] | None:
+    """Of these blocks those that a hit needs which ends with a segment of so many blocks."""
+    if not semantics.leaves_out_unreachable or need >= segment:
+        return None
+    if segment == 1 and not semantics.leaves_out_in_lone_windows:
+        return None
+    return [number >= shift and (number - shift) % segment >= segment - need for number in numbers]
 
 
 def by_group(

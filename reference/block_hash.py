@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cacheproof.reference.hash_functions import HashFunction
-from cacheproof.reference.request import MultiModalFeature, PromptEmbeds, TokenRequest
+from cacheproof.reference.request import MultiModalFeature, PromptEmbeds, TokenRequest, end_of
 from cacheproof.reference.semantics import Semantics
 
 BlockHasher = Callable[[TokenRequest], list[bytes]]
@@ -71,6 +71,8 @@ def continue_request(
     covers a discarded token is dropped, unless it only looks ahead at it: a drafter's KV was
     computed with that token, and is not computed again.
     """
+    decoded = request.all_token_ids[request.num_prompt_tokens : kept]
+    request.prompt_token_ids += [*decoded, *chunk.all_token_ids]
     del request.all_token_ids[kept:]
     if semantics.drops_keys_of_discarded:
         del request.block_hashes[kept // hash_block_size :]
@@ -110,13 +112,13 @@ class _ExtraKeys:
         """Each item that has a token there, by identifier and offset from the block's start."""
         items, item = self._items, self._item
         if not self._starts_late:
-            while item < len(items) and items[item].mm_position.end <= start:
+            while item < len(items) and end_of(items[item]) <= start:
                 item += 1
             self._item = item
         self._starts_late = False
         keys = []
         while item < len(items) and items[item].mm_position.offset < end:
-            if items[item].mm_position.end >= start + self._semantics.passes_items_at_boundary:
+            if end_of(items[item]) >= start + self._semantics.passes_items_at_boundary:
                 keys.append(_item_key(items[item], start, self._semantics))
             item += 1
         return keys

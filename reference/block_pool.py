@@ -13,9 +13,9 @@ from typing import NamedTuple
 from cacheproof.reference.kv_cache_metrics import KVCacheMetricsCollector
 from cacheproof.reference.kv_events import (
     AllBlocksCleared,
-    BlockRemoved,
     KVCacheEvent,
     Stored,
+    removed_event,
     stored_event,
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
@@ -40,8 +40,8 @@ class KVCacheBlock:
     """
 
     block_id: int
-    is_null: bool = False
     ref_cnt: int = 0
+    is_null: bool = False
     keys: dict[BlockKey, int] = field(default_factory=dict)
 
     @property
@@ -253,10 +253,11 @@ class BlockPool:
             if self.metrics_collector is not None:
                 self.metrics_collector.on_block_accessed(block)
 
-    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
+    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], prepend: bool = False) -> None:
         """One request less holds each of these blocks; the first of them is to go first.
 
-        Blocks that cannot be found are handed out before all others, the rest after them.
+        Blocks that cannot be found are handed out before all others, the rest after them; with
+        `prepend`, whatever the release does otherwise.
         """
         released = []
         for block in ordered_blocks:
@@ -268,7 +269,7 @@ class BlockPool:
         first = self.semantics.stacks_without_caching
         if self.enable_caching:
             first = self.semantics.reuses_unfindable_first
-        if first:
+        if first or prepend:
             self.free_block_queue.prepend_n([block for block in released if not block.keys])
             released = [block for block in released if block.keys]
         self.free_block_queue.append_n(released)
@@ -326,7 +327,7 @@ class BlockPool:
                 del self.cached_block_hash_to_block[key]
             if self.enable_kv_cache_events:
                 group = key.group_id if self.semantics.events_name_groups else None
-                self.kv_event_queue.append(BlockRemoved([key.block_hash], group))
+                self.kv_event_queue.append(removed_event(key.block_hash, group))
         block.keys.clear()
 
     def _tell_stored(self, request: ScheduledRequest, what: Stored) -> None:

@@ -5,6 +5,7 @@ of the queue where it must), allocated, held by requests, released to the back o
 evicted or rescued by a hit. The worker learns of evictions through `get_freed_mm_hashes`.
 """
 
+from collections import Counter
 from typing import Any
 
 from cacheproof.reference.request import Request
@@ -34,6 +35,19 @@ class EncoderCacheManager:
         self.freeable: dict[str, int] = {}
         self.freed: list[str] = []
         self._claims: dict[str, dict[int, str]] = {}
+
+    @property
+    def request_cached_ids(self) -> dict[str, set[int]]:
+        """Request -> inputs that it may release; as a release keeps it, from 0.23.0 on."""
+        return {request_id: set(claims) for request_id, claims in self._claims.items()}
+
+    @property
+    def request_hash_refs(self) -> dict[str, dict[str, int]]:
+        """Request -> identifier -> how many of these inputs have it; as kept from 0.33.0 on."""
+        return {
+            request_id: dict(Counter(claims.values()))
+            for request_id, claims in self._claims.items()
+        }
 
     @classmethod
     def create_manager(cls, *, cache_size: int, vllm_config: Any) -> "EncoderCacheManager":

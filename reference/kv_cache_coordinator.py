@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cacheproof.reference.attention_kinds import CrossAttentionManager, manager_for
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
@@ -14,10 +14,10 @@ from cacheproof.reference.kv_cache_specs import (
     KVCacheConfig,
     KVCacheSpec,
     NotModelledCache,
+    SlidingWindowSpec,
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
-from cacheproof.reference.single_type_kv_cache import SingleTypeKVCacheManager
 
 Blocks = tuple[Sequence[KVCacheBlock], ...]
 
@@ -33,10 +33,15 @@ class CacheHit(NamedTuple):
 class KVCacheCoordinator:
     """The groups' managers and the pool they share.
 
-    `single_type_managers` are in the order of the configuration's groups.
+    Attributes:
+        single_type_managers: in the order of the configuration's groups.
+        eagle_group_ids: the groups that a drafter reads: those that are marked, else all.
+        drop_eagle_group_ids: those of them whose hits lose their last block.
+        retention_interval: in tokens, as in the configuration.
 
     Raises:
-        NotModelledCache: groups that the reference does not model together.
+        NotModelledCache: groups or a configuration that the reference does not model.
+        ValueError: block sizes that do not divide each other, or a retention interval that is none.
     """
 
     def __init__(
@@ -47,39 +52,55 @@ class KVCacheCoordinator:
         use_eagle: bool,
         enable_caching: bool,
         enable_kv_cache_events: bool,
+        dcp_world_size: int,
+        pcp_world_size: int,
+        scheduler_block_size: int,
+        hash_block_size: int,
         metrics_collector: KVCacheMetricsCollector | None = None,
         *,
-        semantics: Semantics,
+        semantics: Semantics | None = None,
     ) -> None:
+        semantics = semantics or Semantics.ideal()
+        _check_sizes(
+            kv_cache_config, scheduler_block_size, hash_block_size if enable_caching else 1
+        )
+        _check_retention_interval(kv_cache_config, scheduler_block_size, use_eagle, semantics)
         self.kv_cache_config = kv_cache_config
         self.semantics = semantics
-        self.use_eagle = use_eagle
-        self.scheduler_block_size = kv_cache_config.scheduler_block_size
-        self.hash_block_size = kv_cache_config.hash_block_size
+        self.scheduler_block_size = scheduler_block_size
+        self.hash_block_size = hash_block_size
+        self.retention_interval = kv_cache_config.prefix_cache_retention_interval
+        self.eagle_group_ids = _eagle_group_ids(kv_cache_config, use_eagle)
+        self.drop_eagle_group_ids = self.eagle_group_ids
+        if semantics.looks_ahead and not use_eagle:
+            self.drop_eagle_group_ids = frozenset()
         self.block_pool = BlockPool(
             kv_cache_config.num_blocks,
             enable_caching,
-            self.hash_block_size,
+            hash_block_size,
             enable_kv_cache_events,
             metrics_collector,
             semantics=semantics,
         )
         self.single_type_managers = tuple(
             manager_for(group.kv_cache_spec)(
-                group.kv_cache_spec,
-                self.block_pool,
-                enable_caching,
-                number,
-                self.scheduler_block_size,
-                group.kv_cache_spec.max_admission_blocks_per_request(
-                    max_in_flight_tokens, max_model_len
+                kv_cache_spec=group.kv_cache_spec,
+                block_pool=self.block_pool,
+                enable_caching=enable_caching,
+                kv_cache_group_id=number,
+                scheduler_block_size=scheduler_block_size,
+                dcp_world_size=dcp_world_size,
+                pcp_world_size=pcp_world_size,
+                max_admission_blocks_per_request=(
+                    group.kv_cache_spec.max_admission_blocks_per_request(
+                        max_in_flight_tokens, max_model_len
+                    )
+                    if semantics.caps_admission
+                    else None
                 ),
             )
             for number, group in enumerate(kv_cache_config.kv_cache_groups)
         )
-        for manager in self.single_type_managers:
-            manager.use_eagle = use_eagle
-            manager.retention_interval = kv_cache_config.prefix_cache_retention_interval
         self._skipping_managers = tuple(one for one in self.single_type_managers if one.skips)
 
     def get_num_blocks_to_allocate(
@@ -89,19 +110,34 @@ class KVCacheCoordinator:
         new_computed_blocks: Blocks,
         num_encoder_tokens: int,
         total_computed_tokens: int,
+        num_local_computed_tokens: int,
+        num_tokens_main_model: int,
         apply_admission_cap: bool = False,
+        prefill_end: int = 0,
     ) -> int:
         """Blocks that leave the free queue when the request gets `num_tokens` slots."""
         need = 0
         for manager in self.single_type_managers:
             if isinstance(manager, CrossAttentionManager):
                 need += manager.get_num_blocks_to_allocate(
-                    request_id, num_encoder_tokens, (), 0, apply_admission_cap
+                    request_id,
+                    num_encoder_tokens,
+                    (),
+                    0,
+                    0,
+                    num_encoder_tokens,
+                    apply_admission_cap,
                 )
             else:
-                hit = new_computed_blocks[manager.kv_cache_group_id]
                 need += manager.get_num_blocks_to_allocate(
-                    request_id, num_tokens, hit, total_computed_tokens, apply_admission_cap
+                    request_id,
+                    num_tokens,
+                    new_computed_blocks[manager.kv_cache_group_id],
+                    total_computed_tokens,
+                    num_local_computed_tokens,
+                    num_tokens_main_model,
+                    apply_admission_cap,
+                    prefill_end,
                 )
         return need
 
@@ -111,6 +147,7 @@ class KVCacheCoordinator:
         new_computed_blocks: Blocks,
         num_local_computed_tokens: int,
         num_external_computed_tokens: int,
+        skip_zeroing_group_ids: tuple[int, ...] = (),
     ) -> None:
         """Begin the request's tables with its hit and with blocks for what is loaded.
 
@@ -130,21 +167,42 @@ class KVCacheCoordinator:
                 manager.allocate_external_computed_blocks(request_id, *tokens)
 
     def allocate_new_blocks(
-        self, request_id: str, num_tokens: int, num_encoder_tokens: int = 0
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        num_encoder_tokens: int = 0,
     ) -> tuple[list[KVCacheBlock], ...]:
         """Grow the request's tables; the blocks that are new."""
         return tuple(
             manager.allocate_new_blocks(
                 request_id,
                 num_encoder_tokens if isinstance(manager, CrossAttentionManager) else num_tokens,
+                num_tokens_main_model,
             )
             for manager in self.single_type_managers
         )
 
+    def get_num_cacheable_tokens(self, num_computed_tokens: int, kv_cache_group_id: int) -> int:
+        """Of the request's computed tokens those worth caching in the group."""
+        return num_computed_tokens
+
     def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
-        """Let the full blocks of the request's computed tokens be found."""
+        """Let the full blocks of the request's computed tokens be found.
+
+        A request of the same prompt goes on before its last token, which is always computed.
+        """
         for manager in self.single_type_managers:
-            manager.cache_blocks(request, num_computed_tokens)
+            manager.cache_blocks(
+                request,
+                self.get_num_cacheable_tokens(num_computed_tokens, manager.kv_cache_group_id),
+                self.retention_interval,
+                replay_boundaries=(request.num_prompt_tokens - 1,),
+            )
+
+    def reset_prefix_cache(self) -> bool:
+        """Let no block be found any more. False, and nothing done, while a block is held."""
+        return self.block_pool.reset_prefix_cache()
 
     def free(self, request_id: str) -> None:
         """Give the request's blocks back, group by group."""
@@ -159,7 +217,9 @@ class KVCacheCoordinator:
             for block in manager.pop_blocks_for_free(request_id)
         ]
 
-    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int) -> None:
+    def remove_skipped_blocks(
+        self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: int | None = None
+    ) -> None:
         """Give back what the request no longer reads."""
         for manager in self._skipping_managers:
             manager.remove_skipped_blocks(request_id, processed_computed_tokens)
@@ -187,6 +247,36 @@ class KVCacheCoordinator:
 class KVCacheCoordinatorNoPrefixCache(KVCacheCoordinator):
     """Nothing is cached, nothing is hit."""
 
+    def __init__(
+        self,
+        kv_cache_config: KVCacheConfig,
+        max_model_len: int,
+        max_in_flight_tokens: int,
+        use_eagle: bool,
+        enable_kv_cache_events: bool,
+        dcp_world_size: int,
+        pcp_world_size: int,
+        scheduler_block_size: int,
+        hash_block_size: int,
+        metrics_collector: KVCacheMetricsCollector | None = None,
+        *,
+        semantics: Semantics | None = None,
+    ) -> None:
+        super().__init__(
+            kv_cache_config,
+            max_model_len,
+            max_in_flight_tokens,
+            use_eagle,
+            False,
+            enable_kv_cache_events,
+            dcp_world_size,
+            pcp_world_size,
+            scheduler_block_size,
+            hash_block_size,
+            metrics_collector,
+            semantics=semantics,
+        )
+
     def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
         """Nothing."""
 
@@ -200,20 +290,51 @@ class KVCacheCoordinatorNoPrefixCache(KVCacheCoordinator):
 
 
 class UnitaryKVCacheCoordinator(KVCacheCoordinator):
-    """One group: its hit is the hit."""
+    """One group: its hit is the hit.
+
+    Raises:
+        ValueError: hashes are not of the group's blocks.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        manager = self.single_type_managers[0]
+        if manager.block_size != self.hash_block_size:
+            raise ValueError(
+                f"hashes of {self.hash_block_size} tokens for the one group, whose blocks have "
+                f"{manager.block_size}; expected as many"
+            )
+        manager.use_eagle = 0 in self.drop_eagle_group_ids
 
     def find_longest_cache_hit(
         self, block_hashes: Sequence[bytes], max_cache_hit_length: int
     ) -> CacheHit:
         manager = self.single_type_managers[0]
         blocks, length = manager.find_longest_cache_hit(
-            block_hashes, max_cache_hit_length, [0], self.use_eagle, manager.block_size
+            block_hashes,
+            max_cache_hit_length,
+            [0],
+            self.block_pool,
+            manager.kv_cache_spec,
+            manager.use_eagle,
+            manager.block_size,
         )
         return CacheHit(blocks, length, 0)
 
 
 class HybridKVCacheCoordinator(KVCacheCoordinator):
-    """Several groups: a hit is a prefix that all of them have, ending where their blocks do."""
+    """Several groups: a hit is a prefix that all of them have, ending where their blocks do.
+
+    Groups of one kind are cached and looked up together, so what a drafter drops of one of them it
+    drops of all.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for _, groups in self._kinds:
+            for number in groups:
+                drops = not self.drop_eagle_group_ids.isdisjoint(groups)
+                self.single_type_managers[number].use_eagle = drops
 
     @cached_property
     def _kinds(self) -> list[tuple[KVCacheSpec, list[int]]]:
@@ -223,17 +344,15 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
             kinds.setdefault(group.kv_cache_spec, []).append(number)
         return sorted(kinds.items(), key=lambda item: not isinstance(item[0], FullAttentionSpec))
 
-    def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
+    def get_num_cacheable_tokens(self, num_computed_tokens: int, kv_cache_group_id: int) -> int:
         """Only what a hit can end at is worth caching, and the block that a drafter drops."""
         if not self.semantics.caches_aligned:
-            super().cache_blocks(request, num_computed_tokens)
-            return
+            return num_computed_tokens
         aligned = num_computed_tokens - num_computed_tokens % self.scheduler_block_size
-        for manager in self.single_type_managers:
-            worth = aligned
-            if manager.use_eagle and aligned > 0:
-                worth = min(num_computed_tokens, aligned + manager.block_size)
-            manager.cache_blocks(request, worth)
+        manager = self.single_type_managers[kv_cache_group_id]
+        if manager.use_eagle and aligned > 0:
+            return min(num_computed_tokens, aligned + manager.block_size)
+        return aligned
 
     def find_longest_cache_hit(
         self, block_hashes: Sequence[bytes], max_cache_hit_length: int
@@ -254,15 +373,22 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
                 if isinstance(spec, FullAttentionSpec) and groups[0] in found:
                     shortened = min(shortened, found[groups[0]][1])
                     continue
-                drop = self.use_eagle and spec not in dropped
+                manager = self.single_type_managers[groups[0]]
+                drop = manager.use_eagle and spec not in dropped
                 limit = shortened
                 if drop:
                     most = max_cache_hit_length
                     if self.semantics.looks_past_limit_to_drop:
                         most = len(block_hashes) * self.hash_block_size
                     limit = min(shortened + spec.block_size, most)
-                blocks, hit = self._manager(groups).find_longest_cache_hit(
-                    block_hashes, limit, groups, drop, self.scheduler_block_size
+                blocks, hit = manager.find_longest_cache_hit(
+                    block_hashes,
+                    limit,
+                    groups,
+                    self.block_pool,
+                    spec,
+                    drop,
+                    self.scheduler_block_size,
                 )
                 if drop:
                     dropped.add(spec)
@@ -282,9 +408,6 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         )
         return CacheHit(tables, length, longest - length)
 
-    def _manager(self, groups: Sequence[int]) -> SingleTypeKVCacheManager:
-        return self.single_type_managers[groups[0]]
-
     def _cut(self, blocks: list[KVCacheBlock], number: int, length: int) -> list[KVCacheBlock]:
         """Full attention was asked before the prefix was shortened."""
         spec = self.kv_cache_config.kv_cache_groups[number].kv_cache_spec
@@ -300,33 +423,75 @@ def get_kv_cache_coordinator(
     use_eagle: bool,
     enable_caching: bool,
     enable_kv_cache_events: bool,
+    dcp_world_size: int,
+    pcp_world_size: int,
+    scheduler_block_size: int,
+    hash_block_size: int,
     metrics_collector: KVCacheMetricsCollector | None = None,
     *,
-    semantics: Semantics,
+    semantics: Semantics | None = None,
 ) -> KVCacheCoordinator:
-    """The coordinator for these groups. Raises NotModelledCache where the reference has none."""
-    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
-    if enable_caching:
-        _refuse(specs, use_eagle, semantics)
-    if kv_cache_config.prefix_cache_retention_interval is not None and (
-        use_eagle or not semantics.retains_sparsely
-    ):
-        raise NotModelledCache("windows cached sparsely, beside a drafter or before 0.29.0")
-    kind: type[KVCacheCoordinator] = HybridKVCacheCoordinator
+    """The coordinator for these groups.
+
+    Raises:
+        NotModelledCache: the reference has none for them.
+        ValueError: as the coordinators.
+    """
+    semantics = semantics or Semantics.ideal()
+    limits = (kv_cache_config, max_model_len, max_in_flight_tokens, use_eagle)
+    rest = (dcp_world_size, pcp_world_size, scheduler_block_size, hash_block_size)
     if not enable_caching:
-        kind = KVCacheCoordinatorNoPrefixCache
-    elif len(specs) == 1:
-        kind = UnitaryKVCacheCoordinator
+        return KVCacheCoordinatorNoPrefixCache(
+            *limits, enable_kv_cache_events, *rest, metrics_collector, semantics=semantics
+        )
+    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    _refuse(specs, use_eagle, semantics)
+    kind = UnitaryKVCacheCoordinator if len(specs) == 1 else HybridKVCacheCoordinator
     return kind(
-        kv_cache_config,
-        max_model_len,
-        max_in_flight_tokens,
-        use_eagle,
-        enable_caching,
-        enable_kv_cache_events,
-        metrics_collector,
-        semantics=semantics,
+        *limits, True, enable_kv_cache_events, *rest, metrics_collector, semantics=semantics
     )
+
+
+def _eagle_group_ids(kv_cache_config: KVCacheConfig, use_eagle: bool) -> frozenset[int]:
+    groups = kv_cache_config.kv_cache_groups
+    marked = frozenset(number for number, group in enumerate(groups) if group.is_eagle_group)
+    return frozenset(range(len(groups))) if use_eagle and not marked else marked
+
+
+def _check_sizes(
+    kv_cache_config: KVCacheConfig, scheduler_block_size: int, hash_block_size: int
+) -> None:
+    """Hashed blocks fill each group's blocks, and those fill the scheduler's."""
+    for size in (*kv_cache_config.block_sizes, scheduler_block_size):
+        if size % hash_block_size or scheduler_block_size % size:
+            raise ValueError(
+                f"blocks of {size} tokens, hashed by {hash_block_size} and scheduled by "
+                f"{scheduler_block_size}; expected each to divide the next"
+            )
+
+
+def _check_retention_interval(
+    kv_cache_config: KVCacheConfig,
+    scheduler_block_size: int,
+    use_eagle: bool,
+    semantics: Semantics,
+) -> None:
+    interval = kv_cache_config.prefix_cache_retention_interval
+    if interval is None:
+        return
+    if use_eagle or not semantics.retains_sparsely:
+        raise NotModelledCache("windows cached sparsely, beside a drafter or before 0.29.0")
+    groups = kv_cache_config.kv_cache_groups
+    if interval and not any(isinstance(one.kv_cache_spec, SlidingWindowSpec) for one in groups):
+        raise ValueError(
+            f"prefix_cache_retention_interval is {interval} with no sliding-window or Mamba group; "
+            "expected 0"
+        )
+    if interval < 0 or interval % scheduler_block_size:
+        raise ValueError(
+            f"prefix_cache_retention_interval is {interval}; expected a non-negative "
+            f"multiple of scheduler_block_size, which is {scheduler_block_size}"
+        )
 
 
 def _refuse(specs: Sequence[KVCacheSpec], use_eagle: bool, semantics: Semantics) -> None:

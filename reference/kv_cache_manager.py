@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, overload
 
+from cacheproof.reference.attention_kinds import CrossAttentionManager
 from cacheproof.reference.block_pool import KVCacheBlock
 from cacheproof.reference.kv_cache_coordinator import get_kv_cache_coordinator
 from cacheproof.reference.kv_cache_metrics import KVCacheMetricsCollector
-from cacheproof.reference.kv_cache_specs import KVCacheConfig, NotModelledCache
+from cacheproof.reference.kv_cache_specs import KVCacheConfig, NotModelledCache, ceil_div
 from cacheproof.reference.kv_events import BlockStored, KVCacheEvent
-from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
+from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
 
 
@@ -23,16 +25,38 @@ class KVCacheBlocks:
         pairs = zip(self.blocks, other.blocks, strict=True)
         return KVCacheBlocks(tuple([*ours, *theirs] for ours, theirs in pairs))
 
-    def get_block_ids(self, allow_none: bool = False) -> tuple[list[int], ...] | None:
-        """Block ids for each group; with `allow_none`, None when there are no blocks at all."""
-        if allow_none and not any(self.blocks):
+    @overload
+    def get_block_ids(
+        self, allow_none: Literal[False] = False, *, group_ids: Sequence[int] | None = None
+    ) -> tuple[list[int], ...]: ...
+
+    @overload
+    def get_block_ids(
+        self, allow_none: bool, *, group_ids: Sequence[int] | None = None
+    ) -> tuple[list[int], ...] | None: ...
+
+    def get_block_ids(
+        self, allow_none: bool = False, *, group_ids: Sequence[int] | None = None
+    ) -> tuple[list[int], ...] | None:
+        """Block ids of these groups, by default of all; with `allow_none`, None without blocks."""
+        groups = self.blocks
+        if group_ids is not None:
+            groups = tuple(self.blocks[group_id] for group_id in group_ids)
+        if allow_none and not any(groups):
             return None
-        return tuple([block.block_id for block in group] for group in self.blocks)
+        return tuple([block.block_id for block in group] for group in groups)
 
     def get_unhashed_block_ids(self) -> list[int]:
         """Ids of the blocks that cannot be found. Raises ValueError with several groups."""
         (group,) = self.blocks
         return [block.block_id for block in group if block.block_hash is None]
+
+    def get_unhashed_block_ids_all_groups(self) -> list[list[int]]:
+        """For each group the ids of the blocks that cannot be found, without null blocks."""
+        return [
+            [block.block_id for block in group if block.block_hash is None and not block.is_null]
+            for group in self.blocks
+        ]
 
     def new_empty(self) -> "KVCacheBlocks":
         """As many groups, without blocks."""
@@ -69,33 +93,56 @@ class PrefixCacheStats:
 class KVCacheManager:
     """Stands in for vLLM's class of the same name: same methods, arguments and attributes.
 
-    `max_in_flight_tokens` bounds what the steps whose output is outstanding compute; `watermark`
-    is the part of all blocks that stays free when a request is admitted beside others.
+    Blocks of all groups end together at each multiple of `scheduler_block_size` tokens; a request's
+    hashes are of `hash_block_size` each. `max_in_flight_tokens` bounds what the steps whose output
+    is outstanding compute; `watermark` is the part of all blocks that stays free when a request is
+    admitted beside others.
+
+    No kind of group that is modelled has blocks that are copied, that workers write zeros into, or
+    whose states at boundaries are sent elsewhere; what asks for those answers that there are none.
 
     Raises:
         NotModelledCache: the configuration is not modelled; the message names what of it.
+        ValueError: a negative watermark; or as the coordinators.
     """
 
     def __init__(
         self,
         kv_cache_config: KVCacheConfig,
         max_model_len: int,
+        scheduler_block_size: int,
+        hash_block_size: int,
         max_in_flight_tokens: int | None = None,
         enable_caching: bool = True,
         use_eagle: bool = False,
+        num_hash_lookahead_tokens: int = 0,
+        num_prefill_lookahead: int = 0,
         log_stats: bool = False,
         enable_kv_cache_events: bool = False,
+        dcp_world_size: int = 1,
+        pcp_world_size: int = 1,
         metrics_collector: KVCacheMetricsCollector | None = None,
         watermark: float = 0.0,
+        enable_mamba_shared_prefix_checkpoint: bool = False,
         *,
         semantics: Semantics | None = None,
     ) -> None:
+        if num_prefill_lookahead > 1:
+            raise NotModelledCache("drafters of several modules")
+        if num_hash_lookahead_tokens and enable_kv_cache_events:
+            raise NotModelledCache("KV events beside keys that look ahead")
+        if enable_mamba_shared_prefix_checkpoint:
+            raise NotModelledCache("checkpoints of Mamba's states")
+        if watermark < 0.0:
+            raise ValueError(f"watermark is {watermark}; expected 0 or more")
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching
+        self.enable_kv_cache_events = enable_kv_cache_events
         self.use_eagle = use_eagle
         self.log_stats = log_stats
-        self.prefix_cache_stats = PrefixCacheStats()
+        self.metrics_collector = metrics_collector
+        self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
         self.semantics = semantics or Semantics.ideal()
         self.coordinator = get_kv_cache_coordinator(
             kv_cache_config,
@@ -104,14 +151,19 @@ class KVCacheManager:
             use_eagle,
             enable_caching,
             enable_kv_cache_events,
+            dcp_world_size,
+            pcp_world_size,
+            scheduler_block_size,
+            hash_block_size,
             metrics_collector,
             semantics=self.semantics,
         )
         self.block_pool = self.coordinator.block_pool
+        self.num_kv_cache_groups = len(kv_cache_config.kv_cache_groups)
         self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
-        self.empty_kv_cache_blocks = KVCacheBlocks(
-            tuple(() for _ in kv_cache_config.kv_cache_groups)
-        )
+        specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+        self.kv_cache_event_metadata = tuple((spec.kind, spec.window) for spec in specs)
+        self.empty_kv_cache_blocks = KVCacheBlocks(tuple(() for _ in specs))
 
     @property
     def usage(self) -> float:
@@ -125,25 +177,59 @@ class KVCacheManager:
         stats, self.prefix_cache_stats = self.prefix_cache_stats, PrefixCacheStats()
         return stats
 
+    def prefix_cache_lookup_enabled(self, request: ScheduledRequest) -> bool:
+        """Whether the request's prefix may be looked for."""
+        return self.enable_caching and not request.skip_reading_prefix_cache
+
     def record_prefix_cache_stats(self, request: ScheduledRequest, num_hits: int) -> None:
         """A request was admitted that had looked for its prefix and found `num_hits` tokens."""
         if self.semantics.counts_admitted_hits:
             self._record(request, num_hits)
 
-    def get_computed_blocks(self, request: ScheduledRequest) -> tuple[KVCacheBlocks, int, int]:
+    def get_computed_blocks(
+        self, request: ScheduledRequest, max_cache_hit_length: int | None = None
+    ) -> tuple[KVCacheBlocks, int, int]:
         """What of the request's tokens is cached: blocks, tokens, and a boundary.
 
-        At least one token is left to compute, for the logits. The boundary is where the longest
-        hit of a single group ends, 0 when no group has more than all of them.
+        At most `max_cache_hit_length` tokens; by default at least one token is left to compute, for
+        the logits. The boundary is where the longest hit of a single group ends, 0 when no group
+        has more than all of them.
         """
-        if not self.enable_caching or request.skip_reading_prefix_cache:
+        if not self.prefix_cache_lookup_enabled(request):
             return self.empty_kv_cache_blocks, 0, 0
+        if max_cache_hit_length is None:
+            max_cache_hit_length = request.num_tokens - 1
         blocks, tokens, more = self.coordinator.find_longest_cache_hit(
-            request.block_hashes, request.num_tokens - 1
+            request.block_hashes, max_cache_hit_length
         )
         if not self.semantics.counts_admitted_hits:
             self._record(request, tokens)
         return self.create_kv_cache_blocks(blocks), tokens, tokens + more if more else 0
+
+    def get_computed_blocks_for_connector(
+        self, request: ScheduledRequest, max_cache_hit_length: int | None = None
+    ) -> tuple[KVCacheBlocks, int, int, bool]:
+        """The same for a request whose KV a connector may bring; and whether groups' hits part,
+        which those of Mamba alone may."""
+        return *self.get_computed_blocks(request, max_cache_hit_length), False
+
+    def truncate_computed_blocks(
+        self, blocks: KVCacheBlocks, num_computed_tokens: int
+    ) -> KVCacheBlocks:
+        """The part of a hit that so many tokens fill.
+
+        Raises:
+            AssertionError: a group's blocks do not end there, or the hit is shorter.
+        """
+        parts = []
+        for group, manager in zip(
+            blocks.blocks, self.coordinator.single_type_managers, strict=True
+        ):
+            count, rest = divmod(num_computed_tokens, manager.block_size)
+            assert rest == 0
+            assert count <= len(group)
+            parts.append(list(group[:count]))
+        return self.create_kv_cache_blocks(tuple(parts))
 
     def allocate_slots(
         self,
@@ -158,6 +244,7 @@ class KVCacheManager:
         full_sequence_must_fit: bool = False,
         reserved_blocks: int = 0,
         has_scheduled_reqs: bool = True,
+        skip_zeroing_group_ids: tuple[int, ...] = (),
     ) -> KVCacheBlocks | None:
         """Slots for `num_new_tokens` more tokens; the new blocks, None when there are too few.
 
@@ -175,12 +262,15 @@ class KVCacheManager:
         `reserved_blocks` stay free, and the watermark where other requests are scheduled already.
 
         Raises:
-            ValueError: there is no new token and nothing is loaded.
+            ValueError: there is no new token, nothing is loaded, and (from 0.31.0 on) nothing hit.
             NotModelledCache: loads are not modelled before 0.14.0.
         """
         if num_external_computed_tokens > 0 and not self.semantics.tells_external_tokens:
             raise NotModelledCache("external tokens before 0.14.0")
-        if num_new_tokens == 0 and num_external_computed_tokens == 0:
+        adopted = num_external_computed_tokens
+        if self.semantics.adopts_hits_alone:
+            adopted += num_new_computed_tokens
+        if num_new_tokens == 0 and adopted == 0:
             raise ValueError(f"request {request.request_id}: slots for no token")
         hit = (new_computed_blocks or self.empty_kv_cache_blocks).blocks
         local = request.num_computed_tokens + num_new_computed_tokens
@@ -194,7 +284,14 @@ class KVCacheManager:
         if full_sequence_must_fit:
             whole = min(request.num_tokens, self.max_model_len)
             need = self.coordinator.get_num_blocks_to_allocate(
-                request.request_id, whole, hit, num_encoder_tokens, local + loaded, True
+                request.request_id,
+                whole,
+                hit,
+                num_encoder_tokens,
+                local + loaded,
+                local,
+                whole,
+                apply_admission_cap=True,
             )
             if need + kept > self.block_pool.get_num_free_blocks():
                 return None
@@ -203,9 +300,10 @@ class KVCacheManager:
         if self.semantics.keeps_window_in_flight:
             processed = max(0, computed - request.num_in_flight_tokens)
         self.coordinator.remove_skipped_blocks(request.request_id, processed)
-        slots = min(computed + num_new_tokens + num_lookahead_tokens, self.max_model_len)
+        own = computed + num_new_tokens
+        slots = min(own + num_lookahead_tokens, self.max_model_len)
         need = self.coordinator.get_num_blocks_to_allocate(
-            request.request_id, slots, hit, num_encoder_tokens, local + loaded
+            request.request_id, slots, hit, num_encoder_tokens, local + loaded, local, own
         )
         asked = need + kept + reserved_blocks
         if asked > 0 and asked > self.block_pool.get_num_free_blocks():
@@ -214,13 +312,14 @@ class KVCacheManager:
         if any(hit) or num_external_computed_tokens > 0:
             self.coordinator.allocate_new_computed_blocks(request.request_id, hit, local, loaded)
         new = self.empty_kv_cache_blocks
-        if need > 0:
+        if need > 0 or not self.semantics.caps_admission_alone:
             new = self.create_kv_cache_blocks(
-                self.coordinator.allocate_new_blocks(request.request_id, slots, num_encoder_tokens)
+                self.coordinator.allocate_new_blocks(
+                    request.request_id, slots, own, num_encoder_tokens
+                )
             )
         if not delay_cache_blocks:
-            certain = min(computed + num_new_tokens, request.num_tokens)
-            self.coordinator.cache_blocks(request, certain)
+            self.coordinator.cache_blocks(request, min(own, request.num_tokens))
         return new
 
     def free(self, request: ScheduledRequest) -> None:
@@ -231,7 +330,9 @@ class KVCacheManager:
         """End the request's tables; its blocks, to be given back later, the last of them first."""
         return self.coordinator.pop_blocks_for_free(request.request_id)
 
-    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int) -> None:
+    def remove_skipped_blocks(
+        self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: int | None = None
+    ) -> None:
         """Give back what the request no longer reads, so many of its tokens being processed."""
         self.coordinator.remove_skipped_blocks(request_id, processed_computed_tokens)
 
@@ -241,26 +342,30 @@ class KVCacheManager:
 
     def reset_prefix_cache(self) -> bool:
         """Let no block be found any more. False, and nothing done, while a block is held."""
-        if not self.block_pool.reset_prefix_cache():
+        if not self.coordinator.reset_prefix_cache():
             return False
-        self.prefix_cache_stats.reset = True
+        if self.prefix_cache_stats is not None:
+            self.prefix_cache_stats.reset = True
         return True
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """For each group the blocks at the start that every request holds; since cascade attention
         is gone, 0."""
         if self.semantics.shares_no_prefix_reads:
-            return [0] * len(self.kv_cache_config.kv_cache_groups)
+            return [0] * self.num_kv_cache_groups
         return self.coordinator.get_num_common_prefix_blocks(running_request_id)
 
     def take_events(self) -> list[KVCacheEvent]:
         """What can be found, and no longer be found, since the last take."""
         events = self.block_pool.take_events()
         for event in events:
-            if isinstance(event, BlockStored):
-                spec = self.kv_cache_config.kv_cache_groups[event.group_idx].kv_cache_spec
-                event.kv_cache_spec_kind = spec.kind
-                event.kv_cache_spec_sliding_window = spec.window
+            if not isinstance(event, BlockStored):
+                continue
+            group = event.group_idx
+            if group is not None and group < self.num_kv_cache_groups:
+                kind, window = self.kv_cache_event_metadata[group]
+                event.kv_cache_spec_kind = kind
+                event.kv_cache_spec_sliding_window = window
         return events
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
@@ -269,9 +374,36 @@ class KVCacheManager:
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         """The request's tables as block ids."""
-        ids = self.get_blocks(request_id).get_block_ids()
-        assert ids is not None
-        return ids
+        return self.get_blocks(request_id).get_block_ids()
+
+    def get_block_ids_for_computed_tokens(
+        self, request_id: str, num_computed_tokens: int
+    ) -> tuple[list[int], ...]:
+        """The same as far as so many tokens reach; what an encoder filled, whole."""
+        tables = zip(
+            self.coordinator.single_type_managers, self.get_block_ids(request_id), strict=True
+        )
+        return tuple(
+            ids
+            if isinstance(manager, CrossAttentionManager)
+            else ids[: ceil_div(num_computed_tokens, manager.block_size)]
+            for manager, ids in tables
+        )
+
+    def estimate_cached_tokens(self, request: ScheduledRequest) -> int:
+        """How many of the request's tokens can be found, by its tables: where every group has a
+        block whose hash covers them."""
+        tables = zip(
+            self.coordinator.single_type_managers,
+            self.get_blocks(request.request_id).blocks,
+            strict=True,
+        )
+        covered = [
+            max((block.block_hash_num_tokens or 0 for block in blocks), default=0)
+            for manager, blocks in tables
+            if not isinstance(manager, CrossAttentionManager)
+        ]
+        return min(covered, default=0)
 
     def cache_blocks(self, request: ScheduledRequest, num_computed_tokens: int) -> None:
         """Let the full blocks of so many of the request's tokens be found."""
@@ -282,13 +414,37 @@ class KVCacheManager:
         """The blocks as an answer; always the same object when there are none."""
         return KVCacheBlocks(blocks) if any(blocks) else self.empty_kv_cache_blocks
 
+    def take_new_block_ids(self) -> list[int]:
+        """Blocks to write zeros into: none."""
+        return []
+
+    def record_blocks_for_zeroing(self, request_id: str, start_token: int) -> None:
+        """Nothing: no block is written zeros into."""
+
+    def take_kv_cache_block_copies(self) -> tuple[list[Any], list[KVCacheBlock]]:
+        """Blocks to be copied, and those that are held until then: none."""
+        return [], []
+
+    def take_boundary_state_offloads(self) -> dict[str, list[tuple[int, int, int]]]:
+        """States to be sent elsewhere: none."""
+        return {}
+
+    def finalize_partial_tail_offloads(
+        self, request: ScheduledRequest
+    ) -> list[tuple[int, int, int]]:
+        """The same of a request that ends: none."""
+        return []
+
+    def new_step_starts(self) -> None:
+        """Nothing is kept by the step."""
+
     def _record(self, request: ScheduledRequest, num_hits: int) -> None:
-        looked_up = self.enable_caching and not request.skip_reading_prefix_cache
-        if self.log_stats and looked_up:
+        if self.prefix_cache_stats is not None and self.prefix_cache_lookup_enabled(request):
             self.prefix_cache_stats.record(
                 request.num_tokens, num_hits, request.num_preemptions > 0
             )
 
     def _watermark(self, request: ScheduledRequest, has_scheduled_reqs: bool) -> int:
-        waits = request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+        # By name: in a release's scheduler, requests have its own statuses.
+        waits = request.status.name in ("WAITING", "PREEMPTED")
         return self.watermark_blocks if waits and has_scheduled_reqs else 0

@@ -94,9 +94,10 @@ class CrossAttentionSpec(KVCacheSpec):
 
 @dataclass(frozen=True)
 class KVCacheGroupSpec:
-    """Layers that share block tables."""
+    """Layers that share block tables; `is_eagle_group` marks those with a drafter's layers."""
 
     kv_cache_spec: KVCacheSpec
+    is_eagle_group: bool = False
 
 
 @dataclass(frozen=True)

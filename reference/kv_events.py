@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cacheproof.reference.kv_cache_specs import NotModelledCache
+from cacheproof.reference.request import end_of
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
 
@@ -17,7 +18,9 @@ class BlockStored:
 
     `token_ids` are those of the blocks; before `tells_tokens_of_hashes`, those of the whole range,
     blocks between them that were left out included. `extra_keys` has one entry for each hash. The
-    spec's kind and window are filled in by the manager, which knows the groups.
+    spec's kind and window are filled in by the manager, which knows the groups. `session_id` is
+    that of the request, from `events_name_sessions` on. `locality` and `ownership` are filled in by
+    caches elsewhere, `lookahead_token_ids` by keys that look ahead; neither is modelled.
     """
 
     block_hashes: list[bytes]
@@ -25,12 +28,16 @@ class BlockStored:
     token_ids: list[int]
     block_size: int
     lora_id: int | None
+    medium: str | None
     lora_name: str | None
-    extra_keys: list[ExtraKeys] | None
-    group_idx: int
-    medium: str = MEDIUM_GPU
+    extra_keys: list[ExtraKeys] | None = None
+    group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
     kv_cache_spec_sliding_window: int | None = None
+    locality: str | None = None
+    ownership: str | None = None
+    session_id: str | None = None
+    lookahead_token_ids: list[list[int]] | None = None
 
 
 @dataclass
@@ -38,8 +45,10 @@ class BlockRemoved:
     """One block under each of these hashes can no longer be hit; others under it still can."""
 
     block_hashes: list[bytes]
-    group_idx: int | None
-    medium: str = MEDIUM_GPU
+    medium: str | None
+    group_idx: int | None = None
+    locality: str | None = None
+    ownership: str | None = None
 
 
 @dataclass
@@ -48,6 +57,11 @@ class AllBlocksCleared:
 
 
 KVCacheEvent = BlockStored | BlockRemoved | AllBlocksCleared
+
+
+def removed_event(block_hash: bytes, group_id: int | None) -> BlockRemoved:
+    """The event that tells that one block less is under the hash."""
+    return BlockRemoved([block_hash], MEDIUM_GPU, group_id)
 
 
 class Stored(NamedTuple):
@@ -86,9 +100,11 @@ def stored_event(request: ScheduledRequest, what: Stored, semantics: Semantics) 
         token_ids=tokens,
         block_size=what.block_size,
         lora_id=None if adapter is None else adapter.lora_int_id,
+        medium=MEDIUM_GPU,
         lora_name=None if adapter is None else adapter.lora_name,
         extra_keys=_event_keys(request, what, semantics) or None,
         group_idx=what.group_id,
+        session_id=request.session_id if semantics.events_name_sessions else None,
     )
 
 
@@ -110,13 +126,13 @@ def _event_keys(request: ScheduledRequest, what: Stored, semantics: Semantics) -
             keys.append(request.lora_request.lora_name)
         for feature in features[item:]:
             position = feature.mm_position
-            passed = position.end < start + semantics.passes_items_at_boundary
+            passed = end_of(feature) < start + semantics.passes_items_at_boundary
             if not passed and position.offset < end:
                 offset = (feature.identifier, position.offset - start)
                 keys.append(offset if semantics.keys_item_offsets else feature.identifier)
         if start == 0 and request.cache_salt:
             keys.append(request.cache_salt)
         found.append(tuple(keys) or None)
-        while item < len(features) and features[item].mm_position.end <= end:
+        while item < len(features) and end_of(features[item]) <= end:
             item += 1
     return found

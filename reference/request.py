@@ -71,6 +71,11 @@ class MultiModalFeature:
         return replace(self, mm_position=replace(self.mm_position, offset=offset))
 
 
+def end_of(feature: MultiModalFeature) -> int:
+    """First token after an item; asked of a release's features too, whose ranges have no `end`."""
+    return feature.mm_position.offset + feature.mm_position.length
+
+
 def encoder_identifier(mm_hash: str, lora_name: str | None = None) -> str:
     """The key of an encoder output: the hash, behind the adapter's name when one is active."""
     return mm_hash if lora_name is None else f"{lora_name}:{mm_hash}"
@@ -153,7 +158,8 @@ class PromptEmbeds:
 class TokenRequest(Request):
     """A request with its token ids, which grow as it decodes, and the keys of its full blocks.
 
-    `block_hasher` returns the keys that `block_hashes` does not hold yet.
+    `block_hasher` returns the keys that `block_hashes` does not hold yet; `session_id` names what
+    the request is part of, to those who follow KV events.
 
     Raises:
         ValueError: as Request.
@@ -170,8 +176,11 @@ class TokenRequest(Request):
         block_hasher: "Callable[[TokenRequest], list[bytes]] | None" = None,
         *,
         is_decoder: bool = False,
+        session_id: str | None = None,
     ) -> None:
         super().__init__(request_id, len(prompt_token_ids), mm_features, is_decoder=is_decoder)
+        self.prompt_token_ids = list(prompt_token_ids)
+        self.session_id = session_id
         self.all_token_ids = list(prompt_token_ids)
         self.lora_request = lora_request
         self.cache_salt = cache_salt

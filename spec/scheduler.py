@@ -104,7 +104,8 @@ class Overtaking(NamedTuple):
 class Inputs(NamedTuple):
     """What the workers lack of the requests for which a step encodes, in numbers of items.
 
-    withheld: items without whose data they were last told of the request, where there are any.
+    withheld: items without whose data they were last told of the request, or whose data they were
+        told to drop, and that they have not been sent since.
     encodes: what the step encodes for these requests.
     """
 
@@ -319,8 +320,9 @@ def scheduler_never_raises(c: Answer) -> bool:
     kind="trace",
     harm="safety",
     component=COMPONENT,
-    source="vLLM NewRequestData.mm_features: a request's items reach the workers with the request, "
-    "and not again with its steps",
+    source="vLLM NewRequestData.mm_features: a request's items reach the workers with the request. "
+    "SchedulerOutput.encoder_input_updates: the second model runner drops the data of some, and is "
+    "sent it again with the step that encodes them",
 )
 def inputs_were_sent(w: Inputs) -> bool:
     return all(all(i not in w.withheld[r] for i in w.encodes[r]) for r in w.withheld)

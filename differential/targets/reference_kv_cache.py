@@ -39,7 +39,10 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         raise Illegal("the reference does not model external tokens before 0.14.0")
     caches = KVCacheConfig(
         config["num_blocks"],
-        tuple(KVCacheGroupSpec(attention_spec(group)) for group in config["groups"]),
+        tuple(
+            KVCacheGroupSpec(attention_spec(group), group["has_drafter"])
+            for group in config["groups"]
+        ),
     )
     clock = Clock()
     metrics = KVCacheMetricsCollector(1.0, clock=clock)
@@ -47,13 +50,15 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
         manager = manager_class(
             caches,
             config["max_model_len"],
+            caches.scheduler_block_size,
+            caches.hash_block_size,
             config["max_in_flight_tokens"],
             enable_caching=config["enable_caching"],
             use_eagle=config["use_eagle"],
             log_stats=True,
             enable_kv_cache_events=config["kv_events"],
             metrics_collector=metrics,
-            watermark=config["watermark"] if semantics.reserves_blocks else 0.0,
+            watermark=config["watermark"] if semantics.keeps_watermark else 0.0,
             semantics=semantics,
         )
     except NotModelledCache as reason:
@@ -95,10 +100,12 @@ def models(config: Event, semantics: Semantics) -> bool:
 
 def _takes(semantics: Semantics) -> frozenset[str]:
     takes = {"lora_name"}
-    if semantics.admits_whole_sequences:
+    if semantics.admits_in_allocation:
         takes.add("full_sequence_must_fit")
     if semantics.reserves_blocks:
-        takes |= {"reserved_blocks", "has_scheduled_reqs"}
+        takes.add("reserved_blocks")
+    if semantics.keeps_watermark:
+        takes.add("has_scheduled_reqs")
     if semantics.defers_frees:
         takes.add("pop_blocks_for_free")
     if semantics.knows_prefix_tokens:
@@ -108,7 +115,11 @@ def _takes(semantics: Semantics) -> frozenset[str]:
     if semantics.events_carry_extra_keys:
         takes.add("extra_keys")
     if semantics.events_name_groups:
-        takes |= {"group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
+        takes.add("group_idx")
+    if semantics.events_tell_kinds:
+        takes |= {"kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
+    if semantics.events_name_sessions:
+        takes.add("session_id")
     return frozenset(takes)
 
 
@@ -147,4 +158,5 @@ def _request(event: Event, token_ids: list[int], hasher: BlockHasher) -> Schedul
         event["salt"],
         block_hasher=hasher,
         skip_reading_prefix_cache=event["skip_reading"],
+        session_id=event["session"],
     )

@@ -56,7 +56,7 @@ def _unknowns(trace: Event, semantics: Semantics) -> Iterator[str]:
         and not semantics.tells_external_tokens,
         "a drafter beside chunked local attention": config["drafter"] and "chunked_local" in kinds,
         "speculative decoding": config["num_speculative_tokens"] and not semantics.takes_drafts,
-        "a watermark": config["watermark"] and not semantics.reserves_blocks,
+        "a watermark": config["watermark"] and not semantics.keeps_watermark,
         "admission of parts": not config["scheduler_reserve_full_isl"]
         and not semantics.admits_whole_sequences,
         "an adaptive threshold": config["long_prefill_token_threshold_adaptive"]
@@ -68,6 +68,7 @@ def _unknowns(trace: Event, semantics: Semantics) -> Iterator[str]:
         "the end of requests whose load failed": config["kv_connector"] == "fail"
         and not semantics.ends_failed_loads,
         "where a release puts what is left of videos": config.get("video_pruning_rate"),
+        "a second model runner": config["v2_model_runner"] and not semantics.has_second_runner,
         "a prefill interval": config["prefill_schedule_interval"] > 1
         and not semantics.holds_prefills,
     }
@@ -267,13 +268,16 @@ def _kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
     """The KV cache manager of a configuration. Raises NotModelledCache as it does."""
     groups = tuple(map(attention_spec, config["groups"]))
     is_asynchronous = config["async_scheduling"] and semantics.keeps_window_in_flight
+    caches = KVCacheConfig(
+        config["num_blocks"],
+        tuple(map(KVCacheGroupSpec, groups or (FullAttentionSpec(config["block_size"]),))),
+        config["prefix_cache_retention_interval"],
+    )
     return KVCacheManager(
-        KVCacheConfig(
-            config["num_blocks"],
-            tuple(map(KVCacheGroupSpec, groups or (FullAttentionSpec(config["block_size"]),))),
-            config["prefix_cache_retention_interval"],
-        ),
+        caches,
         config["max_model_len"],
+        caches.scheduler_block_size,
+        caches.hash_block_size,
         config["max_num_batched_tokens"] * (2 if is_asynchronous else 1),
         enable_caching=config["prefix_caching"],
         use_eagle=_has_drafter(config) and not _hash_lookahead(config, semantics),

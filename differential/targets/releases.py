@@ -18,6 +18,7 @@ from cacheproof.differential.targets import environment, sources
 from cacheproof.differential.targets.cache import Cache, Report, Workspace
 from cacheproof.differential.targets.child import last_line, run_logged
 from cacheproof.differential.targets.environment import Libraries, Overlay
+from cacheproof.differential.targets.host.torch_names import ASKED
 from cacheproof.differential.targets.versions import (
     order,
     parse,
@@ -53,16 +54,17 @@ ENGINE_MODULES = (
 """The same for an engine."""
 
 _HOST = Path(__file__).parent / "host"
-_IMPORT_HASHER = "; ".join(
+_LOAD_HOST = "; ".join(
     (
         "import importlib.util, sys",
         f"spec = importlib.util.spec_from_file_location('host', {str(_HOST / '__init__.py')!r}, "
         f"submodule_search_locations=[{str(_HOST)!r}])",
         "sys.modules['host'] = importlib.util.module_from_spec(spec)",
-        "from host.media_hash import hasher_module",
-        "hasher_module()",
+        "from host import torch_names",
+        "torch_names.answer()",
     )
 )
+_IMPORT_HASHER = "from host.media_hash import hasher_module; hasher_module()"
 _CHOSE_CPU = (
     "; from vllm.platforms import current_platform as platform"
     "; assert platform.is_cpu(), f'vLLM chose the platform {platform}, not the CPU'"
@@ -300,13 +302,17 @@ def _prove(
         raise SetupError(
             f"{kind} {release.version} does not import here: {last_line(log)} (log: {log})"
         )
+    for line in log.read_text(errors="replace").splitlines():
+        if line.startswith(ASKED):
+            report(f"{kind} {release.version}: {line}")
     log.unlink()
 
 
 def _import_statements(modules: tuple[str, ...]) -> str:
+    imports = "; ".join(f"import {name}" for name in modules) + _CHOSE_CPU
     if modules == HASHER_MODULES:
-        return _IMPORT_HASHER
-    return "; ".join(f"import {name}" for name in modules) + _CHOSE_CPU
+        imports = _IMPORT_HASHER
+    return f"{_LOAD_HOST}; {imports}; torch_names.tell()"
 
 
 def _release(record: _Record, tree: Path, libraries: Libraries) -> Release:

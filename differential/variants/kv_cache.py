@@ -54,17 +54,28 @@ def hit_of_the_first_group_counts(manager: Any) -> None:
     manager.coordinator.find_longest_cache_hit = find_longest
 
 
+def _windows_need(manager: Any, change: Callable[[int], int]) -> None:
+    """Change how many cached blocks in a row a window's hit takes: managers of a class of their
+    own, since a class method counts them."""
+    count = SlidingWindowManager._contiguous_blocks_for_hit
+
+    class Changed(SlidingWindowManager):
+        @classmethod
+        def _contiguous_blocks_for_hit(cls, *given: Any) -> int:
+            return change(count(*given))
+
+    for group in _groups(manager, SlidingWindowManager):
+        group.__class__ = Changed
+
+
 def window_hit_of_one_block(manager: Any) -> None:
     """A window's hit needs a single cached block, however many the window spans."""
-    for group in _groups(manager, SlidingWindowManager):
-        group._blocks_for_hit = lambda drop_eagle_block: 1
+    _windows_need(manager, lambda need: 1)
 
 
 def window_hit_of_a_block_more(manager: Any) -> None:
     """A window's hit needs a cached block more than the window spans."""
-    for group in _groups(manager, SlidingWindowManager):
-        need = group._blocks_for_hit
-        group._blocks_for_hit = lambda drop, need=need: need(drop) + 1
+    _windows_need(manager, lambda need: need + 1)
 
 
 def window_is_a_token_short(manager: Any) -> None:
@@ -179,11 +190,12 @@ def encoder_grows_with_the_text(manager: Any) -> None:
         def allocate(
             request_id: str,
             num_tokens: int,
+            num_tokens_main_model: int,
             allocate_new_blocks: Callable[..., list[KVCacheBlock]] = allocate_new_blocks,
         ) -> list[KVCacheBlock]:
             text = manager.coordinator.single_type_managers[0].req_to_blocks[request_id]
             tokens = max(num_tokens, len(text) * manager.coordinator.hash_block_size)
-            return allocate_new_blocks(request_id, tokens)
+            return allocate_new_blocks(request_id, tokens, num_tokens_main_model)
 
         group.allocate_new_blocks = allocate
 
@@ -262,8 +274,8 @@ def load_takes_no_blocks(manager: Any) -> None:
     allocate_new_blocks = manager.coordinator.allocate_new_blocks
     loads = False
 
-    def grow(request_id: str, num_tokens: int, num_encoder_tokens: int = 0) -> Any:
-        return allocate_new_blocks(request_id, 0 if loads else num_tokens, num_encoder_tokens)
+    def grow(request_id: str, num_tokens: int, *rest: int) -> Any:
+        return allocate_new_blocks(request_id, 0 if loads else num_tokens, *rest)
 
     def look(arguments: dict[str, Any]) -> None:
         nonlocal loads

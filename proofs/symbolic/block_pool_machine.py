@@ -153,8 +153,8 @@ class PoolMachine(Machine):
                 return state, self.universe.pair(block_hash, group, KEY)
             case "hashes_at", [Places() as hashes, _]:
                 return state, hashes
-            case "BlockRemoved", [tuple() as hashes, z3.ExprRef() as group]:
-                return state, Told(-1, hashes, group)
+            case "removed_event", [z3.ExprRef() as block_hash, z3.ExprRef() as group]:
+                return state, Told(-1, (block_hash,), group)
             case "stored_event", [_, Record(fields), _]:
                 return state, Told(1, fields["hashes"], fields["group_id"])
             case "AllBlocksCleared", []:

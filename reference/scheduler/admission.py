@@ -43,7 +43,9 @@ def walk(
         manager=Foresight(manager) if state.semantics.takes_after_blocks else manager,
         encoder_compute_budget=step.encoder_compute_budget,
         disable_chunked_mm_input=state.config.disable_chunked_mm_input,
-        num_lookahead_tokens=state.config.num_prefill_lookahead_tokens,
+        num_lookahead_tokens=(
+            state.config.num_prefill_lookahead_tokens if state.semantics.encodes_ahead else 0
+        ),
         semantics=state.semantics,
         connector=state.connector,
     )

@@ -111,18 +111,24 @@ def _reserved_blocks(state: SchedulerState) -> int:
         return 0
     drafts, lookahead = state.config.num_speculative_tokens, state.config.num_lookahead_tokens
     further = 1 + drafts + lookahead if drafts and state.semantics.reserves_for_drafts else 0
+    fits = state.semantics.fits_reserved_drafts
+    blocks_of_step = ceil_div(further, state.block_size)
     manager = state.kv_cache_manager
-    return ceil_div(further, state.block_size) + sum(
-        manager.coordinator.get_num_blocks_to_allocate(
-            one.request_id,
-            min(one.num_tokens, state.config.max_model_len) + further,
+
+    def blocks_of(request: ScheduledRequest) -> int:
+        whole = min(request.num_tokens, state.config.max_model_len)
+        return (0 if fits else blocks_of_step) + manager.coordinator.get_num_blocks_to_allocate(
+            request.request_id,
+            whole + (further if fits else 0),
             manager.empty_kv_cache_blocks.blocks,
             0,
-            one.num_computed_tokens,
-            True,
+            request.num_computed_tokens,
+            request.num_computed_tokens,
+            whole,
+            apply_admission_cap=True,
         )
-        for one in state.unfinished_prefills
-    )
+
+    return blocks_of_step + sum(map(blocks_of, state.unfinished_prefills))
 
 
 def end_transfers(state: SchedulerState, report: KVConnectorOutput) -> None:

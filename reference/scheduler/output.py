@@ -4,38 +4,52 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cacheproof.reference.request import MultiModalFeature
+
 BlockIds = tuple[list[int], ...]
 
 
 class NewRequestData(NamedTuple):
     """A request that the workers see for the first time, or again from its start.
 
-    `withheld_inputs` are the numbers of the items whose data stays behind.
+    `withheld_inputs` are the numbers of the items whose data stays behind; `prefill_token_ids` are
+    all tokens that the request has, told to the second model runner alone.
     """
 
     req_id: str
+    prompt_token_ids: Sequence[int]
     num_computed_tokens: int
     block_ids: BlockIds
     withheld_inputs: list[int]
+    prefill_token_ids: Sequence[int] | None
 
 
 class CachedRequestData(NamedTuple):
     """Requests that the workers know, side by side: progress before the step, and new blocks.
 
-    `resumed_req_ids` have lost their old blocks: theirs are all that they hold.
+    `resumed_req_ids` have lost their old blocks: theirs are all that they hold. `all_token_ids` are
+    of requests that the last step left out, `num_output_tokens` of all, those on their way counted;
+    both are empty where a release does not tell of them.
     """
 
     req_ids: Sequence[str]
     resumed_req_ids: Set[str]
+    all_token_ids: Mapping[str, Sequence[int]]
     new_block_ids: Sequence[BlockIds | None]
     num_computed_tokens: Sequence[int]
+    num_output_tokens: Sequence[int]
 
 
 class SchedulerOutput(NamedTuple):
     """One step. Encoder inputs are numbers of a request's items; notices are identifiers whose
     entries the workers drop before they encode or load. What they load is in the metadata of the
     connectors, where there are some. `num_common_prefix_blocks` are the blocks in which all running
-    requests begin alike, by group, in releases that read such blocks once for all."""
+    requests begin alike, by group, in releases that read such blocks once for all.
+
+    `preempted_req_ids` lost their blocks in this step, or since the last one. Before they encode,
+    workers put the data of `encoder_input_updates` in the place of what they have of an item; None
+    drops it. `has_sync_kv_loads`: some KV is loaded within the step. `skip_drafts`: no request can
+    use drafts that are proposed after it."""
 
     scheduled_new_reqs: Sequence[NewRequestData]
     scheduled_cached_reqs: CachedRequestData
@@ -45,6 +59,10 @@ class SchedulerOutput(NamedTuple):
     free_encoder_mm_hashes: Sequence[str]
     finished_req_ids: Set[str]
     num_common_prefix_blocks: Sequence[int] | None = None
+    preempted_req_ids: Set[str] | None = None
+    encoder_input_updates: Mapping[str, Mapping[int, MultiModalFeature | None]] = {}
+    has_sync_kv_loads: bool = False
+    skip_drafts: bool = False
     ec_connector_metadata: Any = None
     kv_connector_metadata: Any = None
 

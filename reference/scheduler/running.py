@@ -71,10 +71,13 @@ def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest
     if state.connector is not None and _awaits_transfer(state, request):
         return 0
     known = request.num_tokens_with_spec + request.num_output_placeholders
+    end = state.config.max_model_len
+    if not state.semantics.drafts_past_the_end:
+        end = min(end, request.num_prompt_tokens + request.max_tokens)
     return min(
         step.bounded(known - request.num_computed_tokens),
         step.token_budget,
-        state.config.max_model_len - 1 - request.num_computed_tokens,
+        end - 1 - request.num_computed_tokens,
     )
 
 

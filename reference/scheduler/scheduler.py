@@ -13,16 +13,21 @@ from cacheproof.reference.scheduled_request import RequestStatus, ScheduledReque
 from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.connector import EncoderCacheConnector, KVConnector
 from cacheproof.reference.scheduler.output import (
-    CachedRequestData,
     EngineCoreOutput,
     KVConnectorOutput,
-    NewRequestData,
     SchedulerOutput,
 )
 from cacheproof.reference.scheduler.running import schedule_running
 from cacheproof.reference.scheduler.sessions import add_chunk
 from cacheproof.reference.scheduler.state import PauseState, SchedulerState
 from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.scheduler.telling import (
+    cached_requests,
+    encoder_input_updates,
+    new_requests,
+    preempted_requests,
+    skips_drafts,
+)
 from cacheproof.reference.scheduler.update import advance, update_from_output
 from cacheproof.reference.scheduler.waiting import schedule_waiting
 from cacheproof.reference.semantics import Semantics
@@ -58,6 +63,11 @@ class Scheduler:
     def kv_cache_manager(self) -> KVCacheManager:
         """Where blocks come from."""
         return self.state.kv_cache_manager
+
+    @property
+    def encoder_cache_manager(self) -> EncoderCacheManager:
+        """Where encoder outputs are taken from."""
+        return self.state.encoder_cache_manager
 
     @property
     def ec_connector(self) -> EncoderCacheConnector | None:
@@ -144,14 +154,15 @@ class Scheduler:
         """
         return update_from_output(self.state, scheduler_output, sampled, transfers)
 
-    def finish_requests(self, request_ids: Iterable[str], status: RequestStatus) -> None:
+    def finish_requests(self, request_ids: Iterable[str], finished_status: RequestStatus) -> None:
         """Requests end from outside, at any moment; those that are not there are ignored."""
         requests = self.state.requests
-        self.state.finish([requests[name] for name in request_ids if name in requests], status)
+        ended = [requests[name] for name in request_ids if name in requests]
+        self.state.finish(ended, finished_status)
 
-    def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
+    def update_draft_token_ids(self, draft_token_ids: Mapping[str, Sequence[int]]) -> None:
         """Drafts were proposed for requests, to be verified by their next step."""
-        for request_id, token_ids in drafts.items():
+        for request_id, token_ids in draft_token_ids.items():
             request = self.state.requests.get(request_id)
             if request is not None:
                 request.spec_token_ids = () if request.is_prefill_chunk else token_ids
@@ -174,6 +185,7 @@ class Scheduler:
         if reset_running_requests:
             for request in reversed(self.state.running[:]):
                 self.state.preempt(request, drops_output=True)
+            self.state.scheduled_before.clear()
             if self.state.semantics.restarts_sessions:
                 self.state.take_back_from_holding()
         done = self.state.kv_cache_manager.reset_prefix_cache()
@@ -218,46 +230,22 @@ def _count(state: SchedulerState, step: Step) -> None:
 
 
 def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
-    new, resumed = step.new, step.resumed
-    if state.config.v2_model_runner:
-        new, resumed = [*new, *resumed], []
-    cached = [*step.running, *resumed]
-    cached_ids = [request.request_id for request in cached]
+    new, cached = new_requests(state, step), cached_requests(state, step)
+    state.scheduled_before = set(step.num_scheduled_tokens)
     return SchedulerOutput(
-        scheduled_new_reqs=[
-            NewRequestData(
-                request.request_id,
-                request.num_computed_tokens,
-                step.new_block_ids[request.request_id],
-                _withheld_inputs(state, request),
-            )
-            for request in new
-        ],
-        scheduled_cached_reqs=CachedRequestData(
-            cached_ids,
-            {request.request_id for request in resumed},
-            [step.new_block_ids.get(request_id) for request_id in cached_ids],
-            [request.num_computed_tokens for request in cached],
-        ),
+        scheduled_new_reqs=new,
+        scheduled_cached_reqs=cached,
         num_scheduled_tokens=step.num_scheduled_tokens,
         scheduled_spec_decode_tokens=step.spec_decode_tokens,
         scheduled_encoder_inputs=step.encoder_inputs,
         free_encoder_mm_hashes=state.encoder_cache_manager.get_freed_mm_hashes(),
         finished_req_ids=state.take_finished_req_ids(),
         num_common_prefix_blocks=_num_common_prefix_blocks(state),
+        preempted_req_ids=preempted_requests(state, step),
+        encoder_input_updates=encoder_input_updates(state, step, new),
+        has_sync_kv_loads=step.loads_kv and state.semantics.tells_loads_within_step,
+        skip_drafts=skips_drafts(state, step),
     )
-
-
-def _withheld_inputs(state: SchedulerState, request: ScheduledRequest) -> list[int]:
-    """Items whose data the workers are not given: where some stays behind, those of which every
-    token is computed."""
-    if state.semantics.sends_all_items:
-        return []
-    return [
-        number
-        for number, feature in enumerate(request.mm_features)
-        if feature.mm_position.end <= request.num_computed_tokens
-    ]
 
 
 def _num_common_prefix_blocks(state: SchedulerState) -> list[int] | None:

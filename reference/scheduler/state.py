@@ -40,6 +40,9 @@ class SchedulerState:
         prefill_is_bound: whether requests were left waiting when prompts were last not held back.
         num_executed_steps, last_prefill_step: steps that had tokens, and the last with a prompt's.
         finished_req_ids: requests that ended since the last step: the workers are told.
+        preempted_req_ids: requests that lost their blocks since the last step.
+        scheduled_before: requests of the last step, none since running ones started over.
+        sent_inputs: items whose data the second model runner has, of requests that it knows.
         encoder_cache_mismatch_reqs: requests whose item came back with another size, to be ended
             with an error.
         connector, kv_connector: to encoder outputs, and to KV, elsewhere; None without one.
@@ -85,6 +88,9 @@ class SchedulerState:
         self.num_executed_steps = 0
         self.last_prefill_step = -config.prefill_schedule_interval
         self.finished_req_ids: set[str] = set()
+        self.preempted_req_ids: set[str] = set()
+        self.scheduled_before: set[str] = set()
+        self.sent_inputs: dict[str, set[int]] = {}
         self.encoder_cache_mismatch_reqs: set[str] = set()
 
     @property
@@ -138,6 +144,8 @@ class SchedulerState:
             request.num_stale_output_tokens = request.num_in_flight_tokens
             request.num_output_placeholders = 0
         request.num_preemptions += 1
+        self.preempted_req_ids.add(request.request_id)
+        self.sent_inputs.pop(request.request_id, None)
         self.waiting.prepend_requests([request])
 
     def take_back_from_holding(self) -> None:
@@ -223,6 +231,7 @@ class SchedulerState:
             self.connector.request_finished(request)
         self.encoder_cache_manager.free(request)
         self.finished_req_ids.add(request.request_id)
+        self.sent_inputs.pop(request.request_id, None)
         if not keeps_blocks:
             self.give_back(request)
 

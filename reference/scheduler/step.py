@@ -22,6 +22,8 @@ class Step:
         loras: adapters of the step's requests, by number.
         admits_prefill: whether a request was admitted that has more than one token to compute.
         withdrew_prefill: whether a chunk of a prompt was scheduled and taken back.
+        loads_kv: whether KV of a request that was admitted is loaded within the step.
+        uses_drafts: whether a request was scheduled that can use drafts proposed after the step.
         num_scheduled_tokens: tokens of every scheduled request.
         new_block_ids: blocks that the workers do not know of, of the requests that have some.
         encoder_inputs: items to encode, of the requests that have some.
@@ -39,6 +41,8 @@ class Step:
     loras: set[int] = field(default_factory=set)
     admits_prefill: bool = False
     withdrew_prefill: bool = False
+    loads_kv: bool = False
+    uses_drafts: bool = False
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     new_block_ids: dict[str, BlockIds] = field(default_factory=dict)
     encoder_inputs: dict[str, Sequence[int]] = field(default_factory=dict)
@@ -61,6 +65,7 @@ class Step:
         """The request computes so many tokens."""
         self.num_scheduled_tokens[request.request_id] = num_new_tokens
         self.token_budget -= num_new_tokens
+        self.uses_drafts |= _can_use_drafts(request, num_new_tokens)
         if block_ids := blocks.get_block_ids(allow_none=True):
             self.new_block_ids[request.request_id] = block_ids
 
@@ -76,3 +81,12 @@ class Step:
         self.spec_decode_tokens.pop(request.request_id, None)
         for input_id in self.encoder_inputs.pop(request.request_id, ()):
             self.encoder_compute_budget += request.get_num_encoder_embeds(input_id)
+
+
+def _can_use_drafts(request: ScheduledRequest, num_new_tokens: int) -> bool:
+    """Whether the request may decode on after a step with so many tokens of it: it ends its prompt,
+    and does not surely bring its last token."""
+    if request.num_computed_tokens + num_new_tokens < request.num_tokens:
+        return False
+    is_sampling = request.num_output_placeholders > 0
+    return request.num_output_tokens + 1 + is_sampling < request.max_tokens

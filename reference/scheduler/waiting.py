@@ -259,6 +259,7 @@ def _admit(state: SchedulerState, step: Step, candidate: _Candidate, num_new_tok
     request = candidate.request
     num_computed_tokens = candidate.num_computed_tokens
     tell(state, request, candidate.num_external_tokens)
+    step.loads_kv |= candidate.num_external_tokens > 0
     state.deferred.discard(request)
     state.running.append(request)
     (step.resumed if request.status is RequestStatus.PREEMPTED else step.new).append(request)

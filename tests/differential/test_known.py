@@ -6,6 +6,7 @@ import pytest
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault, covering, load, showing_seeds
+from cacheproof.differential.trace import ModelRunner
 
 ENTRY = """
 [[known]]
@@ -58,6 +59,24 @@ def test_the_shipped_list_says_what_goes_wrong_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("listed", "of_trace", "covered"),
+    [
+        (None, "first", True),
+        (None, "second", True),
+        ("first", "first", True),
+        ("first", "second", False),
+        ("second", "first", False),
+        ("second", None, True),
+    ],
+)
+def test_an_entry_of_one_model_runner_covers_no_trace_of_the_other(
+    listed: ModelRunner | None, of_trace: ModelRunner | None, covered: bool
+) -> None:
+    fault = KnownFault("SC-9", "all", "safety", "a note", runner=listed)
+    assert fault.covers("SC-9", "0.33.0", "scheduler", "", of_trace) is covered
+
+
+@pytest.mark.parametrize(
     ("spoiled", "words"),
     [
         (("EC-6", "EC-66"), "'EC-66' is no contract id"),
@@ -68,6 +87,7 @@ def test_the_shipped_list_says_what_goes_wrong_in_one_line() -> None:
         (('note = "a note"', ""), "missing required field `note`"),
         (('note = "a note"', "note = 3"), "Expected `str`, got `int`"),
         (('note = "a note"', 'note = "n"\nlanes = ["none"]'), "'none' is no lane"),
+        (('note = "a note"', 'note = "n"\nrunner = "third"'), "Invalid enum value 'third'"),
         (('note = "a note"', 'note = "n"\nseeds = [1]'), "seeds of EC-6 (n) with 0 lanes"),
         (("[[known]]", "[[known]"), "Expected ']]'"),
     ],

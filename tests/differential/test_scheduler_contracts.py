@@ -127,11 +127,23 @@ def test_an_item_that_stayed_behind_is_asked_for_in_three_ways(name: str, kind: 
 
 
 def test_workers_that_are_told_anew_of_the_resumed_have_their_items() -> None:
-    hit = found("stripped-item-hit")
-    assert isinstance(hit.header.config, SchedulerConfig)
-    config = msgspec.structs.replace(hit.header.config, v2_model_runner=True)
-    told_anew = Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), hit.events)
+    told_anew = found("stripped-item-hit").under_runner("second")
     assert "SC-9" not in broken(told_anew, without("sends_all_items"))
+
+
+def test_workers_that_are_sent_an_item_again_have_it() -> None:
+    loads = found("stripped-item-load").under_runner("second")
+    sends = without("sends_all_items")
+    once = without("sends_all_items", "sends_items_again")
+    assert "SC-9" not in broken(loads, sends)
+    assert broken(loads, once)["SC-9"].kind == "while it runs"
+    assert broken(loads, sends, fault="drops_what_is_encoded")["SC-9"].kind == "while it runs"
+
+
+def test_workers_that_are_told_to_drop_an_item_do_not_have_it() -> None:
+    plain = trace(Add("a", 24, (Item("x", 18, 4),)), *STEPS)
+    assert broken(plain) == {}
+    assert broken(plain, fault="drops_what_is_encoded")["SC-9"].kind == "while it runs"
 
 
 def test_an_item_that_is_encoded_at_once_must_have_been_sent() -> None:

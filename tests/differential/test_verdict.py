@@ -60,7 +60,7 @@ def test_an_unlisted_finding_exits_with_1(finding: Finding) -> None:
     assert verdict.exit_code == UNLISTED
 
 
-def test_a_listed_finding_exits_with_0_even_without_a_public_thread(finding: Finding) -> None:
+def test_a_listed_finding_exits_with_0_even_without_a_thread(finding: Finding) -> None:
     assert Verdict(quiet(), [finding.annotated(None, "a note")]).exit_code == HOLDS
 
 
@@ -102,7 +102,7 @@ def test_a_harness_error_makes_it_void() -> None:
 
 
 def test_a_search_without_a_trace_is_void() -> None:
-    nothing = Campaign("it", None, [LaneReport(LANE)], [], Counter(), Counter(), [], 0.0)
+    nothing = Campaign("it", None, [LaneReport(lane=LANE)], [], Counter(), Counter(), [], 0.0)
     assert Verdict(nothing, []).void_because == ["no trace was judged"]
 
 

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
-from cacheproof.reference.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
+from cacheproof.reference.kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored
 from cacheproof.reference.scheduled_request import ScheduledRequest
 
 SIZE = 2
@@ -139,7 +139,7 @@ def test_events_tell_what_is_found_and_what_no_more(pool: BlockPool) -> None:
     assert (first.block_hashes, first.parent_block_hash) == (shown.block_hashes[:1], None)
     assert second.parent_block_hash == shown.block_hashes[0]
     assert second.token_ids == [2, 3, 4, 5]
-    assert removed == BlockRemoved([shown.block_hashes[1]], 0)
+    assert removed == BlockRemoved([shown.block_hashes[1]], MEDIUM_GPU, 0)
     assert pool.take_events() == []
 
 

@@ -144,3 +144,17 @@ def test_a_reset_forgets_entries_claims_and_notices(manager: EncoderCacheManager
     assert slots(manager) == (6, 6)
     assert (manager.cached, manager.freeable, manager.get_freed_mm_hashes()) == ({}, {}, [])
     assert manager.get_cached_input_ids(shown[1]) == set()
+
+
+def test_claims_are_told_as_a_release_keeps_them(manager: EncoderCacheManager) -> None:
+    shown = request("r1", "a", "b", "a")
+    for input_id in range(3):
+        if not manager.check_and_update_cache(shown, input_id):
+            manager.allocate(shown, input_id)
+    assert manager.request_cached_ids == {"r1": {0, 1, 2}}
+    assert manager.request_hash_refs == {"r1": {"a": 2, "b": 1}}
+    manager.free_encoder_input(shown, 0)
+    assert manager.request_cached_ids == {"r1": {1, 2}}
+    assert manager.request_hash_refs == {"r1": {"a": 1, "b": 1}}
+    manager.free(shown)
+    assert manager.request_cached_ids == manager.request_hash_refs == {}

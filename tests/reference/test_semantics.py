@@ -101,6 +101,20 @@ OF_THE_SCHEDULER = {
     "refuses_reset_beside_transfers",
     "counts_tables",
     "forgets_refused",
+    "tells_known_tokens",
+    "has_second_runner",
+    "spares_second_runner_tokens",
+    "tells_preemptions_by_reset",
+    "tells_loads_within_step",
+    "sends_items_again",
+    "skips_unused_drafts",
+    "drafts_past_the_end",
+    "encodes_ahead",
+    "fits_reserved_drafts",
+    "admits_whole_sequences",
+    "caps_admission",
+    "caps_admission_alone",
+    "reuses_unfindable_in_windows",
 }
 """The first six shape how a manager is called; the others are shown in test_scheduler_semantics."""
 
@@ -143,6 +157,8 @@ OF_BLOCK_KEYS = {
 """Shown in test_block_hash."""
 
 OF_THE_KV_CACHE = {
+    "adopts_hits_alone",
+    "trims_null_heads",
     "reuses_unfindable_first",
     "stacks_without_caching",
     "tells_external_tokens",
@@ -156,12 +172,15 @@ OF_THE_KV_CACHE = {
     "spares_last_prompt_token",
     "events_carry_extra_keys",
     "events_name_groups",
+    "events_tell_kinds",
+    "events_name_sessions",
     "keeps_window_in_flight",
     "counts_admitted_hits",
     "tells_longer_hits",
     "knows_prefix_tokens",
-    "admits_whole_sequences",
+    "admits_in_allocation",
     "reserves_blocks",
+    "keeps_watermark",
     "defers_frees",
     "aligns_behind_drop",
     "caches_block_to_drop",
@@ -170,7 +189,7 @@ OF_THE_KV_CACHE = {
     "tells_tokens_of_hashes",
     "shares_no_prefix_reads",
 }
-"""Shown in test_kv_cache_semantics."""
+"""Shown in test_kv_cache_semantics, the first two in test_kv_cache_manager."""
 
 
 def request(name: str, *sizes: tuple[str, int]) -> Request:
@@ -270,13 +289,16 @@ def test_the_ideal_has_every_change() -> None:
 
 @pytest.mark.parametrize("flag", fields(Semantics), ids=lambda flag: flag.name)
 def test_a_change_comes_with_its_release_and_stays_until_another(flag: Any) -> None:
-    since, until = flag.metadata["since"], flag.metadata["until"]
-    releases = ["0.10.2", "0.12.0", "0.14.1", "0.22.1", "0.27.1", "0.28.0", "0.30.0", "0.33.0"]
-    for release in [*releases, *filter(None, (since, until))]:
-        key = release_key(release)
-        has_ended = until is not None and key >= release_key(until)
-        expected = since is not None and key >= release_key(since) and not has_ended
+    changes = {
+        flag.metadata[name]: name != "until"
+        for name in ("since", "until", "again")
+        if flag.metadata[name] is not None
+    }
+    expected = False
+    for release in MODELLED:
+        expected = changes.pop(release, expected)
         assert getattr(Semantics.of_vllm(release), flag.name) is expected
+    assert not changes  # each names a release
 
 
 @pytest.mark.parametrize("flag", fields(Semantics), ids=lambda flag: flag.name)
@@ -286,8 +308,16 @@ def test_a_change_names_its_thread_and_says_one_sentence(flag: Any) -> None:
 
 
 def test_what_a_release_lost_its_predecessor_has() -> None:
-    assert Semantics.of_vllm("0.29.0").sends_all_items
-    assert not Semantics.of_vllm("0.30.0").sends_all_items
+    assert Semantics.of_vllm("0.28.0").sends_all_items
+    assert not Semantics.of_vllm("0.29.0").sends_all_items
+
+
+def test_what_a_release_lost_a_later_one_can_have_again() -> None:
+    stacks = [
+        Semantics.of_vllm(release).stacks_without_caching
+        for release in ("0.23.0", "0.24.0", "0.26.0", "0.27.0", "0.27.1", "0.28.0")
+    ]
+    assert stacks == [False, True, True, False, False, True]
 
 
 def test_a_release_before_sharing_is_not_modelled_and_says_what_to_do() -> None:

@@ -42,6 +42,7 @@ def main() -> None:
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     _load_own_package()
     importlib.import_module("host.session").calm_collector()
+    importlib.import_module("host.torch_names").answer()
     module = sys.argv[1] if len(sys.argv) > 1 else "host.release"
     release = importlib.import_module(module).Release()
     encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode

@@ -45,8 +45,7 @@ def build(config: Event) -> Kit:
                 num_blocks=config["num_blocks"],
                 kv_cache_tensors=[],
                 kv_cache_groups=[
-                    kv_cache_interface.KVCacheGroupSpec([f"layer.{number}"], attention_spec(group))
-                    for number, group in enumerate(config["groups"])
+                    _group(number, group) for number, group in enumerate(config["groups"])
                 ],
             ),
             max_model_len=config["max_model_len"],
@@ -80,6 +79,15 @@ def build(config: Event) -> Kit:
         metrics,
         clock,
     )
+
+
+def _group(number: int, group: Event) -> Any:
+    """The release's description of a group. Raises Illegal where it marks none for a drafter."""
+    marks = {"is_eagle_group": True} if group["has_drafter"] else {}
+    known = inspect.signature(kv_cache_interface.KVCacheGroupSpec).parameters
+    if not marks.keys() <= known.keys():
+        raise Illegal("a drafter that reads some groups alone, which the release does not mark")
+    return kv_cache_interface.KVCacheGroupSpec([f"layer.{number}"], attention_spec(group), **marks)
 
 
 class _InOrder(dict[Any, None]):
@@ -140,6 +148,7 @@ def _request(hasher: Any, event: Event, token_ids: list[int]) -> Any:
         cache_salt=event["salt"],
         lora_request=_lora(event["lora"]),
         block_hasher=hasher,
+        session_id=event["session"],
         **carried([{"mm_hash": None, "is_embed": None, **item} for item in event["items"]]),
     )
 

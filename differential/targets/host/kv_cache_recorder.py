@@ -18,6 +18,7 @@ FURTHER_STORED_FIELDS = frozenset(
         "kv_cache_spec_kind",
         "kv_cache_spec_sliding_window",
         "lora_name",
+        "session_id",
     }
 )
 _LOW_64_BITS = (1 << 64) - 1

@@ -190,9 +190,9 @@ def _make_kv_cache_manager(plug_in: str | None) -> Callable[..., Any] | None:
         return None
     if issubclass(found, KVCacheManager):
         return found
-    from .kv_cache_stand_in import StandIn
+    from .kv_cache_stand_in import stand_in
 
-    return functools.partial(StandIn, found)
+    return functools.partial(stand_in, found)
 
 
 def _plant(fault: str | None, manager: Any) -> None:

@@ -492,6 +492,8 @@ def make_scheduler(
         raise Illegal(refusal(error)) from error
     finally:
         scheduler_module.KVCacheManager = own
+    if v2 and not hasattr(scheduler, "use_v2_model_runner"):
+        raise Illegal("the release has no second model runner")
     scheduler.encoder_cache_manager = manager
     scheduler.max_num_encoder_input_tokens = compute_budget
     scheduler.finish_requests = _one_by_one(scheduler.finish_requests)

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import RequestStatus
 
@@ -91,12 +92,20 @@ def _executed(sampled: dict[str, list[int]], report: Report | None) -> Any:
         kv_connector_output=None if report is None else _reported(report),
         req_ids=list(sampled),
         req_id_to_index={request_id: index for index, request_id in enumerate(sampled)},
-        sampled_token_ids=[list(tokens) for tokens in sampled.values()],
+        sampled_token_ids=[_in_its_form(tokens) for tokens in sampled.values()],
         spec_token_ids=None,
         logprobs=None,
         prompt_logprobs_dict={},
         pooler_output=[],
     )
+
+
+_TAKES_ARRAYS = "ndarray" in str(ModelRunnerOutput.__annotations__["sampled_token_ids"])
+"""0.11.1 and 0.11.2 are handed an array of token ids for each request, all others a list."""
+
+
+def _in_its_form(tokens: list[int]) -> Any:
+    return numpy.array(tokens, dtype=numpy.int64) if _TAKES_ARRAYS else list(tokens)
 
 
 def _reported(report: Report) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from .manager_call_faults import MANAGER_CALL_FAULTS, SchedulerFault, state_of
-from .scheduler_session import carrier_of
+from .scheduler_told import carrier_of
 
 _QUEUES = ("waiting", "skipped_waiting", "passed_over")
 _NOBODYS_BLOCK = 1 << 30
@@ -119,6 +119,19 @@ def withholds_what_is_encoded(scheduler: Any) -> None:
             setattr(new, carrier, items)
 
     _after_schedule(scheduler, withhold)
+
+
+def drops_what_is_encoded(scheduler: Any) -> None:
+    """Workers are told to drop the data of the items that the step has them encode, be it sent
+    again with it or not."""
+
+    def drop(output: Any) -> None:
+        if hasattr(output, "encoder_input_updates"):
+            for request_id, numbers in output.scheduled_encoder_inputs.items():
+                updates = output.encoder_input_updates.setdefault(request_id, {})
+                updates.update(dict.fromkeys(numbers))
+
+    _after_schedule(scheduler, drop)
 
 
 def looks_past_the_first(scheduler: Any) -> None:
@@ -252,6 +265,7 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
         stops_early,
         encodes_again,
         withholds_what_is_encoded,
+        drops_what_is_encoded,
         looks_past_the_first,
         drops_what_is_read,
         computes_the_same_again,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .kv_transfers import KVWorker, Report
 from .protocol import Event, HostError, Illegal
+from .scheduler_told import resumed, told
 
 FIRST_TEXT_TOKEN_ID = 10
 STOP_TOKEN_ID = 4
@@ -205,7 +206,7 @@ class SchedulerSession:
         session = self._sessions[event["request"]]
         session.chunks.append(event)
         self._arrive({**session.first, **event})
-        return {**_told(self._continued()), **self._standing()}
+        return {**_of_sessions(self._continued()), **self._standing()}
 
     def _close(self, event: Event) -> Any:
         if not self._is_open(event["request"]):
@@ -267,39 +268,31 @@ class SchedulerSession:
             end = computed[request_id] + scheduled[request_id]
             if end >= requests[request_id].num_tokens + unsampled.get(request_id, 0):
                 reached[request_id] = drafts.get(request_id, 0)
-        padded = started.keys() | getattr(cached, "resumed_req_ids", set())
+        padded = started.keys() | resumed(cached)
         for request_id in padded & drafts.keys():
             reached[request_id] = 0  # nobody proposed them
         self._steps += 1
         self._in_flight.append(_Step(self._steps, output, reached))
-        told = getattr(output, "kv_connector_metadata", None) or {}
-        if told:
-            self._kv_worker.begin(self._steps, told)
+        kv_told = getattr(output, "kv_connector_metadata", None) or {}
+        if kv_told:
+            self._kv_worker.begin(self._steps, kv_told)
         return {
             "scheduled": scheduled,
             "computed": computed,
             "drafts": drafts,
-            "blocks": _blocks(output),
-            "encode": {
-                request_id: list(inputs)
-                for request_id, inputs in output.scheduled_encoder_inputs.items()
-            },
-            "notices": _notices(output),
-            # The two model runners get resumed requests under different headings.
+            # The two model runners are told of resumed requests under different headings.
             "new": [request_id for request_id in started if request_id not in was_preempted],
             "resumed": [request_id for request_id in computed if request_id in was_preempted],
             "preempted": sorted(
                 request.request_id for request in was_running if request.status is preempted
             ),
-            "finished": sorted(output.finished_req_ids),
             # They hold what they have claimed until the next update ends them.
             "rejected": sorted(getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())),
-            **_common_prefix(output),
-            **_withheld(output, requests),
+            **told(output, requests, self._max_drafts),
             **self._standing(),
             # What a connector's metadata tells the workers, where there is one.
             **(getattr(output, "ec_connector_metadata", None) or {}),
-            **told,
+            **kv_told,
         }
 
     def _update(self, event: Event) -> Any:
@@ -321,12 +314,13 @@ class SchedulerSession:
                 if ended:
                     finished.append(request_id)
             continued += self._continued()
-            if self._max_drafts and not self._asynchronous:
+            rests = getattr(step.output, "skip_drafts", False)
+            if self._max_drafts and not self._asynchronous and not rests:
                 self._ask(self._kit.propose, self._proposals(step))
         return {
             "sampled": sampled,
             "finished": sorted(finished),
-            **_told(continued),
+            **_of_sessions(continued),
             **({"kv_reports": reports} if any(reports) else {}),
             **({} if self._kit.worker is None else self._kit.worker.outcome()),
             **self._standing(),
@@ -448,57 +442,6 @@ _TEXT = list(map(_text, range(1000)))
 """Its beginning: few prompts are longer."""
 
 
-def _told(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:
+def _of_sessions(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:
     """What an outcome says of sessions that went on; nothing where none did."""
     return {"continued": continued} if continued else {}
-
-
-def _blocks(output: Any) -> dict[str, list[list[int]]]:
-    """The KV blocks that the workers are told of, for each request that gets some."""
-    cached = output.scheduled_cached_reqs
-    blocks = {new.req_id: new.block_ids for new in output.scheduled_new_reqs}
-    blocks.update(zip(cached.req_ids, cached.new_block_ids, strict=True))
-    return {
-        request_id: [list(group) for group in ids]
-        for request_id, ids in blocks.items()
-        if ids is not None and any(ids)
-    }
-
-
-def _common_prefix(output: Any) -> dict[str, list[int]]:
-    """In how many blocks all running requests begin alike, by group, where a step says it."""
-    blocks = getattr(output, "num_common_prefix_blocks", None)
-    return {"common_prefix": list(blocks)} if blocks else {}
-
-
-def _withheld(output: Any, requests: Any) -> dict[str, dict[str, list[int]]]:
-    """Items of whose data some stays behind, by request that the workers are told of; nothing where
-    all items go with their requests."""
-    withheld = {
-        new.req_id: numbers
-        for new in output.scheduled_new_reqs
-        if (numbers := _withheld_inputs(new, requests[new.req_id]))
-    }
-    return {"withheld": withheld} if withheld else {}
-
-
-def _withheld_inputs(new: Any, request: Any) -> list[int]:
-    if hasattr(new, "withheld_inputs"):
-        return list(new.withheld_inputs)
-    carrier = carrier_of(new)
-    pairs = enumerate(zip(getattr(new, carrier), getattr(request, carrier), strict=True))
-    if carrier != "mm_features":
-        return [number for number, (sent, _) in pairs if sent is None]
-    # Models with several rotary axes are still given what positions follow from.
-    return [number for number, (sent, own) in pairs if len(sent.data or ()) < len(own.data)]
-
-
-def carrier_of(new: Any) -> str:
-    """The attribute in which a release's workers are given a request's items."""
-    return next(name for name in ("mm_features", "mm_kwargs", "mm_inputs") if hasattr(new, name))
-
-
-def _notices(output: Any) -> list[str]:
-    if hasattr(output, "free_encoder_mm_hashes"):
-        return list(output.free_encoder_mm_hashes)
-    return [f"{request_id}#{input_id}" for request_id, input_id in output.free_encoder_input_ids]

@@ -38,6 +38,7 @@ _LEFT_OUT: Mapping[str, Mapping[str, str]] = {
     "ScheduledRequest": {
         "num_preemptions": "a statistic, but for KV loads",
         "num_cached_tokens": "a statistic, but for KV loads",
+        "prompt_token_ids": _TOLD,
         "last_step": _OF_TRANSFERS,
     },
     "DeferredFrees": {"_num_scheduled": _OF_TRANSFERS, "_num_processed": _OF_TRANSFERS},
@@ -52,6 +53,13 @@ _LEFT_OUT: Mapping[str, Mapping[str, str]] = {
         "free_encoder_mm_hashes": _TOLD,
         "finished_req_ids": _TOLD,
         "num_common_prefix_blocks": _TOLD,
+        "preempted_req_ids": _TOLD,
+        "encoder_input_updates": _TOLD,
+        "has_sync_kv_loads": _TOLD,
+    },
+    "SchedulerState": {
+        "preempted_req_ids": "the workers are told of it with the next step",
+        "scheduled_before": "workers are told more of whom it left out",
     },
 }
 _PLAIN = frozenset({int, float, bool, str, type(None)})
@@ -81,7 +89,8 @@ class SchedulerStates:
 
     def now(self) -> Moment:
         data = self._data()
-        tree = _Teller(self._session.scheduler, self._stays).tree(data)
+        kinds = [type(part).__name__ for part in self._parts]
+        tree = _Teller(self._session.scheduler, self._stays).tree(data, kinds)
         return Moment(
             marshal.dumps(tree, _WITHOUT_REFERENCES), lambda: self._dumped(data), lambda: tree
         )
@@ -172,12 +181,17 @@ class _Teller:
         moments = sorted(request.arrival_time for request in self._requests.values())
         self._ranks = {moment: rank for rank, moment in enumerate(moments)}
 
-    def tree(self, data: list[Any]) -> list[Any]:
+    def tree(self, data: list[Any], kinds: Iterable[str]) -> list[Any]:
+        """What is kept of the session and of each part, which are of these kinds."""
         requests = [self._object(request) for request in self._requests.values()]
         blocks = [self._object(block) for block in self._blocks]
         position, *attributes = data
         session = self._told(position.items(), _APART["SchedulerSession"])
-        return [requests, blocks, session, *map(self._tell, attributes)]
+        parts = [
+            self._told(values.items(), _APART.get(kind, _NOTHING))
+            for kind, values in zip(kinds, attributes, strict=True)
+        ]
+        return [requests, blocks, session, *parts]
 
     def _tell(self, value: Any) -> Any:
         kind = type(value)

@@ -100,7 +100,7 @@ def test_a_load_of_a_whole_prompt_leaves_out_what_its_last_token_reads(target: H
     config = {
         **generate(0)[0],
         "num_blocks": 12,
-        "groups": [{"kind": "sliding_window", "block_size": 2, "window": 2}],
+        "groups": [{"kind": "sliding_window", "block_size": 2, "window": 2, "has_drafter": False}],
         "max_model_len": 24,
         "max_in_flight_tokens": 24,
         "enable_caching": True,
@@ -128,6 +128,7 @@ def test_a_load_of_a_whole_prompt_leaves_out_what_its_last_token_reads(target: H
         "salt": None,
         "lora": None,
         "skip_reading": False,
+        "session": None,
     }
     events = [arrive, slots, {"event": "loaded", "request": "a", "valid": 100}, slots]
     header = {"depth": "kv_cache", "manager": "kv_cache", "config": config}

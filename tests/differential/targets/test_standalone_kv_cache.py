@@ -18,8 +18,8 @@ from cacheproof.differential.trace import (
     Arrive,
     CommonPrefix,
     End,
-    Group,
     KVCacheConfig,
+    KVCacheGroup,
     KVCacheHeader,
     Output,
     Slots,
@@ -32,14 +32,16 @@ NEWEST = "0.33.0"
 ALL = 100
 
 
-def trace(groups: tuple[Group, ...], num_blocks: int, *events: AnyEvent, **more: Any) -> Trace:
+def trace(
+    groups: tuple[KVCacheGroup, ...], num_blocks: int, *events: AnyEvent, **more: Any
+) -> Trace:
     config = KVCacheConfig(num_blocks, groups, max_model_len=14, max_in_flight_tokens=1, **more)
     return Trace(KVCacheHeader(SCHEMA, config), events)
 
 
 TRACES = {
     ("0.28.0", "KV-10"): trace(
-        (Group("full", 2), Group("sliding_window", 2, 9)),
+        (KVCacheGroup("full", 2), KVCacheGroup("sliding_window", 2, 9)),
         7,
         Arrive("a", ((0, 2),)),
         Arrive("b", ((1000, 1),)),
@@ -51,13 +53,13 @@ TRACES = {
         CommonPrefix("c"),
     ),
     ("0.28.0", "KV-12"): trace(
-        (Group("full", 1), Group("sliding_window", 1, 1)),
+        (KVCacheGroup("full", 1), KVCacheGroup("sliding_window", 1, 1)),
         3,
         Arrive("a", ((0, 1),)),
         Slots("a", ALL, external=1, delay=True),
     ),
     ("0.28.0", "BP-6"): trace(
-        (Group("full", 9), Group("sliding_window", 3, 6)),
+        (KVCacheGroup("full", 9), KVCacheGroup("sliding_window", 3, 6)),
         6,
         Arrive("a", ((0, 9),)),
         Slots("a", ALL),
@@ -65,7 +67,7 @@ TRACES = {
         kv_events=True,
     ),
     ("0.18.1", "KV-3"): trace(
-        (Group("full", 6), Group("sliding_window", 2, 4)),
+        (KVCacheGroup("full", 6), KVCacheGroup("sliding_window", 2, 4)),
         9,
         Arrive("a", ((0, 12),)),
         Arrive("b", ((0, 13),)),
@@ -74,7 +76,7 @@ TRACES = {
         use_eagle=True,
     ),
     ("0.18.1", "KV-5"): trace(
-        (Group("full", 2), Group("sliding_window", 2, 2)),
+        (KVCacheGroup("full", 2), KVCacheGroup("sliding_window", 2, 2)),
         7,
         Arrive("a", ((2000, 1),)),
         Slots("a", ALL),

@@ -14,7 +14,7 @@ from cacheproof.differential.standalone import standalone_test, why_none
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.trace import ModelRunner, Trace
 from cacheproof.reference.semantics import Semantics
 
 NEWEST = "0.33.0"
@@ -58,9 +58,12 @@ def target_of(name: str, release: str) -> Target:
     return ReferenceTarget(Semantics.of_vllm(release), name=f"vllm@{release}", release=release)
 
 
-def finding(name: str, release: str, contract: str, kind: str = "") -> Finding:
+def finding(
+    name: str, release: str, contract: str, kind: str = "", *, runner: ModelRunner = "first"
+) -> Finding:
     trace = load(FINDINGS / f"{name}.jsonl")
     assert isinstance(trace, Trace)
+    trace = trace.under_runner(runner)
     with closing(target_of(name, release)) as target:
         found = found_in(target, trace, contract, kind=kind, times=2, batches=2)
     assert found is not None
@@ -96,6 +99,18 @@ def test_a_standalone_test_passes_where_it_is_mended(
 ) -> None:
     mended = [path for shown, path in sources.items() if shown.release != NEWEST]
     assert verdicts(NEWEST, mended) == ["passes"] * len(mended)
+
+
+def test_a_standalone_test_runs_under_the_second_model_runner(
+    tmp_path: Path, verdicts: Any
+) -> None:
+    kind = "while it runs"
+    source = standalone_test(finding("stripped-item-load", "0.32.0", "SC-9", kind, runner="second"))
+    assert source is not None
+    path = tmp_path / "test_second.py"
+    path.write_text(source)
+    assert verdicts("0.32.0", [path])[0].startswith("AssertionError")
+    assert verdicts(NEWEST, [path]) == ["passes"]
 
 
 def test_a_standalone_test_passes_before_the_fault_came(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.host.scheduler_told import UNASKED
 from cacheproof.differential.targets.told import NOT_DECISIONS, READ
 
 OUTPUT = "vllm/v1/core/sched/output.py"
@@ -48,3 +49,11 @@ def test_every_field_of_every_installed_release_is_in_exactly_one_table(
 def test_a_field_that_nobody_has_thought_of_is_found() -> None:
     told = "class SchedulerOutput:\n    finished_req_ids: set[str]\n    made_up: int = 0\n"
     assert unaccounted(fields(told)) == {("SchedulerOutput", "made_up")}
+
+
+def test_what_must_say_nothing_is_read_by_the_driver() -> None:
+    says_nothing = {
+        owner: tuple(sorted(name for name, how in READ[owner].items() if "says nothing" in how))
+        for owner in READ
+    }
+    assert says_nothing == UNASKED

@@ -36,7 +36,9 @@ def kv_cache(
     blocks: int, *specs: KVCacheSpec, retention: int | None = None, **options: Any
 ) -> KVCacheManager:
     caches = KVCacheConfig(blocks, tuple(map(KVCacheGroupSpec, specs)), retention)
-    return KVCacheManager(caches, 64, **options)
+    return KVCacheManager(
+        caches, 64, caches.scheduler_block_size, caches.hash_block_size, **options
+    )
 
 
 def speech_model(

@@ -47,7 +47,9 @@ class Scene:
         self.connector = KVTransfers()
         self.scheduler = Scheduler(
             config,
-            KVCacheManager(caches, 64, semantics=semantics),
+            KVCacheManager(
+                caches, 64, caches.scheduler_block_size, caches.hash_block_size, semantics=semantics
+            ),
             EncoderCacheManager(8, semantics),
             semantics=semantics,
             connector=self.connector,

@@ -22,6 +22,7 @@ from cacheproof.reference.semantics import Semantics
 BLOCK_SIZE = 4
 IDEAL = Semantics.ideal()
 HASHER = get_request_block_hasher(BLOCK_SIZE, hash_function(IDEAL), semantics=IDEAL, seed="0")
+BEFORE_RESETS = {"tells_preemptions_by_reset": False}
 
 
 def make(
@@ -44,7 +45,7 @@ def make(
     caches = KVCacheConfig(blocks, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
     return Scheduler(
         config,
-        KVCacheManager(caches, 64),
+        KVCacheManager(caches, 64, caches.scheduler_block_size, caches.hash_block_size),
         EncoderCacheManager(capacity),
         semantics=semantics,
         ec_connector=connector,
@@ -369,3 +370,48 @@ def test_the_second_model_runner_is_told_anew_of_who_is_resumed(told_anew: bool)
     output = step(scheduler)
     assert output.scheduled_cached_reqs.resumed_req_ids == (set() if told_anew else {"r"})
     assert [new.req_id for new in output.scheduled_new_reqs] == (["r"] if told_anew else [])
+
+
+def test_the_second_model_runner_is_told_all_tokens_of_who_is_resumed() -> None:
+    scheduler = make(v2_model_runner=True)
+    scheduler.add_request(request("r", 4, max_tokens=3))
+    (first,) = step(scheduler).scheduled_new_reqs
+    scheduler.reset_prefix_cache(reset_running_requests=True)
+    (again,) = step(scheduler).scheduled_new_reqs
+    assert first.prefill_token_ids == first.prompt_token_ids == again.prompt_token_ids
+    assert again.prefill_token_ids == [*first.prompt_token_ids, 7]
+
+
+def test_the_first_model_runner_is_told_all_tokens_of_whom_the_last_step_left_out() -> None:
+    scheduler = make()
+    scheduler.add_request(request("r", 4, max_tokens=4))
+    (first,) = step(scheduler).scheduled_new_reqs
+    goes_on = step(scheduler).scheduled_cached_reqs
+    scheduler.reset_prefix_cache(reset_running_requests=True)
+    resumed = step(scheduler).scheduled_cached_reqs
+    assert first.prefill_token_ids is None
+    assert (goes_on.all_token_ids, goes_on.num_output_tokens) == ({}, [1])
+    assert resumed.all_token_ids == {"r": [*first.prompt_token_ids, 7, 7]}
+    assert resumed.num_output_tokens == [2]
+
+
+@pytest.mark.parametrize(("changes", "told"), [({}, {"r"}), (BEFORE_RESETS, set())])
+def test_workers_are_told_whom_a_reset_has_preempted(
+    changes: dict[str, bool], told: set[str]
+) -> None:
+    scheduler = make(semantics=replace(IDEAL, **changes))
+    scheduler.add_request(request("r", 4, max_tokens=3))
+    step(scheduler)
+    scheduler.reset_prefix_cache(reset_running_requests=True)
+    assert step(scheduler).preempted_req_ids == told
+    assert step(scheduler).preempted_req_ids == set()
+
+
+@pytest.mark.parametrize(("v2", "dropped"), [(False, {}), (True, {"r": {0: None}})])
+def test_the_second_model_runner_drops_the_data_of_items_that_are_computed(
+    v2: bool, dropped: dict[str, Any]
+) -> None:
+    scheduler = make(v2_model_runner=v2)
+    scheduler.add_request(request("r", 20, ("x", 0, 4), max_tokens=2))
+    updates = [step(scheduler).encoder_input_updates for _ in range(3)]
+    assert updates == [{}, dropped, {}]

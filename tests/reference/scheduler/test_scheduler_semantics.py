@@ -16,6 +16,9 @@ from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {
     "spares_sure_ends": 1,
+    "drafts_past_the_end": 9,
+    "encodes_ahead": 4,
+    "admits_whole_sequences": 4,
     "unschedules_victims": 5,
     "waits_for_long_prompts": 318,
     "forgets_drafts": 148,
@@ -24,7 +27,7 @@ SEED_THAT_SHOWS = {
     "spares_lone_prefill": 0,
     "rejoins_passed_over": 31,
     "marks_stale_output": 533,
-    "releases_confirmed": 1,
+    "releases_confirmed": 4,
     "rolls_back_for_drafter": 9,
     "counts_no_rows": 21,
     "pads_drafts": 111,
@@ -41,7 +44,7 @@ SEED_THAT_SHOWS = {
     "caches_processed": 45,
     "keeps_items_whole": 99,
     "goes_on_after_preempting_itself": 44,
-    "counts_listening_sessions": 1,
+    "counts_listening_sessions": 25,
     "admits_holders_first": 14,
     "drops_output_of_ended_turns": 104,
     "takes_max_tokens_of_chunks": 61,
@@ -61,10 +64,14 @@ SEED_THAT_SHOWS = {
     "ends_at_whole_items": 99,
     "counts_tables": 5,
     "forgets_refused": 5,
+    "tells_known_tokens": 0,
+    "spares_second_runner_tokens": 18,
+    "sends_items_again": 1,
+    "skips_unused_drafts": 4,
 }
 SEED_OF_DECODERS_THAT_SHOWS = {"fits_cross_attention": 0}
 SEED_OF_LOADS_THAT_SHOWS = {
-    "awaits_transfers": 0,
+    "awaits_transfers": 2,
     "awaits_later_transfers": 0,
     "fails_lost_transfers": 0,
 }
@@ -76,11 +83,12 @@ SEED_OF_KV_LOADS_THAT_SHOWS = {
     "counts_loaded_tokens": 8,
     "keeps_until_loaded": 3,
     "cuts_behind_the_step": 77,
-    "reserves_for_prefills": 4,
+    "reserves_for_prefills": 5,
     "sends_computed_blocks": 9,
     "defers_frees": 5,
     "spares_unfreeable_victims": 13,
     "reserves_for_drafts": 27,
+    "fits_reserved_drafts": 32,
     "skips_reading_elsewhere": 6,
     "gives_back_items_ahead": 0,
     "spares_lone_loads": 113,
@@ -89,8 +97,14 @@ SEED_OF_KV_LOADS_THAT_SHOWS = {
     "caches_loads_when_right": 6,
     "drops_output_of_failed_loads": 7,
     "refuses_reset_beside_transfers": 55,
+    "tells_loads_within_step": 0,
 }
-SINCE = {flag.name: flag.metadata["since"] for flag in fields(Semantics)}
+SEED_OF_WINDOWS_THAT_SHOWS = {
+    "reuses_unfindable_in_windows": 0,
+    "caps_admission": 3,
+    "caps_admission_alone": 3,
+}
+SINCE = {flag.name: flag.metadata["again"] or flag.metadata["since"] for flag in fields(Semantics)}
 OFFERS = {
     "retries_failed_loads": lambda trace: any(
         isinstance(one, Received) and one.failed is not None for one in trace.events
@@ -106,6 +120,7 @@ OFFERS = {
     "restarts_running": lambda trace: any(
         isinstance(one, ResetPrefix) and one.running for one in trace.events
     ),
+    "has_second_runner": lambda trace: trace.header.config.v2_model_runner,
     "holds_prefills": lambda trace: trace.header.config.prefill_schedule_interval > 1,
     "retains_sparsely": lambda trace: (
         trace.header.config.prefix_cache_retention_interval is not None
@@ -133,6 +148,10 @@ LANE_OF = {
             (flag, seed, "scheduler of encoder-decoders")
             for flag, seed in SEED_OF_DECODERS_THAT_SHOWS.items()
         ),
+        *(
+            (flag, seed, "scheduler with windows")
+            for flag, seed in SEED_OF_WINDOWS_THAT_SHOWS.items()
+        ),
     ],
 )
 def test_each_flag_changes_a_decision(flag: str, seed: int, lane: str) -> None:
@@ -141,6 +160,8 @@ def test_each_flag_changes_a_decision(flag: str, seed: int, lane: str) -> None:
     without = replace(with_it, **{flag: False})
     trace = LANES[lane].trace(seed, since)
     left, right = (ReferenceTarget(one).run([trace])[0] for one in (with_it, without))
+    assert left.illegal is None
+    assert right.illegal is None
     assert compare(left, right) is not None
 
 

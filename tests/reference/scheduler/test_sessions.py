@@ -34,7 +34,9 @@ def make(semantics: Semantics = IDEAL, blocks: int = 17, **options: Any) -> Sche
         }
     )
     caches = KVCacheConfig(blocks, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
-    kv_cache_manager = KVCacheManager(caches, 64, semantics=semantics)
+    kv_cache_manager = KVCacheManager(
+        caches, 64, caches.scheduler_block_size, caches.hash_block_size, semantics=semantics
+    )
     return Scheduler(
         config, kv_cache_manager, EncoderCacheManager(8, semantics), semantics=semantics
     )

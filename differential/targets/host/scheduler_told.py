@@ -1,0 +1,162 @@
+"""What a step says to the workers, in words that all releases and the reference share.
+
+A field that a release has not says nothing, and nothing is kept of one that says nothing. So those
+that only a refused feature fills show as soon as one does say something.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+UNASKED: Mapping[str, tuple[str, ...]] = {
+    "NewRequestData": (
+        "pooling_params",
+        "prompt_embeds",
+        "prompt_is_token_ids",
+        "replay_start",
+    ),
+    "CachedRequestData": ("new_token_ids",),
+    "SchedulerOutput": (
+        "aux_output_connector_metadata",
+        "block_table_updates",
+        "ec_manager_metadata",
+        "grammar_bitmask",
+        "has_structured_output_requests",
+        "kv_cache_block_copies",
+        "new_block_ids_to_zero",
+        "num_invalid_spec_tokens",
+        "partial_tail_offloads",
+        "pending_structured_output_tokens",
+        "structured_output_request_ids",
+    ),
+}
+"""Class -> fields that only features fill which no trace can ask for."""
+
+
+def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str, Any]:
+    """All that a step says beside tokens, progress and connectors; `requests` are the scheduler's,
+    `num_drafts` those that the drafter is to propose."""
+    new, cached = output.scheduled_new_reqs, output.scheduled_cached_reqs
+    updates = getattr(output, "encoder_input_updates", {})
+    return {
+        "blocks": _blocks(output),
+        "encode": {
+            request_id: list(inputs)
+            for request_id, inputs in output.scheduled_encoder_inputs.items()
+        },
+        "notices": _notices(output),
+        "finished": sorted(output.finished_req_ids),
+        "told_new": [one.req_id for one in new],
+        "total": output.total_num_scheduled_tokens,
+        **_said(
+            common_prefix=list(getattr(output, "num_common_prefix_blocks", None) or ()),
+            withheld=_withheld(output, requests),
+            told_resumed=sorted(resumed(cached)),
+            told_preempted=sorted(getattr(output, "preempted_req_ids", None) or ()),
+            prompts={one.req_id: list(one.prompt_token_ids) for one in new},
+            prefills={
+                one.req_id: list(one.prefill_token_ids)
+                for one in new
+                if getattr(one, "prefill_token_ids", None) is not None
+            },
+            all_tokens={
+                request_id: list(token_ids)
+                for request_id, token_ids in getattr(cached, "all_token_ids", {}).items()
+            },
+            decoded=_decoded(cached),
+            sent_again=_inputs(updates, is_sent=True),
+            dropped=_inputs(updates, is_sent=False),
+            loads_within_step=getattr(output, "has_sync_kv_loads", False),
+            skips_drafts=getattr(output, "skip_drafts", False),
+            unasked=sorted(_unasked(output, num_drafts)),
+        ),
+    }
+
+
+def resumed(cached: Any) -> Iterable[str]:
+    """Who of the requests that the workers know has lost its blocks."""
+    if hasattr(cached, "resumed_req_ids"):
+        return cached.resumed_req_ids
+    pairs = zip(cached.req_ids, cached.resumed_from_preemption, strict=True)
+    return [request_id for request_id, is_resumed in pairs if is_resumed]
+
+
+def carrier_of(new: Any) -> str:
+    """The attribute in which a release's workers are given a request's items."""
+    return next(name for name in ("mm_features", "mm_kwargs", "mm_inputs") if hasattr(new, name))
+
+
+def _said(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _decoded(cached: Any) -> dict[str, int]:
+    """How many tokens the workers are told that a request has decoded, those on their way too."""
+    if not getattr(cached, "num_output_tokens", ()):
+        return {}
+    return dict(zip(cached.req_ids, cached.num_output_tokens, strict=True))
+
+
+def _blocks(output: Any) -> dict[str, list[list[int]]]:
+    """The KV blocks that the workers are told of, for each request that gets some."""
+    cached = output.scheduled_cached_reqs
+    blocks = {new.req_id: new.block_ids for new in output.scheduled_new_reqs}
+    blocks.update(zip(cached.req_ids, cached.new_block_ids, strict=True))
+    return {
+        request_id: [list(group) for group in ids]
+        for request_id, ids in blocks.items()
+        if ids is not None and any(ids)
+    }
+
+
+def _withheld(output: Any, requests: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Items of whose data some stays behind, by request that the workers are told of."""
+    return {
+        new.req_id: numbers
+        for new in output.scheduled_new_reqs
+        if (numbers := _withheld_inputs(new, requests[new.req_id]))
+    }
+
+
+def _withheld_inputs(new: Any, request: Any) -> list[int]:
+    if hasattr(new, "withheld_inputs"):
+        return list(new.withheld_inputs)
+    carrier = carrier_of(new)
+    pairs = enumerate(zip(getattr(new, carrier), getattr(request, carrier), strict=True))
+    if carrier != "mm_features":
+        return [number for number, (sent, _) in pairs if sent is None]
+    # Models with several rotary axes are still given what positions follow from.
+    return [number for number, (sent, own) in pairs if len(sent.data or ()) < len(own.data)]
+
+
+def _inputs(updates: Mapping[str, Mapping[int, Any]], *, is_sent: bool) -> dict[str, list[int]]:
+    """Items whose data is sent again, or dropped, by request."""
+    numbers = {
+        request_id: sorted(number for number, data in of.items() if (data is not None) == is_sent)
+        for request_id, of in updates.items()
+    }
+    return {request_id: of for request_id, of in numbers.items() if of}
+
+
+def _notices(output: Any) -> list[str]:
+    if hasattr(output, "free_encoder_mm_hashes"):
+        return list(output.free_encoder_mm_hashes)
+    return [f"{request_id}#{input_id}" for request_id, input_id in output.free_encoder_input_ids]
+
+
+def _unasked(output: Any, num_drafts: int) -> Iterable[str]:
+    """Fields that say something though no trace has asked for it."""
+    if getattr(output, "num_spec_tokens_to_schedule", num_drafts) != num_drafts:
+        yield "num_spec_tokens_to_schedule"
+    parts = {
+        "NewRequestData": output.scheduled_new_reqs,
+        "CachedRequestData": [output.scheduled_cached_reqs],
+        "SchedulerOutput": [output],
+    }
+    for owner, ones in parts.items():
+        for name in UNASKED[owner]:
+            if any(_says_something(getattr(one, name, None)) for one in ones):
+                yield name
+
+
+def _says_something(value: Any) -> bool:
+    return any(value) if isinstance(value, Collection) else bool(value)

@@ -1,0 +1,64 @@
+"""Every trace of docs/findings under both model runners: which of its breaks are one runner's."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.examine import examine
+from cacheproof.differential.finding_file import load
+from cacheproof.differential.known import covering
+from cacheproof.differential.known import load as load_known
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.trace import ModelRunner, Trace
+
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
+FIRST_ALONE = {
+    "0.33.0": {
+        "stripped-item-hit": {"SC-9"},
+        "stripped-item-load": {"SC-9"},
+        "stripped-item-session": {"SC-9"},
+    },
+    "0.32.0": {"stripped-item-hit": {"SC-9"}, "stripped-item-session": {"SC-9"}},
+    "0.30.0": {"stripped-item-hit": {"SC-9"}},
+    "0.24.0": {"drafter-miss": {"SC-2"}},
+    "0.22.1": {"drafter-miss": {"SC-2"}, "drafter-miss-within": {"SC-2"}},
+    "0.12.0": {"whole-item-rolled-back": {"SC-2"}},
+}
+"""Release -> trace -> what breaks under the first runner and holds under the second."""
+OLDER = [pytest.param(release, marks=pytest.mark.slow) for release in list(FIRST_ALONE)[1:]]
+
+
+def traces() -> Iterator[tuple[str, Trace]]:
+    for path in sorted(FINDINGS.glob("*.jsonl")):
+        trace = load(path)
+        assert isinstance(trace, Trace)
+        if trace.depth == "scheduler":
+            yield path.stem, trace
+
+
+@pytest.mark.parametrize("release", ["0.33.0", *OLDER])
+def test_a_finding_breaks_under_both_runners_but_where_it_is_listed(release: str) -> None:
+    target = resolve(f"vllm@{release}", report=print)
+    broken: dict[tuple[str, ModelRunner], set[str]] = {}
+    with closing(target):
+        for name, trace in traces():
+            for runner in ("first", "second"):
+                one = trace.under_runner(runner)
+                broken[name, runner] = examine(one, target.run([one])[0], target).broken
+    names = {name for name, _ in broken}
+    alone = {name: broken[name, "first"] - broken[name, "second"] for name in names}
+    assert {name: rules for name, rules in alone.items() if rules} == FIRST_ALONE[release]
+    assert not any(broken[name, "second"] - broken[name, "first"] for name in names)
+    assert len(names) > 30
+
+
+def test_the_list_says_which_runner_a_finding_is_of() -> None:
+    listed = load_known()
+    kinds = {"SC-9": "after a preemption", "SC-2": ""}
+    for release, found in FIRST_ALONE.items():
+        for rule in {rule for rules in found.values() for rule in rules}:
+            assert covering(listed, rule, release, "scheduler", kinds[rule], "first")
+    assert not covering(listed, "SC-9", "0.33.0", "scheduler", "while it runs", "second")
+    assert covering(listed, "SC-9", "0.32.0", "scheduler", "while it runs", "second")

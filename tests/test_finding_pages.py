@@ -1,0 +1,108 @@
+"""The pages of findings say of each fault what a reader needs first; the table lists them all."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FINDINGS = ROOT / "docs" / "findings"
+PAGES = sorted(page for page in FINDINGS.glob("*.md") if page.name != "README.md")
+SOURCES = ("cacheproof", "differential", "benchmarks", "reference")
+FIELDS = ["Contract", "Releases", "Runner", "Harm", "Public threads"]
+FIELD = re.compile(r"^\* \*\*([^*]+)\*\* (.+(?:\n  .+)*)$", re.MULTILINE)
+COLUMNS = ["fault", "status upstream", "first", "last", "runner", "reach", "harm", "contract"]
+STATE = r" \((?:open|merged|closed)"
+THREAD = re.compile(
+    rf"#\d+{STATE}|none (?:was )?found|was not found|No public thread was found", re.I
+)
+
+
+def headers(text: str) -> Iterator[dict[str, str]]:
+    """The header of each fault of a page, in the page's order: field -> what it says.
+
+    Raises:
+        ValueError: there is none, or one lacks a field or has another.
+    """
+    parts = re.split(r"\n(?=\* \*\*Contract\*\* )", text)[1:]
+    if not parts:
+        raise ValueError("no fault has a header")
+    for part in parts:
+        found = FIELD.findall(part.split("\n\n")[0])
+        if [name for name, _ in found] != FIELDS:
+            raise ValueError(f"a header has {[name for name, _ in found]}, not {FIELDS}")
+        yield {name: " ".join(value.split()) for name, value in found}
+
+
+def rows(text: str) -> Iterator[dict[str, str]]:
+    """The rows of the table, in its order: column -> cell."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    for line in (lines[0], *lines[2:]):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        yield dict(zip(COLUMNS, cells, strict=True))
+
+
+TITLES, *ROWS = rows((FINDINGS / "README.md").read_text())
+
+
+def page_of(row: dict[str, str]) -> str:
+    (name,) = re.findall(r"\]\(([^)]+)\)", row["fault"])
+    return name
+
+
+def test_the_table_has_the_columns() -> None:
+    assert list(TITLES.values()) == COLUMNS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_each_fault_of_a_page_has_a_header_and_a_row(page: Path) -> None:
+    listed = [row for row in ROWS if page_of(row) == page.name]
+    for header, row in zip(headers(page.read_text()), listed, strict=True):
+        assert row["first"] in header["Releases"]
+        assert row["last"] in header["Releases"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_each_fault_names_a_thread_with_its_state_or_says_that_none_was_found(page: Path) -> None:
+    for header in headers(page.read_text()):
+        assert THREAD.search(header["Public threads"])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["fault"][:40])
+def test_a_row_claims_no_more_than_a_search(row: dict[str, str]) -> None:
+    assert (FINDINGS / page_of(row)).is_file()
+    assert THREAD.search(row["status upstream"])
+    assert all(row.values())
+
+
+@pytest.mark.parametrize("page", [*PAGES, FINDINGS / "README.md"], ids=lambda page: page.stem)
+def test_no_page_says_that_no_thread_is_known(page: Path) -> None:
+    assert not re.search(r"no public\s+thread (?:is |was )?known", page.read_text(), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("folder", SOURCES)
+def test_no_source_says_that_there_is_no_thread(folder: str) -> None:
+    files = [*(ROOT / folder).glob("*.py"), *(ROOT / folder).glob("*.toml")]
+    assert files
+    assert [file.name for file in files if "no public thread" in file.read_text().lower()] == []
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_page_without_a_field_is_seen(field: str) -> None:
+    text = (FINDINGS / "overtaken.md").read_text()
+    without = re.sub(rf"^\* \*\*{field}\*\* .+\n(?:  .+\n)*", "", text, flags=re.MULTILINE)
+    assert without != text
+    with pytest.raises(ValueError, match="header"):
+        list(headers(without))
+
+
+@pytest.mark.parametrize("line", ["vLLM #55547", "PR #1, some time", "No public thread is known"])
+def test_a_thread_without_a_state_and_a_claim_without_a_search_are_seen(line: str) -> None:
+    assert not THREAD.search(line)
+
+
+def test_a_fault_without_a_row_is_seen() -> None:
+    (page,) = (page for page in PAGES if page.name == "overtaken.md")
+    with pytest.raises(ValueError, match="shorter"):
+        list(zip(headers(page.read_text()), [], strict=True))
