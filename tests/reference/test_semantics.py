@@ -12,7 +12,6 @@ from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManage
 from cacheproof.reference.releases import MODELLED, model_of
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
 from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics, UnknownRelease
-from cacheproof.spec.versions import release_key
 
 OF_THE_SCHEDULER = {
     "counts_embeds",
