@@ -8,6 +8,7 @@ import pytest
 
 from cacheproof.differential.targets import known_texts, texts
 from cacheproof.differential.targets.known_texts import ABSENT, KnownTexts, Reading, written
+from cacheproof.differential.targets.versions import order
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import FIRST_MODELLED
 from cacheproof.spec.versions import release_key
@@ -57,6 +58,12 @@ def test_the_modelled_releases_are_in_order_from_the_first_on() -> None:
     assert MODELLED[0] == FIRST_MODELLED
     assert sorted(MODELLED, key=release_key) == list(MODELLED)
     assert len(set(MODELLED)) == len(MODELLED)
+
+
+def test_every_release_whose_archive_is_known_is_modelled_from_the_first_on() -> None:
+    pinned = tomllib.loads((Path(known_texts.__file__).parent / "releases.toml").read_text())
+    versions = sorted({archive["version"] for archive in pinned["archive"]}, key=order)
+    assert [one for one in versions if order(one) >= order(FIRST_MODELLED)] == list(MODELLED)
 
 
 def test_every_release_is_in_one_family_and_none_reads_as_another_family() -> None:
