@@ -145,6 +145,9 @@ NO_CANARY = {
     ("encoder_decoder", "scheduler", "LV-3"): (
         "its fault forgets chunks of a prompt, and such a model's comes in one"
     ),
+    ("encoder_decoder", "scheduler", "SC-9, while it runs"): (
+        "a request's item is encoded when the workers are first told of it"
+    ),
     ("encoder_decoder", "scheduler", "LV-2"): (
         "it judges what a trace asks for, not what is answered"
     ),
@@ -198,7 +201,7 @@ def canaries(
         for canary in _canaries_of(
             rule.id, _FAULT_OF[SCHEDULER if SCHEDULER in rule.applies_to else manager][rule.id]
         )
-        if _can_be_planted(canary.fault, release)
+        if (manager, depth, canary.name) not in NO_CANARY and _can_be_planted(canary.fault, release)
     ]
 
 

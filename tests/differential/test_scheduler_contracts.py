@@ -21,6 +21,7 @@ from cacheproof.differential.trace import (
     AnyEvent,
     Elsewhere,
     Item,
+    ModelRunner,
     Pause,
     Received,
     Schedule,
@@ -138,6 +139,24 @@ def test_workers_that_are_sent_an_item_again_have_it() -> None:
     assert "SC-9" not in broken(loads, sends)
     assert broken(loads, once)["SC-9"].kind == "while it runs"
     assert broken(loads, sends, fault="drops_what_is_encoded")["SC-9"].kind == "while it runs"
+
+
+@pytest.mark.parametrize(("runner", "outgrows"), [("first", False), ("second", True)])
+def test_the_second_runner_keeps_the_rows_of_an_identifier_that_comes_back_smaller(
+    runner: ModelRunner, outgrows: bool
+) -> None:
+    items = (Item("x", 0, 2), Item("y", 2, 2), Item("x", 4, 1))
+    tight = trace(
+        Add("a", 5, items),
+        *(Schedule(), Update()) * 2,
+        capacity=3,
+        compute_budget=3,
+        max_num_batched_tokens=3,
+        async_scheduling=True,
+    ).under_runner(runner)
+    target = ReferenceTarget(Semantics.of_vllm("0.33.0"), release="0.33.0")
+    violations = examine(tight, target.run([tight])[0], target).violations
+    assert ("WM-3" in violations) is outgrows
 
 
 def test_workers_that_are_told_to_drop_an_item_do_not_have_it() -> None:

@@ -126,6 +126,8 @@ class _Core:
         for name, most in LIMITS.items():
             if config[name] > most:
                 raise Illegal(f"the engine was made for {name} up to {most}")
+        if config["v2_model_runner"]:
+            raise Illegal("a CPU's worker has the first model runner")
         if config["block_size"] != BLOCK_SIZE:
             raise Illegal(f"the engine was made for blocks of {BLOCK_SIZE}")
         try:

@@ -154,6 +154,8 @@ def test_a_configuration_that_the_engine_refuses_is_illegal(engine: HostTarget) 
     large = replace_config(trace, num_blocks=10_000)
     (result,) = engine.run([large])
     assert result.illegal == "the engine was made for num_blocks up to 256"
+    (result,) = engine.run([trace.under_runner("second")])
+    assert result.illegal == "a CPU's worker has the first model runner"
     (result,) = engine.run([trace])
     assert result.illegal is None
 
