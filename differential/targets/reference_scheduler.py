@@ -183,7 +183,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
             recomputes_failed_loads=config["kv_connector"] != "fail",
             v2_model_runner=config["v2_model_runner"],
         ),
-        _kv_cache_manager(config, semantics),
+        _legal_kv_cache_manager(config, semantics),
         manager,
         semantics=semantics,
         ec_connector=EncoderTransfers() if config["ec_connector"] else None,
@@ -286,12 +286,22 @@ def _kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
     )
 
 
+def _legal_kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
+    """The same. Raises Illegal where no release takes the configuration either."""
+    try:
+        return _kv_cache_manager(config, semantics)
+    except ValueError as refusal:
+        raise Illegal(str(refusal)) from refusal
+
+
 def _unknown_caches(config: Event, semantics: Semantics) -> str | None:
     """What of the configuration's groups is not modelled; None: nothing."""
     try:
         _kv_cache_manager(config, semantics)
     except NotModelledCache as reason:
         return str(reason)
+    except ValueError:  # refused when the manager is made, as by a release
+        return None
     return None
 
 

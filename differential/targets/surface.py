@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from cacheproof.reference import kv_cache_manager
+from cacheproof import reference
 
 CLASSES = (
     "EncoderCacheManager",
@@ -92,7 +92,7 @@ def refusals() -> list[Refusal]:
 
 def of_reference() -> dict[str, Surface]:
     """Class -> what the reference offers."""
-    return _surfaces(Path(kv_cache_manager.__file__).parent.rglob("*.py"))
+    return _surfaces(Path(reference.__file__).parent.rglob("*.py"))
 
 
 def of_release(tree: Path) -> dict[str, Surface]:
@@ -198,7 +198,8 @@ def _is_record(node: ast.ClassDef) -> bool:
 
 
 def _is_property(method: ast.FunctionDef) -> bool:
-    return any("property" in ast.unparse(one) for one in method.decorator_list)
+    words = [ast.unparse(one) for one in method.decorator_list]
+    return any("property" in word or word.endswith(".setter") for word in words)
 
 
 def _set_at_first(lineage: Iterable[ast.ClassDef]) -> Iterator[str]:

@@ -45,7 +45,8 @@ class Items(Symbol):
             z3.Implies(number < ANY, END(number) <= OFFSET(ANY)),
             z3.Implies(number > ANY, END(ANY) <= OFFSET(number)),
         )
-        position = SimpleNamespace(offset=Number(OFFSET(number)), end=Number(END(number)))
+        offset, end = OFFSET(number), END(number)
+        position = SimpleNamespace(offset=Number(offset), length=Number(end - offset))
         return SimpleNamespace(identifier=Text(NAME(number)), mm_position=position)
 
 

@@ -55,7 +55,7 @@ HARMLESS = {
     "tag S for X in _image": "pixels are always the third node of their image",
     "no first of first + size in hasher": "nothing is hashed twice: the loop does not start either",
     "no size of first + size in hasher": "nothing is hashed early: the loop does not start either",
-    "items[item].mm_position.end < start for items[item].mm_position.end <= start in _of_items": (
+    "end_of(items[item]) < start for end_of(items[item]) <= start in _of_items": (
         "an item that is not passed is not named either"
     ),
     "no (yield adapter.lora_int_id) in _adapter_keys": "not the ideal's way",

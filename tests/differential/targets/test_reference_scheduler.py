@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from cacheproof.differential import finding_file
 from cacheproof.differential.campaign import LANES
@@ -170,3 +171,17 @@ def test_the_ideal_breaks_no_contract() -> None:
         assert not list(examined.breaks()), f"{lane}, seed {seed}"
         calls += examined.calls
     assert calls > 10_000
+
+
+def test_a_retention_interval_that_releases_refuse_is_refused_in_a_sentence() -> None:
+    lane = LANES["scheduler with windows"]
+    trace = next(
+        trace for seed in FEW if (trace := lane.trace(seed, "0.33.0")).header.config.groups
+    )
+    config = trace.header.config
+    odd = replace_struct(config, prefix_cache_retention_interval=config.block_size + 1)
+    (result,) = ReferenceTarget().run(
+        [replace_struct(trace, header=replace_struct(trace.header, config=odd))]
+    )
+    assert result.illegal is not None
+    assert "non-negative multiple of scheduler_block_size" in result.illegal

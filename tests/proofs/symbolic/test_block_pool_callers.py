@@ -195,10 +195,10 @@ def test_a_caller_that_breaks_a_promise_is_seen(
 def test_a_caller_that_caches_again_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     cache_blocks = Manager.cache_blocks
 
-    def cache_again(self: Manager, request: ScheduledRequest, num_tokens: int) -> None:
-        cache_blocks(self, request, num_tokens)
+    def cache_again(self: Manager, request: ScheduledRequest, *given: Any, **named: Any) -> None:
+        cache_blocks(self, request, *given, **named)
         self.num_cached_block[request.request_id] = 0
-        cache_blocks(self, request, num_tokens)
+        cache_blocks(self, request, *given, **named)
 
     monkeypatch.setattr(Manager, "cache_blocks", cache_again)
     run_manager(range(20))
