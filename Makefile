@@ -15,7 +15,7 @@ check: setup
 check-full:
 	@$(MAKE) --no-print-directory check CHECK_ARGS="--budget full $(CHECK_ARGS)"
 
-# A twelfth of all releases, another one each day, on the seeds of docs/releases-checked.md.
+# Two of all releases, others each day, on the seeds of docs/releases-checked.md.
 every-release: setup
 	@.venv/bin/python benchmarks/every_release.py --slice
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from cacheproof.differential import known
-from cacheproof.differential.campaign import LANES, Break, Lane, LaneReport, search
+from cacheproof.differential.campaign import LANES, Break, LaneReport, search
 from cacheproof.differential.examine import LOCKSTEP
 from cacheproof.differential.finding import found_in
 from cacheproof.differential.targets.base import Target
@@ -38,7 +38,7 @@ SEEDS_AT_A_TIME = 20
 BATCHES = 40
 """Tries to make an unlisted break smaller: enough to tell of what kind it is."""
 
-SLICES = 12
+SLICES = 18
 """So many slices have all releases between them."""
 
 OPERATIONS: dict[str, tuple[str, int, str]] = {
@@ -131,19 +131,21 @@ def _compared(report: LaneReport, unit: str) -> int:
 def _unlisted(target: Target, found: Break) -> str | None:
     """The break in a sentence, unless an entry of the known faults covers it; by itself, or once it
     is small."""
-    if _covering(target, found.contract, found.lane, found.kind):
+    lists = partial(_lists, target.release, found)
+    if lists(found.contract, found.kind):
         return None
     small = found_in(target, found.trace, found.contract, kind=found.kind, times=2, batches=BATCHES)
-    is_known = small is not None and (
-        _covering(target, small.contract, found.lane, small.kind) or not is_unlisted(small)
-    )
-    if is_known:
+    if small is not None and (lists(small.contract, small.kind) or not is_unlisted(small)):
         return None
     return f"{found.lane.name}, seed {found.trace.header.seed}, {found.kind}: {found.sentence}"
 
 
-def _covering(target: Target, contract: str, lane: Lane, kind: str) -> known.KnownFault | None:
-    return known.covering(known.load(), contract, target.release, lane.name, kind)
+def _lists(release: str | None, found: Break, contract: str, kind: str) -> bool:
+    """Whether an entry covers that contract and kind where the break was found."""
+    runner = found.trace.runner
+    return (
+        known.covering(known.load(), contract, release, found.lane.name, kind, runner) is not None
+    )
 
 
 def run_release(version: str, first_seed: int, depths: Sequence[str]) -> list[Outcome]:
