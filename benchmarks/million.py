@@ -1,19 +1,23 @@
 """A million checked operations in lockstep with a release: no difference is left.
 
-Takes the lanes of one depth in turn, from seed 0 on, until every target has had its number. At
-block-hash depth an operation is a pair of blocks of requests that are built to be nearly equal, at
-scheduler depth a step.
+Takes the lanes of one depth in turn, from one seed on, until every target has had its number; with
+`--runner` all traces of schedulers under that model runner. At block-hash depth an operation is a
+pair of blocks of requests that are built to be nearly equal, at scheduler depth a step.
 """
 
 import argparse
 import itertools
 import platform
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, get_args
 
 from cacheproof.differential.campaign import LANES, Lane, search
 from cacheproof.differential.examine import LOCKSTEP
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.trace import ModelRunner, Trace
 
 OPERATIONS = 1_000_000
 DEPTHS = sorted({lane.depth for lane in LANES.values()})
@@ -21,7 +25,17 @@ TARGETS = ("vllm@0.18.1", "vllm@0.28.0", "vllm@0.33.0")
 SEEDS_AT_A_TIME = 500
 
 
-def compare(name: str, lanes: list[Lane], operations: int) -> int:
+def under(runner: ModelRunner, lane: Lane) -> Lane:
+    """The lane with all of its traces under that model runner."""
+    make: Callable[..., Trace] = lane.make
+
+    def made(*seed: Any, **further: Any) -> Trace:
+        return make(*seed, **further).under_runner(runner)
+
+    return replace(lane, make=made)
+
+
+def compare(name: str, lanes: list[Lane], operations: int, first_seed: int) -> int:
     """Print what became of one target; returns the number of traces that are not as they should be:
     different in lockstep, or, of the ideal reference, breaking a contract."""
     target = resolve(name, report=print)
@@ -31,7 +45,7 @@ def compare(name: str, lanes: list[Lane], operations: int) -> int:
     calls = differences = unexpected = traces = seeds = 0
     broken: set[str] = set()
     seconds = 0.0
-    for first in itertools.count(0, SEEDS_AT_A_TIME):
+    for first in itertools.count(first_seed, SEEDS_AT_A_TIME):
         if calls >= operations:
             break
         seeds = first + SEEDS_AT_A_TIME
@@ -55,7 +69,7 @@ def compare(name: str, lanes: list[Lane], operations: int) -> int:
     if reference is not None:
         reference.close()
     print(
-        f"| {name} | {calls:,} | 0 to {seeds - 1:,} | {traces:,} | {differences} | "
+        f"| {name} | {calls:,} | {first_seed:,} to {seeds - 1:,} | {traces:,} | {differences} | "
         f"{', '.join(sorted(broken)) or 'none'} | {seconds:.0f} |",
         flush=True,
     )
@@ -67,13 +81,18 @@ def main() -> None:
     parser.add_argument("--depth", choices=DEPTHS, default="manager")
     parser.add_argument("--target", action="append", help=f"default: {', '.join(TARGETS)}")
     parser.add_argument("--operations", type=int, default=OPERATIONS)
+    parser.add_argument("--first", type=int, default=0, help="the first seed of each lane")
+    parser.add_argument("--runner", choices=get_args(ModelRunner), help="default: as drawn")
     options = parser.parse_args()
     calm_collector()
     lanes = [lane for lane in LANES.values() if lane.depth == options.depth]
+    if options.runner is not None:
+        lanes = [under(options.runner, lane) for lane in lanes]
     print(f"Python {platform.python_version()}; lanes: {', '.join(lane.name for lane in lanes)}")
     print("| target | operations | seeds of each lane | traces | differences | broken | seconds |")
     print("|---|---|---|---|---|---|---|")
-    if sum([compare(name, lanes, options.operations) for name in options.target or TARGETS]):
+    names = options.target or TARGETS
+    if sum([compare(name, lanes, options.operations, options.first) for name in names]):
         raise SystemExit(1)
 
 
