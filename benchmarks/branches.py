@@ -103,11 +103,11 @@ REFUSED = (
         r"\.(get_num_unfinished_requests | has_finished_requests | shutdown)$",
     ),
     Reason("encoder-decoder models, refused before 0.13.0", "is_encoder_decoder", "0.13.0"),
-    Reason("drafts, not modelled before 0.12.0", "spec_token | speculative | draft", "0.12.0"),
+    Reason("drafts, not modelled before 0.11.1", "spec_token | speculative | draft", "0.11.1"),
     Reason(
-        "running requests that start over, not modelled before 0.27.1",
+        "running requests that start over, not modelled before 0.27.0",
         "reset_running_requests | ^self.running$ | discard",
-        "0.27.1",
+        "0.27.0",
     ),
 )
 """Features that docs/scheduler.md refuses."""

@@ -14,12 +14,9 @@ from cacheproof.differential.campaign import LANES
 from cacheproof.differential.partings import Parting, Partings, find_partings
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 
-RELEASES = (
-    "0.10.2", "0.11.0", "0.12.0", "0.13.0", "0.14.0", "0.14.1", "0.15.1", "0.18.1", "0.22.1",
-    "0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0",
-)  # fmt: skip
 DEPTHS = sorted({lane.depth for lane in LANES.values()})
 
 
@@ -27,11 +24,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--depth", choices=DEPTHS, default="scheduler")
     parser.add_argument("--seeds", type=int, default=400, help="of each lane")
-    parser.add_argument("--release", action="append", help=f"default: {', '.join(RELEASES)}")
+    parser.add_argument("--release", action="append", help=f"default: {', '.join(MODELLED)}")
     options = parser.parse_args()
     calm_collector()
     unexplained = 0
-    for older, newer in pairwise(options.release or RELEASES):
+    for older, newer in pairwise(options.release or MODELLED):
         found = compare(older, newer, options.depth, options.seeds)
         unexplained += sum(not parting.flags for parting in found.partings)
         report(older, newer, found)

@@ -188,7 +188,7 @@ FAULTS = (
         "preempted after encode in the same step",
         "0.10.2",
         note="Up to 0.11.0 the victim's encode stays in the step's output, so the state that "
-        "triggers the fault does not arise; 0.12.0 takes it out and leaves the entry in the cache.",
+        "triggers the fault does not arise; 0.11.1 takes it out and leaves the entry in the cache.",
     ),
     Fault(
         "stale-notice-sent",

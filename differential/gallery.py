@@ -273,7 +273,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _hasher_without(
         "item-behind-its-end",
-        "A block that begins where the last item ended names it while decoding (as before 0.19.1).",
+        "A block that begins where the last item ended names it while decoding (as before 0.19.0).",
         "finds_items_when_grown",
         "passes_items_at_boundary",
     ),
@@ -348,7 +348,7 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_without(
         "reuses_unfindable_first",
         "unfindable-blocks-wait",
-        "A freed block without a hash waits behind blocks that can be found (as before 0.27.1).",
+        "A freed block without a hash waits behind blocks that can be found (as before 0.24.0).",
     ),
     _kv_cache_without(
         "tells_tokens_of_hashes",
@@ -401,7 +401,7 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_without(
         "keeps_window_in_flight",
         "window-moves-too-early",
-        "Tokens whose step is in flight move the window, and are then rejected (as before 0.27.1).",
+        "Tokens whose step is in flight move the window, and are then rejected (as before 0.26.0).",
         shape="window",
         seeds=(34, 81),
     ),
@@ -414,7 +414,7 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_without(
         "aligns_behind_drop",
         "drop-breaks-the-alignment",
-        "A window's hit ends a block before where blocks of all groups end (as before 0.22.1).",
+        "A window's hit ends a block before where blocks of all groups end (as before 0.20.0).",
         shape="coarse full and window",
         seeds=(36,),
     ),
@@ -570,7 +570,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "load-into-given-back-blocks",
-        "Who ends during a load gives back its blocks (before vLLM 0.18.1).",
+        "Who ends during a load gives back its blocks (before vLLM 0.16.0).",
         (
             3,
             52,
@@ -580,7 +580,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "load-counts-whole-blocks",
-        "A load counts for whole blocks, whatever it brought (before vLLM 0.18.1).",
+        "A load counts for whole blocks, whatever it brought (before vLLM 0.18.0).",
         (
             3,
             4,
@@ -590,7 +590,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "load-beside-a-step-in-flight",
-        "Blocks are given back that a step in flight writes (before vLLM 0.27.1).",
+        "Blocks are given back that a step in flight writes (before vLLM 0.24.0).",
         (
             54,
             65,

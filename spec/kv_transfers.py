@@ -74,7 +74,7 @@ def reads_what_is_right(w: Reading) -> bool:
     component=COMPONENT,
     applies_to=_JUDGED_WITH,
     source="vLLM KVConnectorOutput.invalid_block_ids: what a failed load means for its request",
-    versions=">=0.12.0",
+    versions=">=0.11.1",
 )
 def delivers_nothing_misread(c: Delivery) -> bool:
     return all(r not in c.misread or c.tokens[r] == 0 for r in c.tokens)

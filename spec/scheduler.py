@@ -221,7 +221,7 @@ def running_within_limit(w: Plan) -> bool:
     harm="safety",
     component=COMPONENT,
     source="vLLM GPUModelRunner._gather_mm_embeddings, for a drafter too: it reads one token "
-    "ahead, and since 0.27.1 does without an item that begins there. WM-2 asks what is in the "
+    "ahead, and since 0.24.0 does without an item that begins there. WM-2 asks what is in the "
     "worker's store, of what the target model reads; this what was decided, of what either reads",
 )
 def reads_are_available(w: Reads) -> bool:

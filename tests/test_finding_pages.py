@@ -43,6 +43,25 @@ def rows(text: str) -> Iterator[dict[str, str]]:
         yield dict(zip(COLUMNS, cells, strict=True))
 
 
+def replayed(text: str) -> dict[tuple[str, str], str]:
+    """The table of docs/findings-replayed.md: trace and contract -> where the first runner has it
+    broken."""
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    return {(cells[0], cells[1]): cells[2] for cells in table if len(cells) == 5}
+
+
+def disagreements(page: str, replays: dict[tuple[str, str], str]) -> list[str]:
+    """The traces in a page's table of traces, contracts and releases that break elsewhere."""
+    found = re.findall(r"^\| (`[^|]+`) \| ([A-Z]+-\d+) \| ([^|]+) \|", page, re.MULTILINE)
+    assert found
+    return [
+        name
+        for names, contract, releases in found
+        for name in re.findall(r"`([^`]+)`", names)
+        if replays[name, contract] != releases.strip()
+    ]
+
+
 TITLES, *ROWS = rows((FINDINGS / "README.md").read_text())
 
 
@@ -106,3 +125,16 @@ def test_a_fault_without_a_row_is_seen() -> None:
     (page,) = (page for page in PAGES if page.name == "overtaken.md")
     with pytest.raises(ValueError, match="shorter"):
         list(zip(headers(page.read_text()), [], strict=True))
+
+
+REPLAYED = replayed((ROOT / "docs" / "findings-replayed.md").read_text())
+TRANSFERS = (FINDINGS / "kv-transfers.md").read_text()
+
+
+def test_a_table_of_traces_names_the_releases_in_which_they_were_seen_to_break() -> None:
+    assert disagreements(TRANSFERS, REPLAYED) == []
+
+
+def test_a_table_that_names_another_release_is_seen() -> None:
+    wrong = TRANSFERS.replace("| KT-1 | 0.10.2 to 0.23.0 |", "| KT-1 | 0.10.2 to 0.22.1 |")
+    assert disagreements(wrong, REPLAYED) == ["kv-load-in-flight"]

@@ -43,8 +43,8 @@ def test_a_branch_is_refused_by_any_condition_on_the_way(
 
 def test_a_feature_may_be_refused_before_a_release(script) -> None:
     branch = script.Branch("Scheduler.schedule", 5, 6, ("request.spec_token_ids",))
-    assert branch.reason(script.REFUSED, "0.11.0") == "drafts, not modelled before 0.12.0"
-    assert branch.reason(script.REFUSED, "0.12.0") is None
+    assert branch.reason(script.REFUSED, "0.11.0") == "drafts, not modelled before 0.11.1"
+    assert branch.reason(script.REFUSED, "0.11.1") is None
 
 
 def test_a_branch_that_could_be_taken_and_is_not_is_listed(script, capsys) -> None:

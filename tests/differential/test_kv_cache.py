@@ -142,13 +142,13 @@ def test_a_fault_that_is_none_breaks_nothing() -> None:
 
 
 def test_a_load_that_takes_another_groups_hit_is_found() -> None:
-    """vLLM #33775, which releases before 0.27 have."""
+    """vLLM #33775, which releases before 0.24.0 have."""
     assert broken([60], Semantics.of_vllm("0.22.1"))["KV-4"] == 1
     assert not broken([60], IDEAL)
 
 
 def test_a_window_that_moved_with_rejected_tokens_is_found() -> None:
-    """Releases before 0.27.1 give back what a step in flight may still need."""
+    """Releases before 0.26.0 give back what a step in flight may still need."""
     assert broken([128], Semantics.of_vllm("0.22.1"))["KV-5"] == 1
     assert not broken([128], IDEAL)
 

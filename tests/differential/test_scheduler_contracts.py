@@ -211,7 +211,7 @@ WHOLE_AHEAD = trace(
 
 @pytest.mark.parametrize(
     ("trace", "last_broken", "first_kept"),
-    [(BEHIND, "0.22.1", "0.27.1"), (WITHIN, "0.27.1", "0.28.0"), (WHOLE_AHEAD, "0.15.1", "0.18.1")],
+    [(BEHIND, "0.23.0", "0.24.0"), (WITHIN, "0.27.1", "0.28.0"), (WHOLE_AHEAD, "0.16.0", "0.17.0")],
 )
 def test_what_a_drafter_reads_is_judged_by_what_the_release_does_without(
     trace: Trace, last_broken: str, first_kept: str

@@ -125,7 +125,7 @@ def test_a_preempted_request_encodes_again() -> None:
     assert encoded[0] == ["a", "b"]
 
 
-def test_before_0_18_1_every_request_gets_blocks_for_the_longest_input() -> None:
+def test_before_0_17_every_request_gets_blocks_for_the_longest_input() -> None:
     older = replace(IDEAL, fits_cross_attention=False)
     scheduler = speech_model(semantics=older, num_cross_attention_tokens=8)
     scheduler.add_request(speech("r", 1))

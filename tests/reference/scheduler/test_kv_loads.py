@@ -244,7 +244,7 @@ def test_blocks_that_steps_in_flight_write_are_given_back_after_them() -> None:
     assert aborted_in_flight(IDEAL) == [held, held, NUM_BLOCKS]
 
 
-def test_before_0_27_1_they_were_given_back_at_once() -> None:
+def test_before_0_24_they_were_given_back_at_once() -> None:
     assert aborted_in_flight(replace(IDEAL, defers_frees=False)) == [NUM_BLOCKS] * 3
 
 

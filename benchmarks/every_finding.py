@@ -1,0 +1,114 @@
+"""Every trace of docs/findings on every stable release, under both model runners.
+
+Each release has one host. docs/findings-replayed.md says in which of them a trace breaks what, and
+where it cannot be run; so a page's first and last release are ones that were run.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from cacheproof.differential.examine import examine
+from cacheproof.differential.finding_file import load
+from cacheproof.differential.targets.host.session import calm_collector
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.trace import ModelRunner, Trace
+from cacheproof.reference.releases import MODELLED
+
+ROOT = Path(__file__).parent.parent
+FINDINGS = ROOT / "docs" / "findings"
+PAGE = ROOT / "docs" / "findings-replayed.md"
+COMMAND = ".venv/bin/python benchmarks/every_finding.py"
+RUNNERS: tuple[ModelRunner, ...] = ("first", "second")
+
+
+class Replay(NamedTuple):
+    """What became of a trace on a release: the contracts that broke, None where the release refuses
+    it. Keys have no model runner: theirs is "first"."""
+
+    release: str
+    trace: str
+    runner: ModelRunner
+    broken: frozenset[str] | None
+
+
+def traces() -> Iterator[tuple[str, Trace]]:
+    """The traces that need no engine, by name."""
+    for path in sorted(FINDINGS.glob("*.jsonl")):
+        trace = load(path)
+        assert isinstance(trace, Trace)
+        if trace.depth != "engine":
+            yield path.stem, trace
+
+
+def replays(release: str) -> Iterator[Replay]:
+    """Run all traces on a release, under each model runner."""
+    with closing(resolve(f"vllm@{release}", report=print)) as target:
+        for name, trace in traces():
+            for runner in RUNNERS if trace.has_scheduler else RUNNERS[:1]:
+                one = trace.under_runner(runner) if trace.has_scheduler else trace
+                found = examine(one, target.run([one])[0], target)
+                broken = None if found.illegal is not None else frozenset(found.broken)
+                yield Replay(release, name, runner, broken)
+
+
+def page(found: Sequence[Replay]) -> str:
+    """docs/findings-replayed.md."""
+    lines = [
+        "# Every trace of the findings, on every stable release",
+        "",
+        f"    {COMMAND}",
+        "",
+        f"makes this page. Each trace of [the findings](findings/README.md) was run on all "
+        f"{len(MODELLED)} stable",
+        f"releases from {MODELLED[0]} to {MODELLED[-1]}, under both model runners where it has a",
+        "scheduler. A release that lacks what a trace asks for (its sizes of blocks, sessions, a",
+        "second model runner, ...) refuses it. Traces of engines are not among them: those run on",
+        "0.32.0 alone.",
+        "",
+        "| trace | contract | breaks under the first runner | under the second | refused by |",
+        "|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(replay.trace for replay in found):
+        mine = [replay for replay in found if replay.trace == name]
+        rules = {rule for replay in mine for rule in replay.broken or ()}
+        refused = {one.release for one in mine if one.runner == "first" and one.broken is None}
+        for rule in sorted(rules) or ["none"]:
+            cells = [
+                spans({one.release for one in mine if one.runner == runner and breaks(one, rule)})
+                for runner in RUNNERS
+            ]
+            lines.append(f"| {name} | {rule} | {' | '.join(cells)} | {spans(refused)} |")
+    return "\n".join(lines) + "\n"
+
+
+def breaks(replay: Replay, rule: str) -> bool:
+    """Whether that contract broke."""
+    return replay.broken is not None and rule in replay.broken
+
+
+def spans(releases: Collection[str]) -> str:
+    """Releases as the spans that they make: "0.10.2 to 0.11.2, 0.13.0"."""
+    parts: list[list[str]] = []
+    before = None
+    for number, release in enumerate(MODELLED):
+        if release in releases:
+            if before != number - 1:
+                parts.append([])
+            parts[-1].append(release)
+            before = number
+    return ", ".join(part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
+
+
+def main() -> None:
+    calm_collector()
+    found = []
+    for release in MODELLED:
+        found += replays(release)
+        print(release, flush=True)
+    PAGE.write_text(page(found))
+
+
+if __name__ == "__main__":
+    main()
