@@ -156,11 +156,8 @@ OF_BLOCK_KEYS = {
 """Shown in test_block_hash."""
 
 OF_THE_KV_CACHE = {
-    "reuses_unfindable_in_windows",
     "events_tell_kinds",
     "admits_in_allocation",
-    "caps_admission",
-    "caps_admission_alone",
     "keeps_watermark",
     "adopts_hits_alone",
     "trims_null_heads",
