@@ -193,8 +193,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         return mask
 
     def free(self, request_id: str) -> None:
-        blocks = reversed(self.pop_blocks_for_free(request_id))
-        self.block_pool.free_blocks(blocks, self.semantics.reuses_unfindable_in_windows)
+        self._give_back(self.pop_blocks_for_free(request_id)[::-1])
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         return max(0, num_computed_tokens - self.sliding_window + 1)

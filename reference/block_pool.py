@@ -253,11 +253,10 @@ class BlockPool:
             if self.metrics_collector is not None:
                 self.metrics_collector.on_block_accessed(block)
 
-    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], prepend: bool = False) -> None:
+    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
         """One request less holds each of these blocks; the first of them is to go first.
 
-        Blocks that cannot be found are handed out before all others, the rest after them; with
-        `prepend`, whatever the release does otherwise.
+        Blocks that cannot be found are handed out before all others, the rest after them.
         """
         released = []
         for block in ordered_blocks:
@@ -269,7 +268,7 @@ class BlockPool:
         first = self.semantics.stacks_without_caching
         if self.enable_caching:
             first = self.semantics.reuses_unfindable_first
-        if first or prepend:
+        if first:
             self.free_block_queue.prepend_n([block for block in released if not block.keys])
             released = [block for block in released if block.keys]
         self.free_block_queue.append_n(released)

@@ -222,7 +222,21 @@ class SingleTypeKVCacheManager:
                 break
             released.append(blocks[number])
             blocks[number] = self.block_pool.null_block
-        self.block_pool.free_blocks(released, self.semantics.reuses_unfindable_in_windows)
+        self._give_back(released)
+
+    def _give_back(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """Give blocks back that a window is past, the first of them first."""
+        self.block_pool.free_blocks(blocks)
+        if self.semantics.reuses_unfindable_in_windows:
+            queue = self.block_pool.free_block_queue
+            unfindable = [
+                block
+                for block in blocks
+                if block.ref_cnt == 0 and not (block.keys or block.is_null)
+            ]
+            for block in unfindable:
+                queue.remove(block)
+            queue.prepend_n(unfindable)
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """Tokens that are no longer read when so many are computed."""

@@ -201,7 +201,7 @@ class _Teller:
             return [held if type(held) in _PLAIN else self._tell(held) for held in value]
         if isinstance(value, dict):
             return [[self._tell(key), self._tell(held)] for key, held in value.items()]
-        if kind is set:
+        if kind is set or kind is frozenset:
             return _set(map(self._tell, value))
         if kind is bytes:
             return value.hex()[:_HASH_DIGITS]
