@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Any, tmp_path
     assert "EC-13" in {one["contract"] for one in unlisted}
 
 
-def test_a_checkout_that_names_no_release_is_held_to_the_newest_promises(
+def test_a_checkout_that_names_no_release_is_held_to_the_one_that_it_reads_as(
     checkout: Path, target: Any
 ) -> None:
     version = checkout / "vllm" / "_version.py"
@@ -90,9 +91,11 @@ def test_a_checkout_that_names_no_release_is_held_to_the_newest_promises(
         "__version__ = version = 'dev'\n__version_tuple__ = version_tuple = (0, 0)\n"
     )
     mine = target(f"path:{checkout}")
-    assert mine.release is None
-    assert reference_for(mine) is None
-    assert search(mine, [LANES["encoder cache"]], against=None, seeds=range(5)).breaks == []
+    assert mine.release == NEWEST
+    with closing(reference_for(mine)) as reference:
+        found = search(mine, [LANES["encoder cache"]], against=reference, seeds=range(5))
+    assert found.breaks == []
+    assert found.lanes[0].compared.traces == 5
 
 
 def test_the_reference_manager_stands_in_for_the_real_one_in_the_real_scheduler(
