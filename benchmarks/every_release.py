@@ -180,7 +180,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
         "entry of [the known faults](known-faults.md) lists. Seeds of every lane: from "
         f"{first_seed} on.",
         "*Not modelled*: the reference does not have this depth for that release, and contracts",
-        "alone were judged.",
+        "alone were judged. *Refused*: no trace of this depth asks what the release can answer.",
         "",
         f"| release | {' | '.join(names)} |",
         "|---" * (len(names) + 1) + "|",
@@ -209,7 +209,7 @@ def _cell(outcome: Outcome | None) -> str:
     if outcome is None:
         return "not run"
     if not outcome.done:
-        return "the release has none"
+        return "refused"
     amount = f"{outcome.compared:,}" if outcome.compared else f"not modelled ({outcome.done:,})"
     return f"{amount}: {outcome.differences}, {len(outcome.unlisted)}"
 
