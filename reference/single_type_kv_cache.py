@@ -53,6 +53,10 @@ class SingleTypeKVCacheManager:
         self.block_pool = block_pool
         self.semantics = block_pool.semantics
         self._keeps_refused = self.semantics.counts_tables and not self.semantics.forgets_refused
+        pool_reorders = self.semantics.stacks_without_caching
+        if enable_caching:
+            pool_reorders = self.semantics.reuses_unfindable_first
+        self._reorders = self.semantics.reuses_unfindable_in_windows and not pool_reorders
         self.enable_caching = enable_caching
         self.kv_cache_group_id = kv_cache_group_id
         self.scheduler_block_size = scheduler_block_size
@@ -225,9 +229,10 @@ class SingleTypeKVCacheManager:
         self._give_back(released)
 
     def _give_back(self, blocks: Sequence[KVCacheBlock]) -> None:
-        """Give blocks back that a window is past, the first of them first."""
+        """Give a window's blocks back, the first of them first; those that cannot be found go
+        before all others where the pool does not see to it."""
         self.block_pool.free_blocks(blocks)
-        if self.semantics.reuses_unfindable_in_windows:
+        if self._reorders:
             queue = self.block_pool.free_block_queue
             unfindable = [
                 block
