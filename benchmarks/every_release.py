@@ -27,6 +27,7 @@ from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.targets.versions import order
 from cacheproof.differential.verdict import is_unlisted
 from cacheproof.reference.releases import MODELLED
+from cacheproof.reference.semantics import Semantics
 from cacheproof.workers import results
 
 ROOT = Path(__file__).parent.parent
@@ -52,13 +53,14 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of a release at a depth: operations run, and how many of them were compared;
-    traces that differ; contracts that broke, and sentences of breaks that no entry lists."""
+    """What became of a release at a depth: operations that were `wanted`, run, and compared; traces
+    that differ; contracts that broke, and sentences of breaks that no entry lists."""
 
     release: str
     depth: str
     first_seed: int
     seeds: int
+    wanted: int
     done: int
     compared: int
     differences: int
@@ -68,8 +70,10 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found that is not known."""
-        return not (self.differences or self.unlisted)
+        """Whether all that was wanted was compared, and nothing found that is not known."""
+        modelled = self.depth != "kv_cache" or Semantics.of_vllm(self.release).tells_external_tokens
+        is_complete = self.compared >= self.wanted if modelled else self.done == 0
+        return is_complete and not (self.differences or self.unlisted)
 
 
 def checked(
@@ -91,6 +95,7 @@ def checked(
     done = compared = differences = seeds = 0
     broken: set[str] = set()
     unlisted: list[str] = []
+    faults = known.load()
     started = time.monotonic()
     for first in itertools.count(first_seed, SEEDS_AT_A_TIME):
         campaign = search(
@@ -112,15 +117,15 @@ def checked(
             if found.contract == LOCKSTEP:
                 unlisted.append(f"{found.lane.name}, seed {found.trace.header.seed}, lockstep: "
                                 f"{found.sentence}")  # fmt: skip
-            elif sentence := _unlisted(target, found):
+            elif sentence := _unlisted(target, found, faults):
                 unlisted.append(sentence)
         enough = compared if compared else done
         if enough >= operations or more == 0:
             break
     seconds = round(time.monotonic() - started, 1)
     return Outcome(
-        release, depth, first_seed, seeds, done, compared, differences, sorted(broken),
-        unlisted, seconds,
+        release, depth, first_seed, seeds, operations, done, compared, differences,
+        sorted(broken), unlisted, seconds,
     )  # fmt: skip
 
 
@@ -128,10 +133,10 @@ def _compared(report: LaneReport, unit: str) -> int:
     return 0 if report.compared is None else int(getattr(report.compared, unit))
 
 
-def _unlisted(target: Target, found: Break) -> str | None:
+def _unlisted(target: Target, found: Break, faults: Sequence[known.KnownFault]) -> str | None:
     """The break in a sentence, unless an entry of the known faults covers it; by itself, or once it
     is small."""
-    lists = partial(_lists, target.release, found)
+    lists = partial(_lists, faults, target.release, found)
     if lists(found.contract, found.kind):
         return None
     small = found_in(target, found.trace, found.contract, kind=found.kind, times=2, batches=BATCHES)
@@ -140,12 +145,16 @@ def _unlisted(target: Target, found: Break) -> str | None:
     return f"{found.lane.name}, seed {found.trace.header.seed}, {found.kind}: {found.sentence}"
 
 
-def _lists(release: str | None, found: Break, contract: str, kind: str) -> bool:
+def _lists(
+    faults: Sequence[known.KnownFault],
+    release: str | None,
+    found: Break,
+    contract: str,
+    kind: str,
+) -> bool:
     """Whether an entry covers that contract and kind where the break was found."""
     runner = found.trace.runner
-    return (
-        known.covering(known.load(), contract, release, found.lane.name, kind, runner) is not None
-    )
+    return known.covering(faults, contract, release, found.lane.name, kind, runner) is not None
 
 
 def run_release(version: str, first_seed: int, depths: Sequence[str]) -> list[Outcome]:

@@ -56,10 +56,20 @@ def test_the_slices_of_as_many_days_have_every_release_once(script):
 
 def outcome_of(script, **changes):
     plain = {
-        "release": "0.33.0", "depth": "scheduler", "first_seed": 1, "seeds": 20, "done": 20_000,
+        "release": "0.33.0", "depth": "scheduler", "first_seed": 1, "seeds": 20,
+        "wanted": 20_000, "done": 20_000,
         "compared": 20_000, "differences": 0, "broken": ["SC-4"], "unlisted": [], "seconds": 1.0,
     }  # fmt: skip
     return script.Outcome(**{**plain, **changes})
+
+
+def test_what_was_not_compared_is_not_clean(script):
+    refused = {"depth": "kv_cache", "done": 0, "compared": 0}
+    assert outcome_of(script).is_clean
+    assert not outcome_of(script, compared=0).is_clean
+    assert not outcome_of(script, compared=19_999).is_clean
+    assert not outcome_of(script, **refused).is_clean
+    assert outcome_of(script, release="0.13.0", **refused).is_clean
 
 
 def test_a_page_tells_what_was_compared_from_what_was_judged_alone(script):
