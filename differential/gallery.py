@@ -98,14 +98,19 @@ class Variant:
 
 def _faulty(fault: type[EncoderCacheManager], *, resized: bool = False) -> Variant:
     is_decoder = issubclass(fault, EncoderDecoderCacheManager)
-    assert fault.__doc__ is not None
     return Variant(
         name=re.sub(r"(?<!^)(?=[A-Z])", "-", fault.__name__).lower(),
-        sentence=fault.__doc__,
+        sentence=_sentence(fault),
         manager="encoder_decoder" if is_decoder else "encoder_cache",
         factory=fault,
         resized=resized,
     )
+
+
+def _sentence(fault: Callable[..., Any]) -> str:
+    """What a fault's docstring says, on one line."""
+    assert fault.__doc__ is not None
+    return " ".join(fault.__doc__.split())
 
 
 def _without(
@@ -127,9 +132,8 @@ def _hasher_without(name: str, sentence: str, *flags: str) -> Variant:
 
 def _hasher_with(fault: Callable[..., Any]) -> Variant:
     """The reference's block hasher with a fault planted in it."""
-    assert fault.__doc__ is not None
     name = fault.__name__.replace("_", "-")
-    return Variant(name, fault.__doc__, BLOCK_HASH, None, fault=fault.__name__)
+    return Variant(name, _sentence(fault), BLOCK_HASH, None, fault=fault.__name__)
 
 
 def _media_hasher_without(name: str, sentence: str, *flags: str) -> Variant:

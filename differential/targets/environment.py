@@ -23,7 +23,7 @@ from cacheproof.differential.targets.pip import run_pip
 from cacheproof.differential.targets.versions import needs_older_libraries
 
 ENVIRONMENT_MIB = 2300
-_PROBE = "import torch, transformers, msgspec, setuptools_scm, setuptools_rust"
+_PROBE = "import torch, transformers, msgspec"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,19 @@ MAX_COMPILED_BYTES = 2048 * MIB
 
 _KEPT_SUFFIXES = (".py", ".json", ".jinja")
 _WHEEL_PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+_METADATA_BACKEND = """
+import pathlib, re
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    stated = pathlib.Path("PKG-INFO").read_text(encoding="utf-8")
+    metadata = re.sub(r"^(Version: [^+\\n]+)\\+.*$", r"\\1", stated, count=1, flags=re.MULTILINE)
+    folder = pathlib.Path(metadata_directory, "vllm.dist-info")
+    folder.mkdir()
+    folder.joinpath("METADATA").write_text(metadata, encoding="utf-8")
+    return folder.name
+"""
+"""Stands before setuptools while pip asks a source archive what it is: vLLM's own set-up would be
+run for that, which wants a compiler, and makes another version of it where torch is built for CUDA.
+The archive says it as well."""
 _VERSION_LINE = re.compile(r"^__version__ = (?:version = )?['\"]([^'\"]+)['\"]", re.MULTILINE)
 
 
@@ -60,11 +73,15 @@ def fetch(
     Raises:
         SetupError: no such version (names the nearest), no network, disk full, wrong content.
     """
+    backend = workspace.path / "metadata"
+    (backend / "setuptools").mkdir(parents=True)
+    (backend / "setuptools" / "__init__.py").touch()
+    (backend / "setuptools" / "build_meta.py").write_text(_METADATA_BACKEND)
     try:
         folder = _download(
             ["--no-build-isolation", "--no-binary", "vllm", f"vllm=={version}"],
             f"downloading vllm {version}",
-            _metadata_settings(version),
+            {"PYTHONPATH": str(backend)},
             *(python, cache, workspace, report, guard),
         )
         return identify(version, _only_file(folder), SDIST, report)
@@ -130,11 +147,15 @@ def _download(
     report: Report,
     guard: int,
 ) -> Path:
-    """The folder into which pip has downloaded."""
+    """The folder into which pip has downloaded. Of a release nothing is installed: it is there for
+    a Python that it does not declare, too."""
     folder = workspace.path / "download"
     run_pip(
         python,
-        ["download", "--no-deps", "--progress-bar", "off", "-d", str(folder), *arguments],
+        [
+            *("download", "--no-deps", "--ignore-requires-python", "--progress-bar", "off"),
+            *("-d", str(folder), *arguments),
+        ],
         title=title,
         cache=cache,
         workspace=workspace,
@@ -235,13 +256,6 @@ def _settle_version(tree: Path, version: str, archive: str) -> None:
         )
     elif stated.partition("+")[0] != version:
         raise SetupError(f"{archive} holds vllm {stated}, expected {version}")
-
-
-def _metadata_settings(version: str) -> dict[str, str]:
-    """Lets pip read the metadata without a compiler; older ones take no override and need none."""
-    if order(version) < order("0.12"):
-        return {}
-    return {"VLLM_TARGET_DEVICE": "empty", "VLLM_VERSION_OVERRIDE": version}
 
 
 def _only_file(folder: Path) -> Path:

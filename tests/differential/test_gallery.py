@@ -54,6 +54,12 @@ def test_the_readme_counts_the_variants() -> None:
     assert f"[{len(VARIANTS)} faulty " in (PAGE.parents[1] / "README.md").read_text()
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: one.name)
+def test_a_variant_says_what_it_does_on_one_line(variant: Variant) -> None:
+    """A row of the page; and Pythons differ in how they indent the docstrings they keep."""
+    assert variant.sentence == " ".join(variant.sentence.split())
+
+
 def test_json_names_each_variant_and_its_killers(matrix: KillMatrix) -> None:
     rows = {row["name"]: row["killed_by"] for row in matrix.to_json()["variants"]}
     assert rows["stale-notice"] == ["EC-9"]

@@ -319,6 +319,24 @@ class TestTrouble:
             self.fetch_with(pip, cache, said)
         assert "\n" not in str(refusal.value)
 
+    def test_pip_runs_nothing_of_an_archive_and_takes_one_for_other_pythons(
+        self, cache: Cache, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its own setup would be run, and would name the version that it builds with CUDA."""
+        files = package("0.15.9")
+        files["vllm-0.15.9/PKG-INFO"] = (
+            "Metadata-Version: 2.1\nName: vllm\nVersion: 0.15.9+cu130\nRequires-Python: <3.9\n\n"
+        )
+        files["vllm-0.15.9/pyproject.toml"] = (
+            '[build-system]\nrequires = ["torch"]\nbuild-backend = "setuptools.build_meta"\n'
+        )
+        (tmp_path / "index").mkdir()
+        write_sdist(tmp_path / "index" / "vllm-0.15.9.tar.gz", files)
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+        self.fetch_with(Path(sys.executable), cache, said)
+        assert not any("no official source archive" in line for line in said)
+
 
 FAKE_PYTHON = """
 if [ "$3" = venv ]; then
