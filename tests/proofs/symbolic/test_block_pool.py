@@ -1,13 +1,13 @@
 """The block pool of the reference is proved by its text, and changes of it are not."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 
 from cacheproof.proofs.symbolic.block_pool import PROVED, of_reference
-from cacheproof.proofs.symbolic.conditions import Outcome, Subject, prove
+from cacheproof.proofs.symbolic.conditions import Outcome, Subject
 from cacheproof.proofs.symbolic.mutants import Mutant
 from cacheproof.proofs.symbolic.twins import is_refuted_negated, refuted_of
 
@@ -15,8 +15,8 @@ SUBJECT = of_reference()
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Mapping[str, Outcome]:
-    return prove(SUBJECT)
+def outcomes(prove_alone: Callable[[str], Mapping[str, Outcome]]) -> Mapping[str, Outcome]:
+    return prove_alone("block_pool")
 
 
 def test_every_contract_is_proved(outcomes: Mapping[str, Outcome]) -> None:

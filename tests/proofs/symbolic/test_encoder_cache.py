@@ -1,11 +1,11 @@
 """The encoder cache manager of the reference is proved by its text, and changes of it are not."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.conditions import Outcome, Refuter, prove
+from cacheproof.proofs.symbolic.conditions import Outcome, Refuter
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.readings import Language
@@ -21,8 +21,8 @@ CONTRACTS = [
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Mapping[str, Outcome]:
-    return prove(SUBJECT)
+def outcomes(prove_alone: Callable[[str], Mapping[str, Outcome]]) -> Mapping[str, Outcome]:
+    return prove_alone("encoder_cache")
 
 
 def test_every_contract_is_proved(outcomes: Mapping[str, Outcome]) -> None:

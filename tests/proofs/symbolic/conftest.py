@@ -1,0 +1,32 @@
+"""Proofs in a process of their own, as `cacheproof prove` makes them."""
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from cacheproof.proofs.symbolic.conditions import Outcome
+
+PROVE = """
+import pickle, sys
+from cacheproof.proofs.symbolic import {component}
+from cacheproof.proofs.symbolic.conditions import prove
+sys.stdout.buffer.write(pickle.dumps(prove({component}.of_reference())))
+"""
+
+
+@pytest.fixture(scope="package")
+def prove_alone() -> Callable[[str], Mapping[str, Outcome]]:
+    """What is proved of the reference of a component. What a solver takes hangs on what its process
+    did before, and here that is what other tests left."""
+
+    def alone(component: str) -> Mapping[str, Outcome]:
+        command = [sys.executable, "-c", PROVE.format(component=component)]
+        found: Mapping[str, Outcome] = pickle.loads(
+            subprocess.run(command, capture_output=True, check=True).stdout
+        )
+        return found
+
+    return alone
