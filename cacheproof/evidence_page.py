@@ -13,7 +13,7 @@ def together(rows: Sequence[Evidence]) -> Iterator[tuple[str, str, Evidence]]:
     """Rows that differ in contract or target only, as one: the contracts, the targets, a row."""
     alike: dict[tuple[str, ...], list[Evidence]] = {}
     for row in rows:
-        key = (row.subject, row.method, row.scope, row.outcome, row.digest)
+        key = (row.subject, row.method, row.scope, row.outcome, _witnesses(row), row.digest)
         alike.setdefault(key, []).append(row)
     for group in alike.values():
         contracts = dict.fromkeys(row.contract for row in group)
@@ -39,13 +39,18 @@ def markdown(rows: Sequence[Evidence], tools: Mapping[str, str]) -> str:
 
 
 def _listed(rows: Sequence[Evidence]) -> Iterator[str]:
-    yield "| contracts | of | class | method | outcome | scope | text |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| contracts | of | class | method | outcome | scope | witnesses | text |"
+    yield "|---|---|---|---|---|---|---|---|"
     for contracts, targets, row in together(rows):
         yield (
             f"| {contracts} | {targets} | {row.subject} | {row.method} | {row.outcome} | "
-            f"{row.scope} | {row.digest} |"
+            f"{row.scope} | {_witnesses(row)} | {row.digest} |"
         )
+
+
+def _witnesses(row: Evidence) -> str:
+    """Who agrees, and how far they went."""
+    return "; ".join(f"{one.name}: {one.reach}" for one in row.witnesses) or "none"
 
 
 def _by_release(rows: Sequence[Evidence]) -> Iterator[str]:

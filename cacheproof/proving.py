@@ -57,7 +57,7 @@ def prove(
             found[longest_first[place]] = evidence
             advance(1)
     rows = [row for number in sorted(found) for row in found[number] if row.target in names]
-    code = _exit_code(rows, known)
+    code = exit_code(rows, known)
     if markdown:
         output.line(evidence_page.markdown(rows, _tools()))
     else:
@@ -190,10 +190,12 @@ def _is_listed(row: Evidence, known: Sequence[KnownFault]) -> bool:
     )
 
 
-def _exit_code(rows: Sequence[Evidence], known: Sequence[KnownFault]) -> int:
+def exit_code(rows: Sequence[Evidence], known: Sequence[KnownFault]) -> int:
+    """0 where all holds but what is listed, 1 where something unlisted is refuted, else 3."""
     if any(row.outcome is Outcome.REFUTED and not _is_listed(row, known) for row in rows):
         return UNLISTED
-    if not rows or any(row.outcome is Outcome.UNKNOWN or _is_hollow(row) for row in rows):
+    said = (Outcome.HOLDS, Outcome.REFUTED)
+    if not rows or any(row.outcome not in said or _is_hollow(row) for row in rows):
         return VOID
     return HOLDS
 
@@ -208,10 +210,13 @@ def _closing_line(rows: Sequence[Evidence], known: Sequence[KnownFault], code: i
     refuted = [row for row in rows if row.outcome is Outcome.REFUTED]
     unlisted = sum(not _is_listed(row, known) for row in refuted)
     unknown = sum(row.outcome is Outcome.UNKNOWN for row in rows)
+    alone = sum(row.outcome is Outcome.ALONE for row in rows)
+    disagree = sum(row.outcome is Outcome.DISAGREE for row in rows)
     hollow = sum(_is_hollow(row) for row in rows)
     return (
         f"{held} hold, each beside changes that break it; {len(refuted)} refuted, {unlisted} of "
-        f"them not listed; {unknown} unknown; {hollow} without such a change; "
+        f"them not listed; {unknown} unknown; {alone} proved alone; witnesses disagree about "
+        f"{disagree}; {hollow} without such a change; "
         f"the hardest condition took {_work(*rows) or 'nothing'} of the solver's limit; "
         f"exit code {code}"
     )

@@ -3,16 +3,22 @@
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What a check said. UNKNOWN is never good news: it makes a run fail."""
+    """What a check said. All but HOLDS, and REFUTED of what is listed, make a run fail.
+
+    ALONE: it is proved, and a witness that should agree does not reach so far. DISAGREE: it is
+    proved, and a witness saw otherwise.
+    """
 
     HOLDS = "holds"
     REFUTED = "refuted"
     UNKNOWN = "unknown"
+    ALONE = "proved alone"
+    DISAGREE = "witnesses disagree"
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,24 @@ class RedTwin:
 
     name: str
     refuted: bool
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Another reading of the same text, of the same contract.
+
+    Attributes:
+        name: "exploration": CPython runs the class; "translation": what CPython did is what the
+            translator reads.
+        reach: how far it went.
+        against: what it saw that speaks against the proof, in one line; or "".
+        twin: a change of the text that it must notice, and whether it did.
+    """
+
+    name: str
+    reach: str
+    against: str
+    twin: RedTwin
 
 
 @dataclass(frozen=True)
@@ -40,6 +64,7 @@ class Evidence:
         twins: the red twins of this check; one at least.
         work_max: what the hardest of its conditions took, and of those of the rules that it rests
             on, as a share of the solver's limit; None where that is not measured.
+        witnesses: of what is proved, the other readings that it was held against.
     """
 
     contract: str
@@ -53,11 +78,25 @@ class Evidence:
     seconds: float
     twins: tuple[RedTwin, ...]
     work_max: float | None = None
+    witnesses: tuple[Witness, ...] = ()
 
     @property
     def counts(self) -> bool:
         """Whether the check is known to be able to fail: it has twins and refuted all of them."""
         return bool(self.twins) and all(twin.refuted for twin in self.twins)
+
+
+def witnessed(row: Evidence, witnesses: Sequence[Witness]) -> Evidence:
+    """A row that holds, as it stands beside its witnesses."""
+    against = [one for one in witnesses if one.against]
+    unseen = [one for one in witnesses if not one.twin.refuted]
+    if against:
+        note = f"proved; but {against[0].name} saw {against[0].against}"
+        return replace(row, outcome=Outcome.DISAGREE, note=note, witnesses=tuple(witnesses))
+    if unseen:
+        note = f"{unseen[0].name} ({unseen[0].reach}) does not notice {unseen[0].twin.name}"
+        return replace(row, outcome=Outcome.ALONE, note=note, witnesses=tuple(witnesses))
+    return replace(row, witnesses=tuple(witnesses))
 
 
 def digest_of(sources: Sequence[str | type | Callable[..., object]]) -> str:

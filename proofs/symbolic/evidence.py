@@ -10,13 +10,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
+from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Library, Subject, prove
 from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
+from cacheproof.proofs.symbolic.gate import refuse_unread
+from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.twins import red_twins
+from cacheproof.proofs.symbolic.witnesses import Exploring
 from cacheproof.spec.registry import contracts as all_contracts
 
 REFERENCE = "reference"
@@ -75,20 +78,39 @@ def families(texts: Iterable[Text]) -> list[list[Text]]:
 
 def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
     """Every contract of managers, under the fewest promises that it is proved under; one row for
-    each target that has a text. Refuted is what the class itself was seen to break.
+    each target that has a text. Refuted is what the class itself was seen to break; of a text that
+    has a construct without a reading all is unknown.
 
     Args:
         texts: of one family.
         seed: of the solver.
 
-    Raises:
-        NotTranslated: a text has a construct without a reading.
     """
     promises = _PROMISES_OF.get(texts[0].source.name, PROMISES)
     libraries = [Library(seed) for _ in promises]
-    return [
-        row for text in texts for row in _proved(text, list(zip(promises, libraries, strict=True)))
-    ]
+    rows: list[Evidence] = []
+    for text in texts:
+        subject = _subject(text, ())
+        try:
+            called = [one.method for one in subject.operations if one.method]
+            for owner in subject.under_proof:
+                refuse_unread(subject.sources[owner], called)
+            rows += _proved(text, list(zip(promises, libraries, strict=True)))
+        except NotTranslated as refusal:
+            rows += _unread(text, subject, str(refusal))
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as failure:
+            why = f"{text.source.path}: the translator fails: {type(failure).__name__}: {failure}"
+            rows += _unread(text, subject, why)
+    return rows
+
+
+def _unread(text: Text, subject: Subject, why: str) -> Iterator[Evidence]:
+    """Of a text that cannot be read nothing is known."""
+    judged = {rule for one in subject.operations for rule in subject.judged_at(one)}
+    for rule in all_contracts():
+        if rule.id in judged:
+            row = _row(text, subject, rule.id, Outcome.UNKNOWN, "unread", why, 0.0, ())
+            yield from _for_each_target(text, row)
 
 
 def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evidence]:
@@ -96,6 +118,8 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
     refuted: dict[str, OfRule] = {}
     settled: set[str] = set()
     known: dict[str, OfRule] = {}
+    plain = _subject(text, ())
+    exploring = None if plain.replay is None else Exploring(plain)
     for (promise, assumptions), library in promises:
         started = time.monotonic()
         subject = _subject(text, assumptions)
@@ -107,11 +131,14 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
         twins = red_twins(subject, new, fallen, library)
         seconds = time.monotonic() - started
         for one in new:
-            twin = RedTwin(twins.get(one, NO_TWIN), one in twins)
+            change = twins.get(one)
+            twin = RedTwin(NO_TWIN if change is None else change.name, change is not None)
             note = f"refuted without: {_words(refuted[one])}" if one in refuted else ""
             scope = f"unbounded; {promise}"
             row = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, (twin,))
-            rows[one] = dataclasses.replace(row, work_max=_work(known, one))
+            row = dataclasses.replace(row, work_max=_work(known, one))
+            witnesses = [] if exploring is None else [exploring.witness(one, assumptions, change)]
+            rows[one] = witnessed(row, witnesses)
         refuted |= {one: outcomes[one] for one in fallen if one in _CONTRACTS}
         if rows.keys() >= refuted.keys():
             break

@@ -61,6 +61,32 @@ def _facts_since(before: State, after: State) -> list[Formula]:
     return [fact.formula for fact in after.path[len(before.path) :]]
 
 
+def _leads_into(operand: Any, ref: Ref) -> bool:
+    """Whether a variable's container is inside another."""
+    return (
+        isinstance(operand, Ref)
+        and operand.cell == ref.cell
+        and len(operand.keys) > len(ref.keys)
+        and all(a.eq(b) for a, b in zip(ref.keys, operand.keys, strict=False))
+    )
+
+
+_OF_MAP = frozenset({"clear", "copy", "get", "items", "keys", "pop", "setdefault", "values"})
+_OF_SET = frozenset({"add", "clear", "copy", "discard", "remove"})
+_OF_LIST = frozenset({"append", "clear", "copy"})
+
+
+def _has_method(kind: Type, name: str) -> bool:
+    """Whether containers of a type have a method that has a reading."""
+    match kind:
+        case MapOf(ordered=ordered):
+            return name in _OF_MAP or (ordered and name in ("move_to_end", "popitem"))
+        case SetOf():
+            return name in _OF_SET
+        case _:
+            return name in _OF_LIST
+
+
 @dataclass
 class Expressions(ABC):
     """Evaluates expressions in states. A value that is a container is a `Ref` to where it lives,
@@ -123,7 +149,7 @@ class Expressions(ABC):
             case ast.Name(id=name):
                 kind = self.variables.get((*state.names[""], name))
                 if isinstance(operand, Empty) and kind is not None:
-                    state, operand = self._held(self.universe.empty(kind), state)
+                    state, operand = self._held(self._emptied(operand, kind), state)
                 yield replace(state, names={**state.names, name: operand})
             case ast.Attribute(value=of, attr=name):
                 for after, receiver in self._eval(of, state):
@@ -158,7 +184,7 @@ class Expressions(ABC):
 
     def _set_attribute(self, state: State, owner: str, name: str, operand: Any) -> State:
         if isinstance(operand, Empty):
-            operand = self.universe.empty(self.types[owner, name])
+            operand = self._emptied(operand, self.types[owner, name])
         if isinstance(operand, Value):
             scalar = unwrapped(operand)
             if scalar is operand:
@@ -174,6 +200,8 @@ class Expressions(ABC):
 
     def _write(self, ref: Ref, value: Value, state: State, touched: z3.ExprRef | None) -> State:
         """A container replaced by its next contents."""
+        if ref.is_frozen:
+            raise NotTranslated("a container that has no method to change it is changed")
         chain = [state.cells[ref.cell]]
         for key in ref.keys:
             chain.append(chain[-1].at(key))
@@ -183,25 +211,29 @@ class Expressions(ABC):
         state = replace(state, cells={**state.cells, ref.cell: named}).assuming(*facts)
         return state.snapshot(ref.keys[0] if ref.keys else touched)
 
-    def _detached(self, ref: Ref, key: z3.ExprRef, state: State) -> Iterator[State]:
-        """Variables that lead into what goes away keep it; forks where that is not certain."""
-        for name, operand in state.names.items():
-            deeper = len(ref.keys)
-            if (
-                isinstance(operand, Ref)
-                and operand.cell == ref.cell
-                and len(operand.keys) > deeper
-                and all(a.eq(b) for a, b in zip(ref.keys, operand.keys, strict=False))
-            ):
-                same = operand.keys[deeper]
-                if not same.eq(key):
-                    raise NotTranslated(f"{name} may lead into what goes away")
-                cell = next(self._cells)
-                kept = state.value(Ref(ref.cell, operand.keys[: deeper + 1]))
-                cells = {**state.cells, cell: kept}
-                moved = Ref(cell, operand.keys[deeper + 1 :])
-                state = replace(state, cells=cells, names={**state.names, name: moved})
-        yield state
+    def _detached(self, ref: Ref, key: z3.ExprRef | None, state: State) -> State:
+        """Variables, the callers' among them, that lead into what goes away keep it. What goes is
+        at a key, or everything."""
+        for number, names in enumerate((*state.frames, state.names)):
+            for name, operand in names.items():
+                if _leads_into(operand, ref):
+                    state = self._moved_out(ref, key, state, number, name)
+        return state
+
+    def _moved_out(
+        self, ref: Ref, key: z3.ExprRef | None, state: State, number: int, name: str
+    ) -> State:
+        """With a variable of a frame that has what it leads into to itself."""
+        frames = [*state.frames, state.names]
+        operand = frames[number][name]
+        deeper = len(ref.keys)
+        if key is None or not operand.keys[deeper].eq(key):
+            raise NotTranslated(f"{name} may lead into what goes away")
+        cell = next(self._cells)
+        kept = state.value(Ref(ref.cell, operand.keys[: deeper + 1]))
+        frames[number] = {**frames[number], name: Ref(cell, operand.keys[deeper + 1 :])}
+        cells = {**state.cells, cell: kept}
+        return replace(state, cells=cells, names=frames[-1], frames=tuple(frames[:-1]))
 
     def _put(self, of: Any, key: Any, operand: Any, state: State) -> State:
         key = self._key(key)
@@ -209,15 +241,21 @@ class Expressions(ABC):
         if not isinstance(of, Ref) or not isinstance(container.kind, MapOf):
             raise NotTranslated(f"an item is set of {of}")
         kind = container.kind.value
-        (state,) = self._detached(of, key, state)
+        state = self._detached(of, key, state)
         if isinstance(operand, Ref):
             raise NotTranslated("one container is put into another while a variable has it")
         return self._write(of, container.put(key, self._whole(kind, operand)), state, key)
 
+    def _emptied(self, operand: Empty, kind: Type) -> Value:
+        """An empty container in a place of that type."""
+        if not operand.fits(kind):
+            raise NotTranslated(f"an empty {operand.name} is put where {kind} is read")
+        return self.universe.empty(kind)
+
     def _whole(self, kind: Type, operand: Any) -> Value:
         """An operand as a value of the type of the place that it is put."""
         if isinstance(operand, Empty):
-            return self.universe.empty(kind)
+            return self._emptied(operand, kind)
         return (
             operand
             if isinstance(operand, Value)
@@ -228,12 +266,12 @@ class Expressions(ABC):
         key = self._key(key)
         container = state.value(of)
         state = self.require(self._at(state, node, "KeyError"), state, container.has(key))
-        (state,) = self._detached(of, key, state)
+        state = self._detached(of, key, state)
         return self._write(of, state.value(of).without(key), state, key)
 
     def _dropped(self, of: Any, key: Any, state: State) -> State:
         key = self._key(key)
-        (state,) = self._detached(of, key, state)
+        state = self._detached(of, key, state)
         return self._write(of, state.value(of).without(key), state, key)
 
     def _key(self, operand: Any) -> z3.ExprRef:
@@ -278,8 +316,10 @@ class Expressions(ABC):
                 yield state, state.names[name]
             case ast.Tuple(elts=parts):
                 yield from self._each(parts, state)
-            case ast.List(elts=[]) | ast.Dict(keys=[]):
-                yield state, Empty()
+            case ast.List(elts=[]):
+                yield state, Empty("list")
+            case ast.Dict(keys=[]):
+                yield state, Empty("dict")
             case ast.Attribute(value=of, attr=name):
                 for after, operand in self._eval(of, state):
                     yield from self._attribute_or_property(node, operand, name, after)
@@ -388,7 +428,9 @@ class Expressions(ABC):
         self, node: ast.AST, operator: ast.cmpop, left: Any, right: Any, state: State
     ) -> Formula:
         if isinstance(operator, ast.Is | ast.IsNot):
-            return (left is right) == isinstance(operator, ast.Is)
+            if right is not None:
+                raise self._refused_in(state, node)
+            return (left is None) == isinstance(operator, ast.Is)
         if isinstance(operator, ast.In | ast.NotIn):
             found = self._contains(node, right, self._key(left), state)
             return negated(found) if isinstance(operator, ast.NotIn) else found
@@ -428,8 +470,11 @@ class Expressions(ABC):
         match node.func:
             case ast.Name(id=name) if (owner := self._class(name)) is not None:
                 for after, arguments in self._each(given, state):
-                    for built, _ in self.call(owner, "__init__", arguments, after):
+                    arranged = self._arranged(node, owner, "__init__", arguments, after)
+                    for built, _ in self.call(owner, "__init__", arranged, after):
                         yield built, Receiver(owner)
+            case ast.Name() if node.keywords:
+                raise self._refused_in(state, node)
             case ast.Name(id="next") if len(given) == 2:
                 yield from self._first_or(node, given, state)
             case ast.Name(id="any" | "all" as word) if isinstance(node.args[0], ast.GeneratorExp):
@@ -439,9 +484,31 @@ class Expressions(ABC):
                     yield self._builtin(node, name, arguments, after)
             case ast.Attribute(value=of, attr=name):
                 for after, (operand, *others) in self._each([of, *given], state):
+                    owner = operand.owner if isinstance(operand, Receiver) else ""
+                    if owner and name in self.sources[owner].methods:
+                        others = self._arranged(node, owner, name, others, after)
+                    elif [one.arg for one in node.keywords] not in ([], ["last"]):
+                        raise self._refused_in(after, node)
                     yield from self._method(node, operand, name, others, after)
             case _:
                 raise self._refused_in(state, node)
+
+    def _arranged(
+        self, node: ast.Call, owner: str, name: str, values: Sequence[Any], state: State
+    ) -> list[Any]:
+        """The values of a call's arguments, which were evaluated as they stand there, in the order
+        of the parameters that take them. One that a method has a default for is not left out."""
+        method = self.sources[owner].methods[name].args
+        positional = [one.arg for one in (*method.posonlyargs, *method.args)][1:]
+        taken = dict(zip(positional, values[: len(node.args)], strict=False))
+        for keyword, value in zip(node.keywords, values[len(node.args) :], strict=True):
+            if keyword.arg is None or keyword.arg in taken:
+                raise self._refused_in(state, node)
+            taken[keyword.arg] = value
+        parameters = [*positional, *(one.arg for one in method.kwonlyargs)]
+        if len(node.args) > len(positional) or taken.keys() != set(parameters):
+            raise self._refused_in(state, node)
+        return [taken[one] for one in parameters]
 
     def _class(self, name: str) -> str | None:
         """The owner of what an object of that class, of which there is one, works on."""
@@ -453,11 +520,13 @@ class Expressions(ABC):
     ) -> tuple[State, Any]:
         match name, arguments:
             case (("set" | "dict" | "list" | "OrderedDict" | "frozenset"), []):
-                return state, Empty()
+                return state, Empty(name)
             case (("list" | "sorted" | "set" | "tuple" | "frozenset"), [among]):
                 if among == ():
-                    return state, Empty()
-                return state, replace(self._lazy(node, among, state), source=None)
+                    return state, Empty("list" if name == "sorted" else name)
+                lazy = replace(self._lazy(node, among, state), source=None)
+                keeps_order = name in ("list", "tuple")
+                return state, lazy if keeps_order else replace(lazy, place=None)
             case "iter", [among]:
                 return state, among
             case "next", [Ref() as among]:
@@ -519,6 +588,8 @@ class Expressions(ABC):
     def _method(
         self, node: ast.Call, operand: Any, name: str, arguments: Sequence[Any], state: State
     ) -> Iterator[tuple[State, Any]]:
+        if isinstance(operand, Ref) and not _has_method(state.value(operand).kind, name):
+            raise self._refused_in(state, node)
         match operand, name, arguments:
             case None, _, _:
                 self.require(self._at(state, node, "AttributeError"), state, False)
@@ -532,7 +603,9 @@ class Expressions(ABC):
                 at = self._at(state, node, "IndexError")
                 state = self.require(at, state, self.words.has_input(request, unwrapped(number)))
                 yield state, self.words.embeds(request, unwrapped(number))
-            case Ref(), "keys" | "copy", []:
+            case Ref(), "keys", []:
+                yield state, self._lazy(node, operand, state)
+            case Ref(), "copy", []:
                 yield state, replace(self._lazy(node, operand, state), source=None)
             case Lazy(), "copy", []:
                 yield state, operand
@@ -544,6 +617,7 @@ class Expressions(ABC):
                 yield state, replace(lazy, target=lambda k: (k, unwrapped(container.at(k))))
             case Ref(), "clear", []:
                 kind = state.value(operand).kind
+                state = self._detached(operand, None, state)
                 yield self._write(operand, self.universe.empty(kind), state, None), None
             case Ref(), "append", [member]:
                 found, member = state.value(operand), unwrapped(member)
@@ -612,7 +686,7 @@ class Expressions(ABC):
                 cell = next(self._cells)
                 there = replace(there, cells={**there.cells, cell: there.value(inner)})
                 inner = Ref(cell)
-            (there,) = self._detached(of, key, there)
+            there = self._detached(of, key, there)
             yield self._write(of, container.without(key), there, key), inner
         else:
             yield there, self._inner(of, key, there)
@@ -622,9 +696,10 @@ class Expressions(ABC):
                 yield absent, fallback
                 return
             cell = next(self._cells)
+            frozen = fallback == () or not fallback.fits(kind)
             yield (
                 replace(absent, cells={**absent.cells, cell: self.universe.empty(kind)}),
-                Ref(cell),
+                Ref(cell, is_frozen=frozen),
             )
         else:
             yield absent, fallback

@@ -84,9 +84,10 @@ class Machine(Expressions):
         if len(parameters) != len(arguments):
             raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
         names = {"self": receiver, **dict(zip(parameters, arguments, strict=True))}
-        inside = replace(state, names={**names, "": (owner, name)})
+        frames = (*state.frames, state.names)
+        inside = replace(state, names={**names, "": (owner, name)}, frames=frames)
         return [
-            (replace(end, names=state.names), answer if done else None)
+            (replace(end, names=end.frames[-1], frames=end.frames[:-1]), answer if done else None)
             for end, done, answer in self._block(method.body, inside)
         ]
 
@@ -336,6 +337,10 @@ class Machine(Expressions):
             )
             changed = False
             for end in run(before):
+                if any(
+                    one is not other for one, other in zip(end.frames, state.frames, strict=True)
+                ):
+                    raise NotTranslated("a loop lets go of what a caller's variable leads into")
                 for cell, value in end.cells.items():
                     if (
                         cell in cells

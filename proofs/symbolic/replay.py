@@ -4,9 +4,6 @@ The state is one that the invariants which stand allow; whether calls lead there
 a replay adds is that the contract is broken where nothing of ours has read the text.
 """
 
-import __future__
-
-import ast
 import collections
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +14,7 @@ from cacheproof.proofs.crosshair.states import Request
 from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.witness.classes import class_of
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import by_id
 
@@ -40,7 +38,7 @@ class Replay:
     ) -> bool:
         """Whether the class breaks a contract in the call that a model and its path describe."""
         before = {**constants, **found.attributes(state.snapshots[0])}
-        manager, ghost = object.__new__(class_of(source)), Ghost()
+        manager, ghost = object.__new__(class_of(source.tree, source.path, source.name)), Ghost()
         for (owner, name), value in before.items():
             if owner in ("m", "g"):
                 setattr(manager if owner == "m" else ghost, name, value)
@@ -96,16 +94,3 @@ def _requests(found: Model) -> dict[str, Request]:
         request.ends = [item[2] for item in items]
         requests[name] = request
     return requests
-
-
-def class_of(source: Source) -> type[Any]:
-    """The class of a text, with what it inherits."""
-    (definition,) = ast.parse(f"class {source.name}: pass").body
-    assert isinstance(definition, ast.ClassDef)
-    definition.body = list(source.methods.values())
-    module = ast.fix_missing_locations(ast.Module([definition], type_ignores=[]))
-    flag = __future__.annotations.compiler_flag
-    namespace: dict[str, Any] = dict(vars(collections))
-    exec(compile(module, source.path, "exec", flag, dont_inherit=True), namespace)
-    loaded: type[Any] = namespace[source.name]
-    return loaded

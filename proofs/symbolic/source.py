@@ -9,16 +9,35 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Source:
-    """A class as it stands in a file: its methods by their names, and its whole text."""
+    """A class as it stands in a file: its methods by their names, its whole text, and that of the
+    module that it is in; whether what it `inherits` from another module is among its methods."""
 
     name: str
     path: str
     methods: Mapping[str, ast.FunctionDef]
     text: str
+    module: str
+    inherits: bool = False
 
     def of_base(self, base: "Source") -> "Source":
         """With the methods that it inherits."""
-        return replace(self, methods={**base.methods, **self.methods})
+        return replace(self, methods={**base.methods, **self.methods}, inherits=True)
+
+    @property
+    def tree(self) -> ast.Module:
+        """The module, with the class's methods as they are here: a change of them is not in the
+        file, and those of a base that is in another file are not either."""
+        tree = ast.parse(self.module)
+        found = next(
+            one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == self.name
+        )
+        left = dict(self.methods)
+        found.body = [
+            left.pop(one.name, one) if isinstance(one, ast.FunctionDef) else one
+            for one in found.body
+        ]
+        found.body += left.values()
+        return ast.fix_missing_locations(tree)
 
     @property
     def properties(self) -> frozenset[str]:
@@ -80,11 +99,18 @@ def source_of(path: Path, name: str, within: str | None = None) -> Source:
     Raises:
         LookupError: the file has no such class.
     """
-    text = path.read_text()
+    return source_in(path.read_text(), name, within or path.name)
+
+
+def source_in(text: str, name: str, within: str) -> Source:
+    """A class by its module's text and its name; `within` is what messages call the module.
+
+    Raises:
+        LookupError: the module has no such class.
+    """
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
-            return Source(
-                name, within or path.name, methods, ast.get_source_segment(text, node) or ""
-            )
-    raise LookupError(f"{path}: no class {name}")
+            segment = ast.get_source_segment(text, node) or ""
+            return Source(name, within, methods, segment, text)
+    raise LookupError(f"{within}: no class {name}")

@@ -8,15 +8,17 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.predicates import NotTranslated, truth
-from cacheproof.proofs.symbolic.values import Formula, Value
+from cacheproof.proofs.symbolic.values import Formula, MapOf, SetOf, Type, Value
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A container by where it lives: a cell, and the keys that lead to it from there."""
+    """A container by where it lives: a cell, and the keys that lead to it from there; one that
+    `is_frozen` has no method that changes it."""
 
     cell: int
     keys: tuple[z3.ExprRef, ...] = ()
+    is_frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,12 @@ class Fact:
 
 @dataclass(frozen=True)
 class State:
-    """Where a path has come to."""
+    """Where a path has come to. `frames` are the variables of the callers, the outermost first."""
 
     attributes: Mapping[tuple[str, str], Any]
     cells: Mapping[int, Value]
     names: Mapping[str, Any]
+    frames: tuple[Mapping[str, Any], ...] = ()
     path: tuple[Fact, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
 
@@ -179,7 +182,20 @@ Ended = tuple[State, bool, Any]
 
 @dataclass(frozen=True)
 class Empty:
-    """An empty container whose type is that of the place it is put."""
+    """An empty container, by the name of its type; what it may hold is what the place may hold that
+    it is put."""
+
+    name: str
+
+    def fits(self, kind: Type) -> bool:
+        """Whether a place of that type may hold it."""
+        match kind:
+            case MapOf():
+                return self.name in ("dict", "OrderedDict")
+            case SetOf():
+                return self.name == "set"
+            case _:
+                return self.name == "list"
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,17 @@ def red_twins(
     rules: Collection[str],
     without: Collection[str] = (),
     library: Library | None = None,
-) -> dict[str, str]:
+) -> dict[str, Mutant]:
     """Rule -> the first mutant of which it is refuted, `without` the rules that do not stand.
 
     A rule that no mutant breaks is missing.
     """
-    found: dict[str, str] = {}
+    found: dict[str, Mutant] = {}
     library = library or Library()
     for mutant, owner, asked in _changes(subject, rules):
         missing = [rule for rule in asked if rule not in found]
         for rule in refuted_of(subject, mutant, missing, without, owner, library):
-            found[rule] = mutant.name
+            found[rule] = mutant
         if len(found) == len(rules):
             break
     return found

@@ -1,0 +1,78 @@
+"""A proof is held against CPython, which runs the class."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cacheproof.proofs.evidence import Outcome
+from cacheproof.proofs.symbolic.conditions import prove
+from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
+from cacheproof.proofs.symbolic.evidence import Text, prove_texts
+from cacheproof.proofs.symbolic.expressions import Expressions
+from cacheproof.proofs.symbolic.mutants import Mutant
+from cacheproof.proofs.symbolic.source import source_in
+from cacheproof.proofs.symbolic.twins import red_twins
+from cacheproof.proofs.symbolic.witnesses import Exploring
+from cacheproof.spec.encoder_cache import COMPONENT
+from cacheproof.spec.registry import contracts
+
+TEXT = of_reference().sources["m"].module
+REFERENCE = of_reference()
+CONTRACTS = [
+    rule.id for rule in contracts(COMPONENT) if rule.component == COMPONENT and rule.id != "EC-8b"
+]
+
+
+@pytest.fixture(scope="module")
+def exploring() -> Exploring:
+    return Exploring(REFERENCE)
+
+
+def test_every_operation_is_called(exploring: Exploring) -> None:
+    called = {name for one in exploring.explorations.values() for name in one.calls}
+    assert called == {one.name for one in REFERENCE.operations} - {"init"}
+
+
+@pytest.fixture(scope="module")
+def twins() -> Mapping[str, Mutant]:
+    return red_twins(REFERENCE, CONTRACTS)
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_it_can_break_every_contract_and_does_not(
+    exploring: Exploring, twins: Mapping[str, Mutant], contract: str
+) -> None:
+    witness = exploring.witness(contract, (), twins[contract])
+    assert witness.against == ""
+    assert witness.twin.refuted
+
+
+def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the translator once read calls: keyword arguments by their place."""
+
+    def by_place(self: Any, node: Any, owner: str, name: str, given: Sequence[Any], at: Any) -> Any:
+        return list(given)
+
+    monkeypatch.setattr(Expressions, "_arranged", by_place)
+    changed = TEXT.replace(
+        "if need > self.num_freeable_slots:",
+        "if self._over(limit=need, wanted=self.num_freeable_slots):",
+    ).replace(
+        "    def free(self",
+        "    def _over(self, wanted, limit):\n        return wanted > limit\n\n    def free(self",
+    )
+    source = source_in(changed, CLASS, "changed")
+    subject = replace(REFERENCE, sources={**REFERENCE.sources, "m": source})
+    assert prove(subject)["EC-12"].word == "proved"
+    witness = Exploring(subject).witness("EC-12", (), None)
+    assert "can(" in witness.against
+
+
+def test_a_text_that_the_gate_refuses_is_unknown_with_its_line() -> None:
+    changed = TEXT.replace("    def free(self", "    @staticmethod\n    def free(self")
+    rows = prove_texts([Text(("changed",), source_in(changed, CLASS, "changed.py"), "0.33.0")])
+    assert {one.outcome for one in rows} == {Outcome.UNKNOWN}
+    assert rows[0].note.startswith("changed.py:")
+    assert "a decorated method, free" in rows[0].note
