@@ -41,7 +41,6 @@ class Exploring:
     def explorations(self) -> Mapping[str, Exploration]:
         """What came of each scope, by its name."""
         explorer = self._explorer(self._subject.sources["m"])
-        assert explorer is not None
         return {one.name: explorer.explore(one, CALLS) for one in SCOPES}
 
     def witness(
@@ -82,30 +81,25 @@ class Exploring:
         """The contracts that a changed class breaks in a scope."""
         asked = mutant.name, scope.name, calls
         if asked not in self._of_changes:
-            explorer = self._explorer(mutant.source)
             found: Collection[str] = ()
-            if explorer is not None:
-                with suppress(Unexplorable):
-                    found = explorer.explore(scope, calls).broken
+            with suppress(LookupError, Unexplorable):  # the change has left no class, or none such
+                found = self._explorer(mutant.source).explore(scope, calls).broken
             self._of_changes[asked] = frozenset(found)
         return self._of_changes[asked]
 
-    def _explorer(self, source: Source) -> Explorer | None:
-        """None where a change has left no class."""
+    def _explorer(self, source: Source) -> Explorer:
         subject = self._subject
         assert subject.replay is not None
-        with suppress(LookupError):
-            return Explorer(
-                class_of(source.tree, source.path, source.name),
-                [one.name for one in subject.operations],
-                {name: value for (_, name), value in subject.constants.items()},
-                subject.component,
-                self._rules,
-                subject.safety,
-                subject.replay.state_of,
-                has_ledger=subject.replay.has_ledger,
-            )
-        return None
+        return Explorer(
+            class_of(source.tree, source.path, source.name),
+            [one.name for one in subject.operations],
+            {name: value for (_, name), value in subject.constants.items()},
+            subject.component,
+            self._rules,
+            subject.safety,
+            subject.replay.state_of,
+            has_ledger=subject.replay.has_ledger,
+        )
 
 
 def _scopes(promises: Sequence[Assumption]) -> list[Scope]:

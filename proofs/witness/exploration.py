@@ -6,9 +6,10 @@ contract first does so in the fewest calls.
 """
 
 import pickle
+import signal
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproof.proofs.crosshair.episode import Broken, Episode, Tables
@@ -19,10 +20,20 @@ from cacheproof.spec.records import Call, Making
 from cacheproof.spec.registry import Contract, contracts
 
 
+class Endless(BaseException):
+    """A call does not end; no contract's judge may take it for an answer."""
+
+
+def _raise_endless(*_: object) -> None:
+    raise Endless
+
+
 class Unexplorable(Exception):
     """The states of a class cannot be saved, and gone back to; the message says why."""
 
 
+SECONDS_OF_STATE = 3.0
+"""Of this process: what all calls from one state take together is a thousandth of it."""
 UNREPORTED_MAX = 3
 """A step ends at the latest when so many evictions wait to be reported."""
 
@@ -108,26 +119,6 @@ class State:
             yield from self.parent.path()
             yield self.made
 
-    def attributes(self) -> dict[tuple[str, str], Any]:
-        """What every attribute is, by its owner, "m", "g" or "w", and its name."""
-        kept, ghost = pickle.loads(self.saved)
-        return {
-            **{("m", name): value for name, value in kept.items()},
-            **{("g", one.name): getattr(ghost, one.name) for one in fields(Ghost)},
-            ("w", "encoded"): dict(self.encoded),
-        }
-
-
-@dataclass(frozen=True)
-class Transition:
-    """A call that was made, what it answered, and the states before and after it."""
-
-    scope: Scope
-    made: Made
-    answer: Any
-    before: State
-    after: State
-
 
 @dataclass(frozen=True)
 class Break:
@@ -148,7 +139,6 @@ class Exploration:
         closed: every state was gone on from.
         calls: of each operation, how many were made.
         broken: contract -> how it is broken first. It is not asserted any more from there on.
-        unlike: one call of each kind, by what it met, answered and changed.
     """
 
     scope: Scope
@@ -156,7 +146,6 @@ class Exploration:
     closed: bool = False
     calls: Counter[str] = field(default_factory=Counter)
     broken: dict[str, Break] = field(default_factory=dict)
-    unlike: dict[Hashable, Transition] = field(default_factory=dict)
 
 
 class Explorer:
@@ -198,21 +187,34 @@ class Explorer:
             if rule.component == CALLERS and not rule.synchronous_only
         ]
 
-    def explore(
-        self, scope: Scope, calls_max: int, until: Collection[str] | None = None
-    ) -> Exploration:
+    def explore(self, scope: Scope, calls_max: int) -> Exploration:
         """Every state that calls lead to, no further than those from the state behind `calls_max`;
-        or until the contracts `until` are broken."""
+        or to a call that does not end, which breaks the contract that nothing raises.
+
+        Raises:
+            Unexplorable: the class has states that cannot be saved.
+        """
+        before = signal.signal(signal.SIGVTALRM, _raise_endless)
+        try:
+            return self._explored(scope, calls_max)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
+
+    def _explored(self, scope: Scope, calls_max: int) -> Exploration:
         found = Exploration(scope)
         begun = self._begun(scope, found)
         level = deque([] if begun is None else [begun])
         met = {one.key for one in level}
         while level and found.calls.total() < calls_max:
-            if until is not None and found.broken.keys() >= set(until):
-                break
+            signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_OF_STATE)
             state = level.popleft()
             for made in self._offered(scope):
-                after = self._made(scope, state, made, found)
+                try:
+                    after = self._made(scope, state, made, found)
+                except Endless:
+                    found.broken[self._safety] = Break((*state.path(), made), "it does not end")
+                    return found
                 if after is not None and after.key not in met:
                     met.add(after.key)
                     level.append(after)
@@ -247,7 +249,7 @@ class Explorer:
         self,
         manager: Any,
         ghost: Ghost,
-        run: Callable[[Episode], Any],
+        run: Callable[[Episode], object],
         scope: Scope,
         state: State,
         made: Made,
@@ -263,7 +265,7 @@ class Explorer:
             encoded=dict(state.encoded),
         )
         try:
-            answer = run(episode)
+            run(episode)
         except Broken as broken:
             found.broken[broken.rule.id] = Break((*state.path(), made), broken.why)
             again = self._restored(state)  # the others are asserted, and gone on with
@@ -281,11 +283,7 @@ class Explorer:
             saved = pickle.dumps((kept, ghost))
         except Exception as error:
             raise Unexplorable(f"after {made}: {error}") from error
-        after = State(saved, encoded, key, state, made)
-        met = _met(state.key, made, answer, key)
-        if met not in found.unlike:
-            found.unlike[met] = Transition(scope, made, answer, state, after)
-        return after
+        return State(saved, encoded, key, state, made)
 
     def _run(self, episode: Episode, scope: Scope, made: Made) -> Any:
         """Make a call, with the ghost's part in it. Returns its answer."""
@@ -407,20 +405,3 @@ def _of_ghost(ghost: Ghost) -> Any:
 
 
 _Key = tuple[Any, Any, Any]
-
-
-def _met(before: _Key, made: Made, answer: Any, after: _Key) -> Hashable:
-    """What makes a call of another kind than those before: its operation and answer, what it was
-    given of budgets, and which attributes it changed, how; of the ghost which of its fields."""
-    old, new = dict(before[0]), dict(after[0])
-    changes = tuple((name, _change(old.get(name), new[name])) for name in new)
-    of_ghost = tuple(one != other for one, other in zip(before[1], after[1], strict=False))
-    return made.operation, str(answer), made.pending, changes, of_ghost
-
-
-def _change(old: Any, new: Any) -> Hashable:
-    if old == new:
-        return ""
-    if isinstance(old, tuple | frozenset) and isinstance(new, tuple | frozenset):
-        return len(new) - len(old)
-    return "changed"

@@ -76,3 +76,11 @@ def test_a_text_that_the_gate_refuses_is_unknown_with_its_line() -> None:
     assert {one.outcome for one in rows} == {Outcome.UNKNOWN}
     assert rows[0].note.startswith("changed.py:")
     assert "a decorated method, free" in rows[0].note
+
+
+def test_a_call_that_does_not_end_ends_the_exploration() -> None:
+    changed = TEXT.replace("self._evict(next(iter(self.freeable)))", "pass")
+    source = source_in(changed, CLASS, "changed")
+    subject = replace(REFERENCE, sources={**REFERENCE.sources, "m": source})
+    found = Exploring(subject).explorations["order of eviction"]
+    assert found.broken["EC-13"].why == "it does not end"
