@@ -34,8 +34,7 @@ class Witness:
     """Another reading of the same text, of the same contract.
 
     Attributes:
-        name: "exploration": CPython runs the class; "translation": what CPython did is what the
-            translator reads.
+        name: "exploration": CPython runs the class.
         reach: how far it went.
         against: what it saw that speaks against the proof, in one line; or "".
         twin: a change of the text that it must notice, and whether it did.

@@ -1,4 +1,4 @@
-"""Witnesses of what is proved of managers: CPython, which runs the class on every small state.
+"""Witnesses of what is proved of managers: CPython, which runs the class in small scopes.
 
 Nothing of ours reads the text there. A contract that the class breaks in calls that its caller may
 make is not proved, whatever the translator says of it.
@@ -29,7 +29,7 @@ _KEPT: Mapping[Assumption, Callable[[Scope], bool]] = {
 
 
 class Exploring:
-    """A subject's class, run on every state of the small scopes."""
+    """A subject's class, run in the small scopes, each until a number of calls is made."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject

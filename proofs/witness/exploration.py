@@ -1,4 +1,4 @@
-"""Every state of a small scope, by running a class: calls in every order that its caller may make.
+"""The states of a small scope, by running a class: calls in every order that its caller may make.
 
 The calls are those that a proof is about, each with the ghost's part in it, and made only where the
 caller keeps its promises; the contracts are spec's own functions. Breadth first, so what breaks a
@@ -33,7 +33,7 @@ class Unexplorable(Exception):
 
 
 SECONDS_OF_STATE = 3.0
-"""Of this process: what all calls from one state take together is a thousandth of it."""
+"""CPU time of this process that all calls from one state may take; they take some milliseconds."""
 UNREPORTED_MAX = 3
 """A step ends at the latest when so many evictions wait to be reported."""
 
@@ -188,7 +188,7 @@ class Explorer:
         ]
 
     def explore(self, scope: Scope, calls_max: int) -> Exploration:
-        """Every state that calls lead to, no further than those from the state behind `calls_max`;
+        """The states that calls lead to, until `calls_max` are made and the last state is done;
         or to a call that does not end, which breaks the contract that nothing raises.
 
         Raises:
