@@ -9,7 +9,7 @@ from cacheproof.differential.judge import Violation
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import StepRecord
 from cacheproof.differential.trace import BlockHashConfig, Continue, Decode, Prompt, Trace
-from cacheproof.spec.block_hash import COMPONENT, BlockContent, BlockPair, RequestKeys
+from cacheproof.spec.block_hash import COMPONENT, BlockContent, BlockPair, KeyCount, RequestKeys
 from cacheproof.spec.registry import Contract, contracts
 
 Prefix = tuple[BlockContent, ...]
@@ -106,6 +106,7 @@ class BlockHashJudge:
         self._reach = reach
         rules = list(contracts(COMPONENT, release))
         self._of_pair = [rule for rule in rules if rule.parameters == ("p",)]
+        self._of_count = [rule for rule in rules if rule.parameters == ("c",)]
         self._of_keys = [rule for rule in rules if rule.parameters == ("k",)]
         self._requests: dict[str, Content] = {}
         self._by_key: dict[str, Place] = {}
@@ -113,12 +114,10 @@ class BlockHashJudge:
         self._offsets: dict[Any, set[tuple[int, ...]]] = {}
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
-        """Judge the record of event number `number`.
-
-        Raises:
-            ValueError: the record has another number of keys than the request has full blocks.
-        """
-        outcome = record[0]
+        """Judge the record of event number `number`."""
+        outcome, _, raised, _ = record
+        if raised is not None:
+            self._evaluate(self._of_count, {"c": KeyCount(0, 0, 0, raised[0])}, number, event)
         if outcome is None:
             return
         if isinstance(event, Prompt):
@@ -132,8 +131,10 @@ class BlockHashJudge:
             content.go_on(event)
         afresh, computed = content.afresh(), content.computed()
         fresh, grown = outcome["fresh"], outcome["grown"]
-        if not len(afresh) == len(fresh) == len(grown):
-            raise ValueError(f"{len(afresh)} full blocks and keys for {len(grown)}")
+        count = KeyCount(len(afresh), len(grown), len(fresh), "")
+        self._evaluate(self._of_count, {"c": count}, number, event)
+        if not count.blocks == count.grown == count.fresh:
+            return  # which key is whose block's is not known
         alike = sum(a is b or a == b for a, b in zip(computed, afresh, strict=True))
         keys = RequestKeys(tuple(grown[:alike]), tuple(fresh[:alike]))
         self.compared = alike

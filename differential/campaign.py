@@ -82,7 +82,9 @@ _DECODERS = frozenset(
         "cross-attention blocks",
     }
 )
-_OF_ITEMS_IN_PROMPTS = frozenset({"SC-2", "SC-3", "SC-4", "SC-5", "DF-1"})
+_OF_ITEMS_IN_PROMPTS = frozenset({"SC-2", "SC-3", "SC-4", "SC-5", "SC-11", "DF-1"})
+_OF_KV_BLOCKS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
+"""Not followed over several groups, nor where KV comes from elsewhere."""
 _WINDOWS = frozenset(
     {
         "hit in several groups",
@@ -286,7 +288,8 @@ LANES = {
             "encoder_cache",
             partial(scheduler_trace, transfers=True),
             _LOADS,
-            silent_on=_WITHOUT_KV_CONNECTOR | {"SC-4"},  # its traces let items be split
+            # its traces let items be split; loads are no part of the compute budget
+            silent_on=_WITHOUT_KV_CONNECTOR | {"SC-4", "SC-12"},
             by_release=True,
             since="0.11.1",
         ),
@@ -306,7 +309,7 @@ LANES = {
             "encoder_cache",
             partial(scheduler_trace, windows=True),
             _WINDOWS,
-            silent_on=_WITHOUT_KV_CONNECTOR,
+            silent_on=_WITHOUT_KV_CONNECTOR | _OF_KV_BLOCKS,
             by_release=True,
         ),
         Lane(
@@ -316,7 +319,7 @@ LANES = {
             encoder_decoder_trace,
             _DECODERS,
             # who waits holds no entry
-            silent_on=_WITHOUT_KV_CONNECTOR | _OF_ITEMS_IN_PROMPTS | {"SC-6"},
+            silent_on=_WITHOUT_KV_CONNECTOR | _OF_ITEMS_IN_PROMPTS | _OF_KV_BLOCKS | {"SC-6"},
             by_release=True,
             since="0.13.0",
         ),
@@ -327,7 +330,7 @@ LANES = {
             partial(scheduler_trace, kv_transfers=True),
             _KV_LOADS,
             # who has loaded its KV goes first, and nearly always somebody waits for something
-            silent_on=frozenset({"SC-7", "LV-3"}),
+            silent_on=_OF_KV_BLOCKS | {"SC-7", "LV-3"},
             by_release=True,
             since="0.10.2",
         ),

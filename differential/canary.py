@@ -62,6 +62,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "BK-2": "forgets_the_prefix",
         "BK-3": "hashes_growth_otherwise",
         "BK-4": "never_repeats",
+        "BK-5": "leaves_the_last_key_out",
     },
     "media_hash": {
         "MH-2": {"order of arguments": "leans_on_order"},
@@ -71,6 +72,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         },
         "MH-3a": {"shape of an array": "forgets_forms"},
         "MH-4": {"image": "never_repeats", "layout of an array": "leans_on_layout"},
+        "MH-6": "raises_now_and_then",
     },
     "scheduler": {
         "SC-1a": "schedules_beyond_the_budget",
@@ -87,6 +89,14 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
             "at once": "withholds_what_is_encoded",
             "while it runs": "drops_what_is_encoded",
         },
+        "SC-10": "calls_all_tokens_drafts",
+        "SC-11": "computes_into_items",
+        "SC-12": "offers_less",
+        "SC-13": "preempts_the_most_urgent",
+        "SC-14": "computes_the_same_again",
+        "SC-15": "reads_what_nobody_wrote",
+        "SC-16": "counts_a_block_too_few",
+        "SC-17": "tells_of_a_block_too_few",
         "DF-1": "drops_what_is_read",
         "LV-1": "stops",
         "LV-3": "computes_the_same_again",
@@ -109,6 +119,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "BP-7": "hands_out_what_was_used_last",
         "BP-8": "says_that_it_was_reset",
         "BP-9": "evicts_nothing_by_id",
+        "BP-10": "tells_no_parent",
         "KV-1": "hits_every_token",
         "KV-2": "hands_out_a_shared_block",
         "KV-3": "refuses_to_be_reset",
@@ -121,6 +132,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "KV-10": "claims_whole_tables_as_common",
         "KV-11": "caches_nothing_computed",
         "KV-12": "loads_to_nowhere",
+        "KV-13": "counts_no_lookups",
     },
 }
 # No order of its rows matters to a decoder that attends to all, and WM-1 does not judge its store.

@@ -27,6 +27,7 @@ from cacheproof.spec.block_pool import (
     PoolState,
     PoolTake,
     StoredBlocks,
+    StoredChain,
 )
 from cacheproof.spec.kv_cache import (
     Admission,
@@ -37,6 +38,7 @@ from cacheproof.spec.kv_cache import (
     Lookup,
     Outcome,
     Slots,
+    Statistics,
     Tables,
 )
 from cacheproof.spec.registry import Contract, contracts
@@ -52,6 +54,7 @@ _LETTERS = {
     PoolReset: "w",
     PoolTake: "w",
     StoredBlocks: "w",
+    StoredChain: "w",
 }
 
 
@@ -84,6 +87,8 @@ class KVCacheJudge:
         self._requests: dict[str, RequestGhost] = {}
         self._rare = RareStates(reach.meet, self._mirror, self._layout)
         self._replayed: Counter[str] = Counter()
+        self._counted = [0] * 7
+        self._before: dict[tuple[int, int], int] = {}
         self._evicted_by_id: set[int] = set()
         self._where = (0, "", "")
 
@@ -115,6 +120,7 @@ class KVCacheJudge:
             self._check(PoolRelease(self._mirror.queue, queue, *queues))
         if kind == "reset_prefix":
             self._check(PoolReset(answer, self.pool.held))
+            self._counted[0] |= answer
         named = self._named(event, answer)
         self._evicted_by_id |= named
         new = self._new_keys(changed)
@@ -126,6 +132,8 @@ class KVCacheJudge:
             self._check_cached(name, known, new, certain, is_due=kind == "loaded")
         if kind == "common_prefix" and answer is not None:
             self._check_common_prefix(name, answer)
+        if kind == "take_stats" and answer is not None:
+            self._judge_statistics(*answer)
         if kind == "take_events" and self._config["kv_events"]:
             self._judge_events(answer)
 
@@ -166,6 +174,7 @@ class KVCacheJudge:
         was_running = known.state == "running"
         needed = self._layout.needed(known, asked)
         if answer is not None:
+            self._count_lookup(known, asked.hit)
             known.get_slots(asked)
         self._apply(changed, handed_out=handed_out, named=frozenset())
         self._check(PoolTake(waiting, in_order, queue))
@@ -187,6 +196,20 @@ class KVCacheJudge:
                 known.left_out = needed - has.keys()
             self._check(Slots(needed - known.left_out, frozenset(has), frozenset(new)))
             self._check_cached(name, known, new_keys, known.certain, is_due=True)
+
+    def _count_lookup(self, known: RequestGhost, hit: int) -> None:
+        """A request is admitted: what it looked up counts, unless it reads nothing."""
+        if known.computed == 0 and known.reads_cache and self._config["enable_caching"]:
+            first = 4 if known.preempted else 1
+            for place, count in enumerate((1, known.tokens, hit), first):
+                self._counted[place] += count
+
+    def _judge_statistics(self, usage: float, counts: Sequence[int]) -> None:
+        blocks = self._mirror.num_blocks - 1
+        told = [int(count) for count in counts]
+        counted, self._counted = self._counted, [0] * len(self._counted)
+        held = blocks - self._mirror.free
+        self._check(Statistics(round(usage * blocks), held, tuple(told), tuple(counted)))
 
     def _lookup(self, known: RequestGhost, answer: Any) -> Lookup:
         tables, hit, _ = answer
@@ -320,11 +343,16 @@ class KVCacheJudge:
 
     def _check_common_prefix(self, name: str, counts: Sequence[int]) -> None:
         tables = self._mirror.tables.get(name, [])
+        told = dict(enumerate(counts))
         blocks = [
-            block for (group, position), block in filled(tables).items() if position < counts[group]
+            block
+            for (group, position), block in filled(tables).items()
+            if position < told.get(group, 0)
         ]
         self._check(
             CommonPrefix(
+                len(self._layout.groups),
+                len(counts),
                 tuple(blocks),
                 {
                     other: frozenset(filled(self._mirror.tables.get(other, [])).values())
@@ -348,9 +376,11 @@ class KVCacheJudge:
         if kind == "arrive":
             tokens = sum(count for _, count in event["text"])
             self._requests[name] = RequestGhost(tokens, answer, not event["skip_reading"])
+            self._note_hashes(self._requests[name])
         elif kind == "output":
             known = self._requests[name]
             known.end_step(event["accepted"], answer or None)
+            self._note_hashes(known)
             if known.tokens == self._config["max_model_len"]:
                 del self._requests[name]
         elif kind == "loaded":
@@ -365,9 +395,35 @@ class KVCacheJudge:
             if event[0] == "stored":
                 covered = len(event[1]) * event[3]["block_size"]
                 self._check(StoredBlocks(len(event[3]["token_ids"]), covered))
+                is_whole = len(event[3]["token_ids"]) == covered  # else BP-6 speaks of it
+                if is_whole and self._is_chained(event[3].get("group_idx")):
+                    self._check(self._chain(event[1], event[2], event[3]["block_size"]))
         self._replay(told)
         counts = {key: len(blocks) for key, blocks in self._mirror.found.items()}
         self._check(PoolEvents(+self._replayed, self._per_hash(counts)))
+
+    def _is_chained(self, group: int | None) -> bool:
+        """Whether the blocks of an event follow one another: a window's are cached here and there.
+        Older events name no group."""
+        groups = self._layout.groups
+        return all(one.kind == "full" for one in (groups if group is None else [groups[group]]))
+
+    def _chain(self, numbers: Sequence[int], parent: int | None, size: int) -> StoredChain:
+        """What comes before each hash of an event, as it says and in the requests."""
+        before = [(one, self._before.get((size, one))) for one in numbers]
+        told = [-1 if parent is None else parent, *numbers]
+        known = [place for place, (_, number) in enumerate(before) if number is not None]
+        return StoredChain(
+            tuple(told[place] for place in known), tuple(before[place][1] or 0 for place in known)
+        )
+
+    def _note_hashes(self, known: RequestGhost) -> None:
+        """Note what comes before each hash of a request, in blocks of each group's size."""
+        for size in {group.size for group in self._layout.groups}:
+            step = size // self._layout.hash_size
+            for end in range(step - 1, len(known.hashes), step):
+                before = known.hashes[end - step] if end >= step else -1
+                self._before.setdefault((size, known.hashes[end]), before)
 
     def _replay(self, told: list[Any]) -> None:
         for event in told:

@@ -9,7 +9,7 @@ from cacheproof.differential.media_hash_kinds import kind_of, parts_of
 from cacheproof.differential.media_hash_meaning import Meaning, content, same_form, spelling
 from cacheproof.differential.reachability import RARE_STATES, Reachability
 from cacheproof.differential.record import StepRecord
-from cacheproof.spec.media_hash import COMPONENT, HashedPair
+from cacheproof.spec.media_hash import COMPONENT, Answer, HashedPair
 from cacheproof.spec.registry import contracts
 
 
@@ -41,7 +41,9 @@ class MediaHashJudge:
     def __init__(self, release: str | None, reach: Reachability) -> None:
         self.by_kind: dict[tuple[str, str], Violation] = {}
         self.calls_judged = 0
-        self._rules = list(contracts(COMPONENT, release))
+        rules = list(contracts(COMPONENT, release))
+        self._rules = [rule for rule in rules if rule.parameters == ("p",)]
+        self._of_answer = [rule for rule in rules if rule.parameters == ("c",)]
         self._reach = reach
         self._last: Description | None = None
         self._of_digest: dict[str, dict[Meaning, tuple[int, Description]]] = {}
@@ -56,14 +58,14 @@ class MediaHashJudge:
         return first
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
-        """Judge the outcome of one `hash` event.
-
-        Exceptions and no-ops have no digest to judge.
-        """
+        """Judge the outcome of one `hash` event; no-ops have none."""
         outcome, value = record[0], event.value
-        if outcome is None or "raises" in outcome:
+        if outcome is None:
             return
         self.calls_judged += 1
+        self._judge_answer(number, Answer(outcome.get("raises", "")))
+        if "raises" in outcome:
+            return
         self._note(value)
         if "unstable" in outcome:
             self._judge(number, number, value, value, ("one digest", "another"))
@@ -77,6 +79,13 @@ class MediaHashJudge:
         for (_, other), (earlier, seen) in spelled.items():
             self._judge(number, earlier, seen, value, (other, digest))
         spelled.setdefault((spelling(value), digest), (number, value))
+
+    def _judge_answer(self, number: int, answer: Answer) -> None:
+        for rule in self._of_answer:
+            if not rule.predicate(answer):
+                why = rule.explain(c=answer)
+                violation = Violation(rule, number, "hash", "", "", why)
+                self.by_kind.setdefault((rule.id, ""), violation)
 
     def _judge(
         self,

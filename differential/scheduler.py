@@ -1,6 +1,7 @@
 """Judges a scheduler: the contracts of its manager at every call, and its own after every event."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from functools import partial
 from typing import Any
 
 from cacheproof.differential import trace as events
@@ -10,6 +11,7 @@ from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Raised, StepRecord
 from cacheproof.differential.scheduler_generator import offered_by
 from cacheproof.differential.scheduler_items import Item, Rest, Stopping
+from cacheproof.differential.scheduler_kv import KVMirror, follows
 from cacheproof.differential.scheduler_order import Order
 from cacheproof.differential.scheduler_rare import RareStates
 from cacheproof.differential.targets.host.protocol import Protocol
@@ -19,6 +21,7 @@ from cacheproof.spec.records import EncoderCacheState, RowsRead, SlotsRead, Stor
 from cacheproof.spec.scheduler import (
     Answer,
     Arrival,
+    Claims,
     Fills,
     Inputs,
     Overtaking,
@@ -26,11 +29,15 @@ from cacheproof.spec.scheduler import (
     Reads,
     References,
     Span,
+    Spending,
     Standing,
     Stops,
     Stretch,
+    Telling,
     Turn,
+    Victims,
 )
+from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
 from cacheproof.spec.versions import Versions
 
 _LETTERS: Mapping[type, str] = {
@@ -40,6 +47,13 @@ _LETTERS: Mapping[type, str] = {
     Stops: "w",
     Overtaking: "w",
     Inputs: "w",
+    Telling: "w",
+    Claims: "w",
+    Spending: "w",
+    Victims: "w",
+    Progress: "w",
+    KVReads: "w",
+    Holding: "w",
     References: "s",
     Writing: "w",
     Reading: "w",
@@ -107,6 +121,12 @@ class SchedulerJudge(Judge):
         self._preempted: set[str] = set()
         self._withheld: dict[str, frozenset[int]] = {}
         self._resumed: set[str] = set()
+        self._ran: list[str] = []
+        self._kv_blocks = (
+            KVMirror(config, self._order.added)
+            if follows(config, is_decoder=self._is_decoder)
+            else None
+        )
         self._rare = RareStates(reach.meet, config, self._order.added)
         self._kv = (
             None
@@ -169,6 +189,12 @@ class SchedulerJudge(Judge):
             self._judge_transfers(self._kv, event, outcome)
         super().judge(number, event, record)
         kind = type(event)
+        if isinstance(outcome, dict) and "running" in outcome:
+            self._ran = outcome["running"]
+            if self._kv_blocks is not None:
+                self._kv_blocks.keep({*self._ran, *outcome["waiting"]})
+        if self._kv_blocks is not None and kind is events.ResetPrefix and event.running and outcome:
+            self._kv_blocks.keep(())
         if kind is events.Schedule:
             return
         if kind is not events.Update or (outcome is not None and outcome["sampled"]):
@@ -188,6 +214,14 @@ class SchedulerJudge(Judge):
         self._rare.schedule(outcome)
         inputs = self._inputs(outcome)
         self._check("schedule", inputs, lambda: self._withholding(inputs, outcome))
+        encodes, total = outcome["encode"], outcome["total"]
+        self._check("schedule", Telling(plan.tokens, outcome["drafts"], encodes, total))
+        if outcome["preempted"]:
+            self._check("schedule", self._order.victims(outcome["preempted"], self._ran))
+        if not self._config.ec_connector:
+            self._judge_spending(telling)
+        for subject in () if self._kv_blocks is None else self._kv_blocks.schedule(outcome):
+            self._check("schedule", subject, partial(self._misreading, subject))
         rest = self._rest(plan, telling)
         if not self._is_decoder:  # whose items are in no prompt
             self._judge_items(plan, outcome, telling, kept, rest)
@@ -204,6 +238,8 @@ class SchedulerJudge(Judge):
         super()._update(event, outcome, calls)
         if outcome is None:
             return
+        if self._kv_blocks is not None:
+            self._kv_blocks.update(outcome["sampled"])
         self._rare.update(outcome, () if self._kv is None else self._kv.thrown_back)
         if isinstance(self._state, EncoderCacheState):
             held = References(set(outcome["running"]), self._state.holders)
@@ -317,9 +353,26 @@ class SchedulerJudge(Judge):
         self._check("schedule", fills)
         self._follow(outcome, calls)
         self._check("schedule", self._reads(plan, fills))
+        self._check("schedule", self._claimed(plan))
         stops = self._stops(plan, outcome, calls, rest)
         self._check("schedule", stops)
         self._rare.stops(stops, self._items, rest)
+
+    def _judge_spending(self, calls: Iterable[CallRecord]) -> None:
+        """Judge what each item to be admitted is told to be left of the compute budget."""
+        taken: dict[str | None, int] = {}
+        for operation, name, number, budget, pending, _, _ in calls:
+            if operation == "free":
+                taken.pop(name, None)
+            elif name is None or number is None:
+                continue
+            elif operation == "allocate":
+                taken[name] = taken.get(name, 0) + self._requests[name].sizes[number]
+            elif operation == "can":
+                self._check(
+                    "schedule",
+                    Spending(self._encoder_budget, budget or 0, pending or 0, sum(taken.values())),
+                )
 
     def _inputs(self, outcome: Mapping[str, Any]) -> Inputs:
         """What the step encodes that the workers may lack."""
@@ -340,6 +393,17 @@ class SchedulerJudge(Judge):
             if name in self._withheld
         }
         return Inputs(encodes, {name: self._withheld[name] for name in encodes})
+
+    def _misreading(self, subject: Progress | KVReads | Holding) -> str:
+        """Whether all who read KV that is not theirs are sessions: kinds in which that is."""
+        if not isinstance(subject, KVReads):
+            return ""
+        wrong = {
+            name
+            for name, blocks in subject.reads.items()
+            if any(count > subject.right[name][block] for block, count in blocks.items())
+        }
+        return "in a session" if wrong <= self._resumable else ""
 
     def _withholding(self, inputs: Inputs, outcome: Mapping[str, Any]) -> str:
         """When a request needs what was withheld: kinds in which that is."""
@@ -397,6 +461,15 @@ class SchedulerJudge(Judge):
         if not wanted:
             return _READS_NOTHING
         return Reads(wanted, {*resident, *pending, *fills.filled}, claimed, self._dropped)
+
+    def _claimed(self, plan: Plan) -> Claims:
+        """Which occurrences the target model reads in the step, and who has claimed them."""
+        reads = {
+            name: set(request.read_in(*window))
+            for name, window in plan.windows.items()
+            if window.start < (request := self._requests[name]).end_of_items
+        }
+        return Claims(reads, {name: self._claims.get(name, _NOTHING) for name in reads})
 
     def _read(self, name: str, window: Span) -> Set[int]:
         """Items that the step reads of a request."""

@@ -5,14 +5,14 @@ queues: these say only who waits. A reason is looked for where the step ends; wh
 budgets is no more than it had when it came to the request.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential import trace as events
 from cacheproof.differential.scheduler_items import Item, Rest
 from cacheproof.differential.trace import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.scheduler import Overtaking
+from cacheproof.spec.scheduler import Overtaking, Victims
 
 _NOBODY_OVERTAKEN = Overtaking(*[frozenset()] * len(Overtaking._fields))
 
@@ -97,6 +97,18 @@ class Order:
                 and not self._config.chunked_prefill
                 and self._added[name].prompt + self._added[name].max_tokens > rest.tokens
             },
+        )
+
+    def victims(self, preempted: Collection[str], ran: Sequence[str]) -> Victims:
+        """Who of those that `ran` before a step, in order, is preempted by it. Sessions have an
+        order of their own."""
+        names = [name for name in ran if not self._added[name].resumable]
+        if self._config.policy == "priority":
+            names.sort(key=self._urgency)
+        places = {name: place for place, name in enumerate(names)}
+        return Victims(
+            {name: place for name, place in places.items() if name in preempted},
+            {name: place for name, place in places.items() if name not in preempted},
         )
 
     def _admitted(self, outcome: Mapping[str, Any]) -> Iterable[str]:

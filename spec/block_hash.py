@@ -39,6 +39,16 @@ class BlockPair(NamedTuple):
     other_prefix: tuple[BlockContent, ...]
 
 
+class KeyCount(NamedTuple):
+    """How many full blocks a request has, how many keys as it grew and afresh, and the type of the
+    exception in whose place they come, empty for none."""
+
+    blocks: int
+    grown: int
+    fresh: int
+    raised: str
+
+
 class RequestKeys(NamedTuple):
     """The keys of a request's full blocks: collected as it grew, and computed afresh.
 
@@ -102,3 +112,15 @@ def grows_as_fresh(k: RequestKeys) -> bool:
 )
 def equal_prefixes_share(p: BlockPair) -> bool:
     return p.same_key or p.prefix != p.other_prefix
+
+
+@contract(
+    "BK-5",
+    "A request has a key for each of its full blocks, and asking for them raises nothing",
+    kind="keys",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM Request.block_hashes: caching and lookups take the key of a block by its number",
+)
+def has_a_key_for_each_block(c: KeyCount) -> bool:
+    return c.raised == "" and c.grown == c.blocks and c.fresh == c.blocks

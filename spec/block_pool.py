@@ -48,6 +48,15 @@ class StoredBlocks(NamedTuple):
     num_tokens_of_hashes: int
 
 
+class StoredChain(NamedTuple):
+    """A KV event that tells of cached blocks, by number of hash, -1 for none: what it says to come
+    before each of its hashes, its parent before the first; and what does in the requests whose
+    blocks they are. Hashes that end no block of the event's size are left out."""
+
+    told: tuple[int, ...]
+    before: tuple[int, ...]
+
+
 class PoolRelease(NamedTuple):
     """An event that hands out no block: the queue around it, and what is due to it.
 
@@ -220,3 +229,16 @@ def reset_when_unheld(w: PoolReset) -> bool:
 )
 def forgets_what_is_told(w: PoolForgets) -> bool:
     return all(b in w.may for b in w.lost) and all(len(w.hashes[b]) == 0 for b in w.must)
+
+
+@contract(
+    "BP-10",
+    "A KV event that tells of cached blocks names the block before them as their parent",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM BlockStored.parent_block_hash: a follower finds the place of the blocks by it",
+    applies_to=MANAGERS,
+)
+def events_chain_blocks(w: StoredChain) -> bool:
+    return w.told == w.before

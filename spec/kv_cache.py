@@ -109,8 +109,11 @@ class Cached(NamedTuple):
 
 
 class CommonPrefix(NamedTuple):
-    """Blocks that all running requests are said to hold, and those that each of them holds."""
+    """Blocks that all running requests are said to hold, and those that each of them holds; how
+    many groups there are, and for how many it is said."""
 
+    groups: int
+    answers: int
     blocks: tuple[int, ...]
     tables: Mapping[str, frozenset[int]]
 
@@ -119,6 +122,20 @@ class Tables(NamedTuple):
     """Where blocks stand: block -> every place at which a request has it."""
 
     places: Mapping[int, frozenset[Place]]
+
+
+class Statistics(NamedTuple):
+    """What a manager says of itself, in blocks and tokens.
+
+    used: the blocks that its usage comes to; held: those that are not free.
+    told, of the time since it was asked last: whether it was reset, 1 or 0; requests admitted,
+    their tokens and the tokens hit, of new ones and of preempted ones. counted: what was.
+    """
+
+    used: int
+    held: int
+    told: tuple[int, ...]
+    counted: tuple[int, ...]
 
 
 class Outcome(NamedTuple):
@@ -262,7 +279,9 @@ def lookup_misses_nothing(c: Lookup) -> bool:
     source="vLLM KVCacheManager.get_num_common_prefix_blocks, for cascade attention",
 )
 def common_prefix_is_common(c: CommonPrefix) -> bool:
-    return all(all(b in c.tables[name] for b in c.blocks) for name in c.tables)
+    return c.groups == c.answers and all(
+        all(b in c.tables[name] for b in c.blocks) for name in c.tables
+    )
 
 
 @contract(
@@ -287,3 +306,16 @@ def certain_is_found(c: Cached) -> bool:
 )
 def load_is_readable(c: Load) -> bool:
     return all(place in c.table for place in c.read)
+
+
+@contract(
+    "KV-13",
+    "Usage and counts of lookups are those of what was answered",
+    kind="answer",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM KVCacheManager.usage and make_prefix_cache_stats, by which operators go",
+    versions=">=0.27.0",
+)
+def says_what_it_did(c: Statistics) -> bool:
+    return c.used == c.held and c.told == c.counted

@@ -1,8 +1,8 @@
 """The media hash: one key for one content, in every process, whichever way it is put.
 
 `p` is a pair of hashed calls, or one call hashed twice, or (MH-1) a stream and what a decoder makes
-of it. What a content is, `reference/media_content.py` says; for a pair it is worked out from how
-the values are described, never from what a release answered.
+of it; `c` is what came of one call. What a content is, `reference/media_content.py` says; for a
+pair it is worked out from how the values are described, never from what a release answered.
 """
 
 from typing import NamedTuple
@@ -29,6 +29,12 @@ class HashedPair(NamedTuple):
     same_but_order: bool
     first_digest: str
     second_digest: str
+
+
+class Answer(NamedTuple):
+    """What came of a call: the type of the exception in the place of a digest, empty for none."""
+
+    raised: str
 
 
 class DecodedStream(NamedTuple):
@@ -123,3 +129,15 @@ def equal_values_together(p: HashedPair) -> bool:
 )
 def identifiers_apart(p: NamedPair) -> bool:
     return (p.same_item and p.same_adapter) or p.first_identifier != p.second_identifier
+
+
+@contract(
+    "MH-6",
+    "A call that can be described has a digest",
+    kind="answer",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM MultiModalHasher.hash_kwargs: a request whose item has no key is refused",
+)
+def has_a_digest(c: Answer) -> bool:
+    return c.raised == ""

@@ -5,13 +5,15 @@
 call of their managers; these are about what the scheduler makes of the answers.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from cacheproof.spec.registry import contract
 from cacheproof.spec.vocabulary import distinct, total
 
 COMPONENT = "scheduler"
+CLAIMS_ALL = ">=0.32.0"
+"""Releases in which a request claims a later occurrence of an item in one walk."""
 
 
 class Span(NamedTuple):
@@ -111,6 +113,42 @@ class Inputs(NamedTuple):
 
     encodes: Mapping[str, Set[int]]
     withheld: Mapping[str, Set[int]]
+
+
+class Telling(NamedTuple):
+    """What the workers are told of a step, by request: how many tokens are scheduled, how many of
+    them are drafts, and the items to encode. `total` is how many tokens they are told in all."""
+
+    tokens: Mapping[str, int]
+    drafts: Mapping[str, int]
+    encodes: Mapping[str, Sequence[int]]
+    total: int
+
+
+class Claims(NamedTuple):
+    """By request, in numbers of items: which occurrences a step reads, and which the request has
+    hit, had encoded or claimed since it runs."""
+
+    reads: Mapping[str, Set[int]]
+    claimed: Mapping[str, Set[int]]
+
+
+class Spending(NamedTuple):
+    """An item is to be admitted, in embeddings: the step's whole compute budget, what admission is
+    told is left of it, and what the request's own walk and the rest of the step take so far."""
+
+    budget_full: int
+    budget: int
+    pending: int
+    taken: int
+
+
+class Victims(NamedTuple):
+    """Who is preempted, and who goes on running: the place of each among those who ran, the most
+    urgent (or, first come first served, who runs longest) at 0."""
+
+    preempted: Mapping[str, int]
+    stay: Mapping[str, int]
 
 
 class References(NamedTuple):
@@ -326,6 +364,64 @@ def scheduler_never_raises(c: Answer) -> bool:
 )
 def inputs_were_sent(w: Inputs) -> bool:
     return all(all(i not in w.withheld[r] for i in w.encodes[r]) for r in w.withheld)
+
+
+@contract(
+    "SC-10",
+    "What the workers are told of a step is about the requests that it schedules",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM GPUModelRunner looks up each request with drafts, or with items to encode, among "
+    "those of the step; a step has at least one token beside its drafts",
+)
+def tells_of_whom_it_schedules(w: Telling) -> bool:
+    return (
+        all(r in w.tokens and w.drafts[r] < w.tokens[r] for r in w.drafts)
+        and all(r in w.tokens for r in w.encodes)
+        and total(w.tokens) == w.total
+    )
+
+
+@contract(
+    "SC-11",
+    "Each occurrence of an item that a step reads has been claimed by its request",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM PR #54284: an entry is given back once its request is past the last occurrence "
+    "that it has claimed, so one that it has not is read from an entry that may be gone",
+    versions=CLAIMS_ALL,
+)
+def reads_what_it_claimed(w: Claims) -> bool:
+    return all(all(i in w.claimed[r] for i in w.reads[r]) for r in w.reads)
+
+
+@contract(
+    "SC-12",
+    "Admission is offered the encoder budget less what the step encodes so far",
+    kind="trace",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM Scheduler.schedule: who is preempted in the step gives back what was to be "
+    "encoded for it; where less is offered, an item waits that could be encoded",
+    versions=">=0.10.2",
+)
+def offers_what_is_left(w: Spending) -> bool:
+    return w.budget + w.pending + w.taken == w.budget_full
+
+
+@contract(
+    "SC-13",
+    "Who is preempted is less urgent than who goes on",
+    kind="trace",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM Scheduler.schedule: by priority the least urgent that runs, the latest arrival "
+    "among equals; else who began to run last",
+)
+def preempts_the_least_urgent(w: Victims) -> bool:
+    return all(all(w.stay[q] < w.preempted[r] for q in w.stay) for r in w.preempted)
 
 
 @contract(

@@ -34,7 +34,8 @@ PIPE_BYTES = 1 << 20
 
 class Hello(msgspec.Struct, frozen=True):
     """What a host says of itself. `plug_in` is the kind of manager that the plug-in is, `refusal`
-    why it cannot be used."""
+    why it cannot be used. A host whose functions can be changed cannot change those that were
+    `called_by_imports` (`path:name`)."""
 
     id: int
     python: str
@@ -42,6 +43,7 @@ class Hello(msgspec.Struct, frozen=True):
     protocol: dict[str, bool]
     plug_in: str | None = None
     refusal: str | None = None
+    called_by_imports: tuple[str, ...] = ()
 
 
 class _Reply(msgspec.Struct, frozen=True):

@@ -161,9 +161,11 @@ def test_digests_that_change_break_the_contract_of_equal_values() -> None:
     assert set(judged((call(a=integer(2**64)), {"unstable": True}))) == {"MH-4"}
 
 
-def test_what_raised_or_could_not_be_built_is_not_judged() -> None:
+def test_what_could_not_be_built_is_not_judged_and_what_raised_breaks_one_contract() -> None:
     one, other = call(a=integer(1)), call(a=integer(2))
-    assert not judged((one, {"raises": "TypeError"}), (other, None), (one, {"digest": "d"}))
+    assert not judged((other, None), (one, {"digest": "d"}))
+    raised = judged((one, {"raises": "TypeError"}), (other, None), (one, {"digest": "d"}))
+    assert set(raised) == {"MH-6"}
 
 
 def test_the_ideal_hash_keeps_every_contract_and_meets_every_rare_state() -> None:
@@ -208,6 +210,7 @@ def test_the_ways_in_which_a_release_collides_are_told_apart(release: str, kinds
         ("leans_on_order", "MH-2", "order of arguments"),
         ("leans_on_layout", "MH-4", "layout of an array"),
         ("never_repeats", "MH-4", "image"),
+        ("raises_now_and_then", "MH-6", ""),
     ],
 )
 def test_a_planted_fault_breaks_its_contract(fault: str, contract: str, kind: str) -> None:
@@ -223,6 +226,7 @@ def test_every_fault_is_planted_here() -> None:
         "leans_on_order",
         "leans_on_layout",
         "never_repeats",
+        "raises_now_and_then",
     }
 
 

@@ -11,6 +11,7 @@ from cacheproof.spec.block_pool import (
     PoolState,
     PoolTake,
     StoredBlocks,
+    StoredChain,
 )
 from cacheproof.spec.kv_cache import (
     Admission,
@@ -21,6 +22,7 @@ from cacheproof.spec.kv_cache import (
     Lookup,
     Outcome,
     Slots,
+    Statistics,
     Tables,
 )
 from cacheproof.spec.registry import by_id
@@ -204,10 +206,24 @@ def test_a_lookup_misses_nothing() -> None:
 
 def test_a_common_prefix_is_held_by_all() -> None:
     tables = {"a": frozenset({1, 2}), "b": frozenset({1, 3})}
-    assert kv_cache.common_prefix_is_common(CommonPrefix((1,), tables))
-    assert not kv_cache.common_prefix_is_common(CommonPrefix((1, 2), tables))
+    assert kv_cache.common_prefix_is_common(CommonPrefix(1, 1, (1,), tables))
+    assert not kv_cache.common_prefix_is_common(CommonPrefix(1, 1, (1, 2), tables))
+    assert not kv_cache.common_prefix_is_common(CommonPrefix(2, 1, (1,), tables))
 
 
 def test_a_load_leaves_nothing_out_that_is_read() -> None:
     assert kv_cache.load_is_readable(Load(frozenset({PLACE}), frozenset({PLACE, NEXT})))
     assert not kv_cache.load_is_readable(Load(frozenset({PLACE}), frozenset({NEXT})))
+
+
+def test_an_event_names_what_comes_before_its_blocks() -> None:
+    assert block_pool.events_chain_blocks(StoredChain((-1, 4), (-1, 4)))
+    assert not block_pool.events_chain_blocks(StoredChain((-1, 4), (3, 4)))
+    assert not block_pool.events_chain_blocks(StoredChain((3, 5), (3, 4)))
+
+
+@pytest.mark.parametrize("wrong", [{"used": 3}, {"told": (1, 8, 0)}])
+def test_statistics_are_of_what_was_answered(wrong: dict[str, object]) -> None:
+    said = Statistics(used=4, held=4, told=(1, 8, 4), counted=(1, 8, 4))
+    assert kv_cache.says_what_it_did(said)
+    assert not kv_cache.says_what_it_did(said._replace(**wrong))  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ ENCODER_DECODER = [f"ED-{number}" for number in (1, 2, 3, 4, 5, 6)]
 MIRROR = [f"WM-{number}" for number in (1, 2, 3, 4)]
 PROMISES = [f"CP-{number}" for number in (1, 2, 3, 4, 5)]
 ENGINE = ["EQ-1", "WM-3a", "WM-5", "WM-6"]
-BLOCK_HASH = [f"BK-{number}" for number in (1, 2, 3, 4)]
+BLOCK_HASH = [f"BK-{number}" for number in (1, 2, 3, 4, 5)]
 
 
 @pytest.fixture

@@ -5,7 +5,20 @@ from typing import NamedTuple
 import pytest
 
 from cacheproof.spec.registry import by_id
-from cacheproof.spec.scheduler import Arrival, Fills, Inputs, Overtaking, Reads, Stops, Stretch
+from cacheproof.spec.scheduler import (
+    Arrival,
+    Claims,
+    Fills,
+    Inputs,
+    Overtaking,
+    Reads,
+    Spending,
+    Stops,
+    Stretch,
+    Telling,
+    Victims,
+)
+from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
 
 READS = Reads(
     wanted={"a": {"x", "y"}},
@@ -30,6 +43,13 @@ ARRIVAL = Arrival(
 )
 INPUTS = Inputs(encodes={"a": {1, 2}, "b": {0}}, withheld={"a": {0}, "b": {1}})
 STRETCH = Stretch(steps=20, steps_max=20)
+TELLING = Telling(tokens={"a": 4, "b": 3}, drafts={"b": 2}, encodes={"a": [0]}, total=7)
+CLAIMS = Claims(reads={"a": {0, 1}, "b": {0}}, claimed={"a": {0, 1, 2}, "b": {0}})
+SPENDING = Spending(budget_full=8, budget=3, pending=1, taken=4)
+VICTIMS = Victims(preempted={"c": 2, "d": 3}, stay={"a": 0, "b": 1})
+PROGRESS = Progress(starts={"a": 4, "b": 0}, computed={"a": 4, "b": 0, "c": 7})
+KV_READS = KVReads(reads={"a": {1: 8, 2: 3}}, right={"a": {1: 8, 2: 5}})
+HOLDING = Holding(free=3, held=4, blocks=7, ends={"a": 9, "b": 8}, slots={"a": 16, "b": 8})
 
 
 def holds(contract: str, subject: NamedTuple) -> bool:
@@ -50,6 +70,16 @@ def holds(contract: str, subject: NamedTuple) -> bool:
         ("SC-7", OVERTAKING._replace(overtaken=NOBODY, stale=NOBODY, transfer=NOBODY)),
         ("SC-9", INPUTS),
         ("SC-9", Inputs({}, {})),
+        ("SC-10", TELLING),
+        ("SC-10", Telling({}, {}, {}, 0)),
+        ("SC-11", CLAIMS),
+        ("SC-12", SPENDING),
+        ("SC-13", VICTIMS),
+        ("SC-13", VICTIMS._replace(stay={})),
+        ("SC-14", PROGRESS),
+        ("SC-15", KV_READS),
+        ("SC-16", HOLDING),
+        ("SC-17", HOLDING),
         ("DF-1", READS),
         ("DF-1", READS._replace(dropped={"y"})),
         ("LV-2", ARRIVAL),
@@ -76,6 +106,20 @@ def test_what_a_correct_scheduler_does_keeps_the_contract(
         ("SC-7", OVERTAKING._replace(overtaken={"a", "b", "c"})),
         ("SC-9", INPUTS._replace(withheld={"a": {0}, "b": {0, 2}})),
         ("SC-9", INPUTS._replace(encodes={"a": {1, 0}, "b": {0}})),
+        ("SC-10", TELLING._replace(drafts={"b": 3})),
+        ("SC-10", TELLING._replace(drafts={"c": 1})),
+        ("SC-10", TELLING._replace(encodes={"c": [0]})),
+        ("SC-10", TELLING._replace(total=8)),
+        ("SC-11", CLAIMS._replace(claimed={"a": {0, 2}, "b": {0}})),
+        ("SC-12", SPENDING._replace(budget=2)),
+        ("SC-12", SPENDING._replace(taken=5)),
+        ("SC-13", VICTIMS._replace(preempted={"a": 0}, stay={"b": 1})),
+        ("SC-14", PROGRESS._replace(starts={"a": 5})),
+        ("SC-14", PROGRESS._replace(starts={"c": 6})),
+        ("SC-15", KV_READS._replace(right={"a": {1: 8, 2: 2}})),
+        ("SC-16", HOLDING._replace(free=2)),
+        ("SC-16", HOLDING._replace(held=5)),
+        ("SC-17", HOLDING._replace(slots={"a": 8, "b": 8})),
         ("DF-1", READS._replace(dropped={"x"})),
         ("LV-2", ARRIVAL._replace(tokens=64)),
         ("LV-2", ARRIVAL._replace(embeddings=9)),

@@ -47,15 +47,20 @@ def main() -> None:
     release = importlib.import_module(module).Release()
     encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
     for line in sys.stdin:
-        results.writelines(_answer(release, json.loads(line), encode))
+        request = json.loads(line)
+        results.writelines(_answer(release, request, encode))
         results.flush()
+        if request["do"] == "restore":
+            os._exit(0)  # a child of `change`; its parent goes on
 
 
 def _answer(release: Any, request: dict[str, Any], encode: Callable[[Any], str]) -> Iterator[str]:
     """A line of JSON in parts. Each result is encoded as soon as it is there: the records of a
     whole batch would have the cycle collector walk them again and again."""
     if request["do"] != "run":
-        yield encode({"id": request["id"], **_whole_answer(release, request)}) + "\n"
+        answer = _whole_answer(release, request)
+        if answer is not None:
+            yield encode({"id": request["id"], **answer}) + "\n"
         return
     yield f'{{"id":{request["id"]},"results":['
     for number, result in enumerate(release.run(request)):
@@ -63,15 +68,21 @@ def _answer(release: Any, request: dict[str, Any], encode: Callable[[Any], str])
     yield "]}\n"
 
 
-def _whole_answer(release: Any, request: dict[str, Any]) -> dict[str, Any]:
+def _whole_answer(release: Any, request: dict[str, Any]) -> dict[str, Any] | None:
+    """What is answered at once; None: a child of this process has answered."""
+    answer: dict[str, Any] | None
     match request["do"]:
         case "hello":
             answer = release.hello(request.get("manager"))
         case "explore":
             answer = release.explore(request)
+        case "change" | "trace":
+            answer = getattr(release, request["do"])(request)
+        case "restore":
+            answer = {}
         case _:
             answer = {"steps": release.expand(request["states"])}
-    return dict(answer)
+    return answer
 
 
 if __name__ == "__main__":

@@ -58,6 +58,16 @@ def never_repeats(hasher: Hasher, block_size: int) -> Hasher:
     return hash_once
 
 
+def leaves_the_last_key_out(hasher: Hasher, block_size: int) -> Hasher:
+    """The last of several keys is left out."""
+
+    def hash_fewer(request: Any) -> list[Any]:
+        keys = hasher(request)
+        return keys[:-1] if len(keys) > 1 else keys
+
+    return hash_fewer
+
+
 def nothing(hasher: Hasher, block_size: int) -> Hasher:
     """No fault: the canary that must be reported missed."""
     return hasher
@@ -85,5 +95,6 @@ BLOCK_HASH_FAULTS = {
         forgets_the_prefix,
         hashes_growth_otherwise,
         never_repeats,
+        leaves_the_last_key_out,
     )
 }

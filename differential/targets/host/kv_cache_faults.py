@@ -76,6 +76,25 @@ def tells_a_token_too_many(manager: Any) -> None:
     manager.take_events = take
 
 
+def counts_no_lookups(manager: Any) -> None:
+    """No lookup counts in the statistics of prefix caching."""
+    manager.record_prefix_cache_stats = lambda *arguments: None
+
+
+def tells_no_parent(manager: Any) -> None:
+    """A KV event says of its blocks that nothing comes before them."""
+    take_events = manager.take_events
+
+    def take() -> list[Any]:
+        events: list[Any] = take_events()
+        for event in events:
+            if type(event).__name__ == "BlockStored":
+                event.parent_block_hash = None
+        return events
+
+    manager.take_events = take
+
+
 def hits_every_token(manager: Any) -> None:
     """A lookup that finds something claims that no token is left to compute."""
     get_computed_blocks = manager.get_computed_blocks
@@ -278,6 +297,8 @@ KV_CACHE_FAULTS: dict[str, Fault] = {
         loses_a_hash,
         keeps_silent_about_evictions,
         tells_a_token_too_many,
+        tells_no_parent,
+        counts_no_lookups,
         hits_every_token,
         hits_backwards,
         hands_out_a_shared_block,

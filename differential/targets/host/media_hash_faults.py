@@ -77,6 +77,18 @@ def never_repeats(hash_arguments: HashArguments) -> HashArguments:
     return hash_once
 
 
+def raises_now_and_then(hash_arguments: HashArguments) -> HashArguments:
+    """Every third call raises."""
+    calls = itertools.count(1)
+
+    def hash_or_raise(arguments: dict[str, Any]) -> str:
+        if next(calls) % 3 == 0:
+            raise TypeError("not this one")
+        return hash_arguments(arguments)
+
+    return hash_or_raise
+
+
 def _replacing(hash_arguments: HashArguments, replace: Callable[[Any], Any]) -> HashArguments:
     def replaced(value: Any) -> Any:
         value = replace(value)
@@ -102,5 +114,6 @@ MEDIA_HASH_FAULTS: dict[str, Callable[[HashArguments], HashArguments]] = {
         leans_on_order,
         leans_on_layout,
         never_repeats,
+        raises_now_and_then,
     )
 }

@@ -68,7 +68,7 @@ class Recorder:
             self._inside = True
             try:
                 answer = method(*args, **kwargs)
-            except Exception as error:
+            except BaseException as error:
                 self._log(operation, (*args, *kwargs.values()), {"raises": type(error).__name__})
                 raise
             finally:

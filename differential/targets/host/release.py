@@ -26,7 +26,7 @@ from .protocol import HostError, Illegal, Protocol
 from .scheduler_depth import build
 from .scheduler_faults import SCHEDULER_FAULTS
 from .scheduler_session import SchedulerSession
-from .session import run_events
+from .session import limit_events, run_events
 
 CLASSES = {
     "encoder_cache": "EncoderCacheManager",
@@ -41,6 +41,7 @@ class Release:
     def __init__(self) -> None:
         if os.environ.get("PYTHONHASHSEED") != "0":
             raise HostError("PYTHONHASHSEED must be 0: set order would differ between runs")
+        limit_events()
         self.protocol = Protocol.detect(
             encoder_cache_manager.EncoderCacheManager, Request, Scheduler
         )

@@ -209,6 +209,77 @@ def raises_in_update(scheduler: Any) -> None:
     scheduler.update_from_output = patched
 
 
+def calls_all_tokens_drafts(scheduler: Any) -> None:
+    """All tokens that a step computes of its first request are said to be drafts."""
+
+    def call(output: Any) -> None:
+        for request_id, count in list(output.num_scheduled_tokens.items())[:1]:
+            output.scheduled_spec_decode_tokens[request_id] = [0] * count
+
+    _after_schedule(scheduler, call)
+
+
+def keeps_drafts(scheduler: Any) -> None:
+    """The drafts of a step's first request stay in the next one."""
+    kept: dict[str, list[int]] = {}
+
+    def keep(output: Any) -> None:
+        drafts = output.scheduled_spec_decode_tokens
+        left = {name: tokens for name, tokens in kept.items() if name not in drafts}
+        kept.clear()
+        kept.update(list(drafts.items())[:1])
+        drafts.update(left)
+
+    _after_schedule(scheduler, keep)
+
+
+def offers_less(scheduler: Any) -> None:
+    """Admission is told of an embedding less than is left of the compute budget."""
+    manager = scheduler.encoder_cache_manager
+    can_allocate = manager.can_allocate
+
+    def patched(request: Any, input_id: int, budget: int, pending: int) -> Any:
+        return can_allocate(request, input_id, budget - 1, pending)
+
+    manager.can_allocate = patched
+
+
+def preempts_the_most_urgent(scheduler: Any) -> None:
+    """While a step is decided, whoever runs is as urgent as it was not, and ran in reverse."""
+    schedule = scheduler.schedule
+
+    def patched(*arguments: Any) -> Any:
+        running = state_of(scheduler).running
+        ranks = [(request, request.priority, request.arrival_time) for request in running]
+        running.reverse()
+        for request, priority, arrival in ranks:
+            request.priority, request.arrival_time = -priority, -arrival
+        try:
+            return schedule(*arguments)
+        finally:
+            for request, priority, arrival in ranks:
+                request.priority, request.arrival_time = priority, arrival
+
+    scheduler.schedule = patched
+
+
+def counts_a_block_too_few(scheduler: Any) -> None:
+    """A free KV block is not counted."""
+    pool = scheduler.kv_cache_manager.block_pool
+    get_num_free_blocks = pool.get_num_free_blocks
+    pool.get_num_free_blocks = lambda: max(0, get_num_free_blocks() - 1)
+
+
+def tells_of_a_block_too_few(scheduler: Any) -> None:
+    """The last KV block of a new request is not told."""
+
+    def drop(output: Any) -> None:
+        for new in output.scheduled_new_reqs:
+            del new.block_ids[0][-1:]
+
+    _after_schedule(scheduler, drop)
+
+
 def hands_out_what_is_loaded(scheduler: Any) -> None:
     """The last block of a new request is said to be one into which the KV of another is loaded."""
     loading: list[int] = []
@@ -271,6 +342,12 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
         computes_the_same_again,
         stops,
         raises_in_update,
+        calls_all_tokens_drafts,
+        keeps_drafts,
+        offers_less,
+        preempts_the_most_urgent,
+        counts_a_block_too_few,
+        tells_of_a_block_too_few,
         hands_out_what_is_loaded,
         reads_what_nobody_wrote,
         overlooks_failed_loads,

@@ -196,7 +196,11 @@ class SchedulerSession:
         return self._standing()
 
     def _arrive(self, event: Event) -> None:
-        request = self._kit.make_request(event, float(self._arrivals + 1))
+        try:
+            request = self._kit.make_request(event, float(self._arrivals + 1))
+        except (LookupError, AssertionError, ArithmeticError) as error:
+            self._release_error = error  # any other is a driver's that does not know the release
+            raise
         self._arrivals += 1
         self._ask(self._scheduler.add_request, request)
 

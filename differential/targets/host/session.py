@@ -1,6 +1,7 @@
 """Runs one trace through a session and collects a step record per event."""
 
 import gc
+import signal
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,6 +9,27 @@ from .protocol import Event, HostError, Illegal
 
 FULL_STATE_EVERY = 1000
 COLLECT_AFTER_OBJECTS = 200_000
+SECONDS_OF_EVENT = 5.0
+"""Of a processor. An event takes milliseconds."""
+
+
+class DoesNotEnd(BaseException):
+    """The release goes on and on with one event; no `except Exception` of its own may take it."""
+
+
+def limit_events() -> None:
+    """Have each event end, in this process: after a while with DoesNotEnd. Without that a loop that
+    does not end would show as a host that gives no answer, and name no event."""
+    signal.signal(signal.SIGVTALRM, _raise_does_not_end)
+
+
+def _raise_does_not_end(*_: object) -> None:
+    raise DoesNotEnd(f"no end within {SECONDS_OF_EVENT:.0f} s of a processor")
+
+
+def _set_limit(seconds: float) -> None:
+    if signal.getsignal(signal.SIGVTALRM) is _raise_does_not_end:
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
 
 
 def calm_collector() -> None:
@@ -57,10 +79,13 @@ def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], A
     Raises as `run_events`.
     """
     raised = None
+    _set_limit(SECONDS_OF_EVENT)
     try:
         outcome = session.apply(event)
     except (Illegal, HostError):
         raise
-    except Exception as error:
+    except (Exception, DoesNotEnd, SystemExit) as error:
         outcome, raised = None, (type(error).__name__, (str(error).splitlines() or [""])[0])
+    finally:
+        _set_limit(0)
     return outcome, session.recorder.take(), raised
