@@ -1,0 +1,198 @@
+"""docs/one-statement.md: what is seen of one-statement changes, and what survives, with why."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+JUDGEMENTS = Path(__file__).parent / "one_statement.toml"
+COMMAND = ".venv/bin/python benchmarks/one_statement.py"
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """Where a change first showed: what broke (a contract, or the lockstep), in a sentence, on the
+    trace of which lane and seed, how many of its traces had been run by then, and after how many
+    seconds."""
+
+    by: str
+    kind: str
+    depth: str
+    lane: str
+    seed: int
+    event: int
+    sentence: str
+    traces: int
+    seconds: float
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a change. `traces` were run, `differing` of them had another result than the
+    unchanged release has. `void` is what made a host break, which voids a campaign."""
+
+    key: str
+    path: str
+    kind: str
+    words: str
+    seeds: int
+    by_contracts: Seen | None
+    in_lockstep: Seen | None
+    void: str | None
+    traces: int
+    differing: int
+    seconds: float
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether a search with lockstep, which judges the contracts as well, finds it."""
+        return self.by_contracts is not None or self.in_lockstep is not None
+
+
+class Judgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a reader of the change says of it.
+
+    equivalent: no call can tell it from the release's text.
+    refused: only a feature that no trace can ask for can.
+    alone: only the lockstep sees it, and why.
+    survives: a trace could see it, and none did.
+    """
+
+    key: str
+    verdict: Literal["equivalent", "refused", "alone", "survives"]
+    why: str
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    judged: list[Judgement] = []
+
+
+def judgements(path: Path = JUDGEMENTS) -> dict[str, Judgement]:
+    """The judgements on file, by the key of their change."""
+    file = msgspec.convert(tomllib.loads(path.read_text()), _File)
+    return {one.key: one for one in file.judged}
+
+
+def contradictions(outcomes: Iterable[Outcome], judged: Mapping[str, Judgement]) -> list[str]:
+    """Judgements that what was run contradicts, or that are of no change that was run."""
+    by_key = {outcome.key: outcome for outcome in outcomes}
+    found = []
+    for key, one in judged.items():
+        outcome = by_key.get(key)
+        if outcome is None:
+            found.append(f"{key}: no such change was run")
+        elif one.verdict in ("equivalent", "refused", "survives") and outcome.is_seen:
+            by = outcome.by_contracts or outcome.in_lockstep
+            assert by is not None
+            found.append(f"{key}: called {one.verdict}, and seen by {by.by} ({by.sentence})")
+        elif one.verdict == "alone" and outcome.by_contracts is not None:
+            found.append(f"{key}: seen by {outcome.by_contracts.by}, not by the lockstep alone")
+    return found
+
+
+def page(
+    outcomes: Sequence[Outcome], judged: Mapping[str, Judgement], seed: int, seeds: int
+) -> str:
+    """docs/one-statement.md."""
+    verdicts = {
+        outcome.key: judged[outcome.key].verdict for outcome in outcomes if outcome.key in judged
+    }
+    lines = [
+        "# One changed statement of a real release",
+        "",
+        f"    {COMMAND} --workers 2",
+        "",
+        "makes this page; an interrupted run goes on where it stopped. Each change is one",
+        "statement of the text of vLLM 0.33.0, in a function that the harness models: a statement",
+        "left out, another comparison, another constant. The sample has as many of each module",
+        f"and of each kind of change as there can be (seed {seed}). A place that no trace reaches",
+        "and that belongs to a [refused feature](scheduler.md#the-surface-of-vllm-0330) is not",
+        "sampled.",
+        "",
+        f"Each change was run on seeds 0 to {seeds - 1} of every lane that needs no engine: as",
+        "many as `cacheproof fuzz --target vllm@0.33.0 --seconds 60` ran on two cores. *By",
+        "contracts alone* is what breaks and is neither broken by 0.33.0 itself on these seeds",
+        "(same contract, lane and kind) nor listed for it: what a search finds of a fork without a",
+        "reference. *With lockstep* counts both. A change on whose account a host breaks, or",
+        "refuses a trace, voids a campaign (exit code 3) and counts as not seen; its row says so.",
+        "Shares are of what is neither equivalent nor of a refused feature, as argued below.",
+        "",
+        "The changed function runs in a fork of the unchanged release, which",
+        "`tests/benchmarks/test_one_statement.py` holds to an import of the changed tree, as",
+        f"`{COMMAND} --tree KEY DIR`",
+        "writes. Traces that do not call the function are not run, and results that are the",
+        "unchanged release's to the last byte are not judged again.",
+        "",
+        *_table("module", (outcome.path for outcome in outcomes), outcomes, verdicts),
+        "",
+        *_table("kind of change", (outcome.kind for outcome in outcomes), outcomes, verdicts),
+        "",
+        "## What sees them first",
+        "",
+        "| contract | depth | changes | seconds until then, median and most |",
+        "|---|---|---|---|",
+        *_first(outcomes),
+    ]
+    sections = (
+        ("Seen by the lockstep alone", "alone"),
+        ("Not seen", "survives"),
+        ("Of a refused feature", "refused"),
+        ("Equivalent", "equivalent"),
+    )
+    for title, verdict in sections:
+        rows = [
+            (outcome, judged.get(outcome.key))
+            for outcome in outcomes
+            if _section(outcome, verdicts.get(outcome.key)) == verdict
+        ]
+        lines += ["", f"## {title}: {len(rows)}", ""]
+        for outcome, judgement in rows:
+            why = "not argued" if judgement is None else judgement.why
+            void = "" if outcome.void is None else f" A host breaks: {outcome.void}."
+            lines.append(f"- `{outcome.key}`, {outcome.words}: {why}{void}")
+    return "\n".join(lines) + "\n"
+
+
+def _section(outcome: Outcome, verdict: str | None) -> str:
+    if outcome.by_contracts is not None:
+        return "contracts"
+    if outcome.in_lockstep is not None:
+        return "alone"
+    return verdict or "survives"
+
+
+def _table(
+    name: str,
+    rows: Iterable[str],
+    outcomes: Sequence[Outcome],
+    verdicts: Mapping[str, str],
+) -> list[str]:
+    lines = [
+        f"| {name} | changes | equivalent | refused | left | by contracts alone | with lockstep |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in (*dict.fromkeys(rows), None):
+        mine = [one for one in outcomes if row in (None, one.path, one.kind)]
+        count = Counter(verdicts.get(one.key) for one in mine)
+        left = len(mine) - count["equivalent"] - count["refused"]
+        contracts = sum(one.by_contracts is not None for one in mine)
+        seen = sum(one.is_seen for one in mine)
+        shares = [f"{n} ({n / left:.0%})" if left else "0" for n in (contracts, seen)]
+        numbers = [len(mine), count["equivalent"], count["refused"], left, *shares]
+        title = "**all**" if row is None else row
+        lines.append(f"| {title} | {' | '.join(map(str, numbers))} |")
+    return lines
+
+
+def _first(outcomes: Sequence[Outcome]) -> list[str]:
+    found: dict[tuple[str, str], list[float]] = {}
+    for outcome in outcomes:
+        for one in (outcome.by_contracts, outcome.in_lockstep):
+            if one is not None:
+                found.setdefault((one.by, one.depth), []).append(one.seconds)
+    return [
+        f"| {by} | {depth} | {len(seconds)} | {sorted(seconds)[len(seconds) // 2]:.1f}, "
+        f"{max(seconds):.1f} |"
+        for (by, depth), seconds in sorted(found.items(), key=lambda one: -len(one[1]))
+    ]
