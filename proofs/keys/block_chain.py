@@ -7,18 +7,18 @@ the chain is made.
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
 import z3
 
-from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys import language, paths
 from cacheproof.proofs.keys.hashed_values import DIGEST, HASH, VALUE, Whole, hash_of, invertible
-from cacheproof.proofs.keys.loops import HELPER, Claims, Loops, cut
-from cacheproof.proofs.keys.source import run_text, text_of
-from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text, Truth
-from cacheproof.reference import block_hash
+from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
+from cacheproof.proofs.keys.paths import Unread
+from cacheproof.proofs.keys.source import run_text
+from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text, Truth, number
 from cacheproof.reference.semantics import Semantics
 
 INT = z3.IntSort()
@@ -28,6 +28,7 @@ TOKENS = z3.Function("tokens", INT, INT, CONTENT)
 EXTRA = z3.Function("extra", INT, INT, CONTENT)
 SIZE, LOOKAHEAD, LENGTH, HASHED, BLOCK = z3.Ints("size lookahead length hashed block")
 SEED = z3.Const("seed", CONTENT)
+_IDEAL = Semantics.ideal()
 
 
 def _key(block: Any) -> Whole:
@@ -44,7 +45,8 @@ class Tokens(Symbol):
         self._claims = claims
 
     def __getitem__(self, part: slice) -> Whole:
-        start, end = part.start.term, part.stop.term
+        assert part.step is None
+        start, end = number(part.start), number(part.stop)
         self._claims.claim("a key covers tokens that there are", z3.And(start >= 0, end <= LENGTH))
         return Whole(VALUE.tokens(TOKENS(start, end)))
 
@@ -62,16 +64,17 @@ class Keys(Symbol):
         return paths.holds(HASHED > 0)
 
     def __getitem__(self, place: int) -> Whole:
-        self._claims.claim("a key is asked for that there is", HASHED + place >= 0)
-        return _key(HASHED + place)
+        at = HASHED + place if place < 0 else z3.IntVal(place)
+        self._claims.claim("a key is asked for that there is", z3.And(at >= 0, at < HASHED))
+        return _key(at)
 
 
-@dataclass
-class Appended:
+class Appended(Symbol):
     """Keys that are to be added; `last` is the newest."""
 
-    count: Any
-    last: Whole | None = None
+    def __init__(self, count: Any) -> None:
+        self.count = count
+        self.last: Whole | None = None
 
     def append(self, key: Whole) -> None:
         self.count, self.last = self.count + 1, key
@@ -82,10 +85,13 @@ class _Blocks:
 
     def __init__(self, claims: Claims, definition: Any | None) -> None:
         self._claims, self._definition = claims, definition
+        self.begun = False
+        """Whether the loop was come to, on this path."""
         self.covered: set[Any] = set()
         """What the key of a block is the hash of."""
 
     def entered(self, hashes: Any, parent: Whole) -> tuple[Any, Any]:
+        self.begun = True
         added = len(hashes) if isinstance(hashes, list) else hashes.count
         self._claim(HASHED, added, parent)
         paths.assume(HASHED <= BLOCK)
@@ -127,13 +133,17 @@ class Range:
 
 @dataclass(frozen=True)
 class Chain:
-    """What a key covers, by whether there is look-ahead, and what failed on the way."""
+    """What a key covers, by whether there is look-ahead, and what failed on the way; the paths,
+    by whether there is look-ahead and whether the request had keys. Their result is the number of
+    keys that are added."""
 
     covered: dict[bool, Any]
     failed: list[str]
+    paths: dict[tuple[bool, bool], list[paths.Path[Any]]]
 
 
-def chain(text: str | None = None, seed: int = 0) -> Chain:
+@cache
+def chain(text: str, seed: int = 0, semantics: Semantics = _IDEAL) -> Chain:
     """Runs the hasher from nothing, then behind any number of keys.
 
     Keys that the request has are those that hashing from nothing gives: with the claims below that
@@ -141,25 +151,44 @@ def chain(text: str | None = None, seed: int = 0) -> Chain:
     """
     claims = Claims(seed)
     covered: dict[bool, Any] = {}
-    text = text_of(block_hash) if text is None else text
+    taken: dict[tuple[bool, bool], list[paths.Path[Any]]] = {}
     for ahead in (False, True):
         fresh = _Blocks(claims, None)
-        paths.paths(partial(_hash, text, claims, fresh, ahead, grown=False))
+        taken[ahead, False] = paths.all_paths(
+            partial(_hash, text, semantics, claims, fresh, ahead, grown=False)
+        )
         (covered[ahead],) = fresh.covered
         grown = _Blocks(claims, HASH(covered[ahead]))
-        paths.paths(partial(_hash, text, claims, grown, ahead, grown=True))
+        taken[ahead, True] = paths.all_paths(
+            partial(_hash, text, semantics, claims, grown, ahead, grown=True)
+        )
         assert grown.covered
-    return Chain(covered, claims.failed)
+    return Chain(covered, claims.failed, taken)
 
 
-def _hash(text: str, claims: Claims, blocks: _Blocks, ahead: bool, *, grown: bool) -> None:
+def _hash(
+    text: str,
+    semantics: Semantics,
+    claims: Claims,
+    blocks: _Blocks,
+    ahead: bool,
+    *,
+    grown: bool,
+) -> Any:
+    blocks.begun = False
+
+    def extra_keys(of: Any, under: Semantics) -> Any:
+        if of is not request or under is not semantics:
+            raise Unread("extra keys of something else than the request")
+        return SimpleNamespace(
+            of=lambda start, end: Whole(VALUE.extra(EXTRA(number(start), number(end))))
+        )
+
     names = run_text(
-        cut(text, ("hasher",)),
-        block_hash,
+        text,
+        language.BLOCK_HASH,
         range=Range,
-        _ExtraKeys=lambda request, semantics: SimpleNamespace(
-            of=lambda start, end: Whole(VALUE.extra(EXTRA(start.term, end.term)))
-        ),
+        _ExtraKeys=extra_keys,
         **{HELPER: Loops({"hasher 1": blocks})},
     )
     paths.assume(SIZE >= 1, LENGTH >= 0, LOOKAHEAD > 0 if ahead else LOOKAHEAD == 0)
@@ -170,14 +199,17 @@ def _hash(text: str, claims: Claims, blocks: _Blocks, ahead: bool, *, grown: boo
         paths.assume(PARENT(HASHED) == KEY(HASHED - 1))
     request = SimpleNamespace(all_token_ids=Tokens(claims), block_hashes=Keys(claims))
     hasher = names["get_request_block_hasher"](
-        Number(SIZE), hash_of, Number(LOOKAHEAD), semantics=Semantics.ideal(), seed=seed
+        Number(SIZE), hash_of, Number(LOOKAHEAD), semantics=semantics, seed=seed
     )
     added = hasher(request)
     full = z3.And((BLOCK + 1) * SIZE <= LENGTH - LOOKAHEAD)
     if isinstance(added, list):
-        assert not added
+        claims.claim("the keys that were added are returned", z3.BoolVal(not blocks.begun))
         paths.assume(BLOCK == HASHED)
+    else:
+        claims.claim("each block adds a key", added.count == BLOCK - HASHED)
     claims.claim("no full block is left without a key", z3.Not(full))
+    return BLOCK - HASHED
 
 
 def _digest(key: Whole) -> Any:
@@ -228,16 +260,26 @@ class _Side:
 def unequal_prefixes(covered: Any, *, ahead: bool, seed: int = 0) -> list[str]:
     """The steps that fail of: equal keys are those of blocks of one number, which have equal
     contents, they and all before them. By induction on the block of the first request."""
+    steps = _steps(covered, ahead=ahead)
+    return [
+        name
+        for name, (assumed, claimed) in steps.items()
+        if paths.satisfiable([*assumed, z3.Not(claimed)], seed) is not None
+    ]
+
+
+def impossible_steps(covered: Any, *, ahead: bool) -> list[str]:
+    """The steps of which what is assumed cannot be: there what is claimed says nothing."""
+    steps = _steps(covered, ahead=ahead)
+    return [name for name, (assumed, _) in steps.items() if paths.satisfiable(assumed) is None]
+
+
+def _steps(covered: Any, *, ahead: bool) -> dict[str, tuple[list[Any], Any]]:
+    """What is assumed and what is claimed in each step of the induction."""
     one, other = _Side("first", covered), _Side("second", covered)
     n, m = z3.Ints("block other")
     prefix = [side.of(z3.Function("all before", INT, CONTENT)) for side in (one, other)]
     fixed = [SIZE >= 1, n >= 0, m >= 0, LOOKAHEAD > 0 if ahead else LOOKAHEAD == 0]
-    failed = []
-
-    def check(name: str, assumed: list[Any], claimed: Any) -> None:
-        conditions = [*fixed, *assumed, z3.Not(claimed)]
-        if paths.satisfiable(conditions, seed) is not None:
-            failed.append(name)
 
     def alike(block: Any) -> z3.BoolRef:
         contents = zip(one.content(block), other.content(m), strict=True)
@@ -246,13 +288,13 @@ def unequal_prefixes(covered: Any, *, ahead: bool, seed: int = 0) -> list[str]:
 
     zero, after = z3.IntVal(0), n + 1
     base = [*one.known(zero), *other.known(m), *other.known(m - 1)]
-    check("base", [*base, one.key(zero) == other.key(m)], alike(zero))
+    first = [*fixed, *base, one.key(zero) == other.key(m)], alike(zero)
     hypothesis = z3.Implies(
         z3.And(m >= 1, one.key(n) == other.key(m - 1)),
         z3.And(n == m - 1, prefix[0](n) == prefix[1](m - 1)),
     )
     step = [hypothesis, *one.known(after), *one.known(n), *other.known(m)]
     equal = one.key(after) == other.key(m)
-    check("step", [*step, equal], z3.And(alike(after), prefix[0](n) == prefix[1](m - 1)))
-    check("the seed is no key", one.known(n), one.key(n) != HASH(VALUE.text(SEED)))
-    return failed
+    claimed = z3.And(alike(after), prefix[0](n) == prefix[1](m - 1))
+    seed = [*fixed, *one.known(n)], one.key(n) != HASH(VALUE.text(SEED))
+    return {"base": first, "step": ([*fixed, *step, equal], claimed), "the seed is no key": seed}

@@ -14,23 +14,27 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys import language, paths
 from cacheproof.proofs.keys.hashed_values import LITERAL, VALUE, value_of
+from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.readings import SYMBOL, Layout, constants, differing
 from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import (
     CONTENT,
     EMPTY,
     Data,
+    Laid,
     Many,
     Number,
     Repeated,
     Run,
+    Symbol,
     Term,
     Text,
     content_of,
     data,
     fresh,
+    number,
 )
 from cacheproof.reference import block_hash
 from cacheproof.reference.semantics import Semantics
@@ -45,8 +49,6 @@ WITNESS = 4
 TERMS = {"adapter": 2, "items": 2, "salt": 1, "embeds": 2}
 """Terms of each part's content."""
 ALL_GIVEN = z3.Const("all given", CONTENT)
-_ROWS = b"rows"
-"""What the rows of embeddings are joined to, in place of their bytes."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,14 @@ def _extra(
         paths.assume(mask.content[0] == ALL_GIVEN)
     digest = z3.Function("digest of rows", CONTENT, CONTENT)(rows)
     paths.assume(z3.Function("rows of digest", CONTENT, CONTENT)(digest) == rows)
-    names = run_text(
-        hashing.text,
-        block_hash,
-        hashlib=SimpleNamespace(sha256=lambda _: SimpleNamespace(digest=lambda: _data(digest))),
-    )
+    given = _Rows(rows)
+
+    def sha256(hashed: Any) -> Any:
+        if hashed is not given.bytes:
+            raise Unread("a digest of something else than all rows")
+        return SimpleNamespace(digest=lambda: _data(digest))
+
+    names = run_text(hashing.text, language.BLOCK_HASH, hashlib=SimpleNamespace(sha256=sha256))
     adapter = SimpleNamespace(
         lora_name=Text(content_of("adapter")),
         lora_path=Text(content_of("path")),
@@ -103,13 +108,18 @@ def _extra(
     paths.assume(items.count >= 1)
     request = SimpleNamespace(
         lora_request=adapter if has["adapter"] else None,
-        mm_features=[],
-        block_hashes=[],
+        mm_features=Symbol(),
+        block_hashes=(),
         cache_salt=salt if has["salt"] else None,
-        prompt_embeds=_Embeds(mask) if has["embeds"] else None,
+        prompt_embeds=_Embeds(given, mask) if has["embeds"] else None,
     )
     keys = names["_ExtraKeys"](request, semantics)
-    keys._of_items = lambda *_: items if has["items"] else ()
+
+    def of_items(*between: Any) -> Any:
+        _of_block(slice(*between))
+        return items if has["items"] else ()
+
+    keys._of_items = of_items
     made = keys.of(start, end)
     content: dict[str, tuple[Term, ...]] = {
         "adapter": (adapter.lora_name.of, adapter.lora_path.of),
@@ -123,38 +133,57 @@ def _extra(
     return (
         " and ".join(told) or "nothing",
         tuple(term for part in told for term in content[part]),
-        tuple(_pieces(made or (), rows)),
+        tuple(_pieces(made)),
     )
 
 
 class _Embeds:
     """Embeddings of a prompt: their rows and which were given, of a block as a whole."""
 
-    def __init__(self, mask: Data) -> None:
-        self.tensor = _Sliced([_ROWS])
+    def __init__(self, rows: "_Rows", mask: Data) -> None:
+        self.tensor = _Sliced(rows)
         self.given = _Sliced(mask)
 
 
-class _Sliced:
+class _Rows(Symbol):
+    """The rows of a block, of which it matters what they are end to end."""
+
+    types = frozenset({"tuple"})
+
+    def __init__(self, rows: Term) -> None:
+        self.bytes = _data(rows)
+
+    def joined(self) -> Data:
+        return self.bytes
+
+
+class _Sliced(Symbol):
     def __init__(self, part: Any) -> None:
         self._part = part
 
-    def __getitem__(self, _: slice) -> Any:
+    def __getitem__(self, part: slice) -> Any:
+        _of_block(part)
         return self._part
+
+
+def _of_block(part: slice) -> None:
+    """Only what is of the whole block has a meaning."""
+    asked = number(part.start), number(part.stop), part.step
+    if asked[2] is not None or not (z3.eq(asked[0], START) and z3.eq(asked[1], END)):
+        raise Unread("a part of a block")
 
 
 def _data(of: Term) -> Data:
     return Data(Run(of, "bytes", z3.IntVal(0)))
 
 
-def _pieces(made: tuple[Any, ...], rows: Term) -> Iterator[Any]:
-    for part in made:
+def _pieces(made: Any) -> Iterator[Any]:
+    for part in made.parts if isinstance(made, Laid) else made or ():
         if isinstance(part, Repeated):
             (one,) = part.pieces
             yield Repeated(part.loop, (value_of(one),))
         else:
-            is_rows = isinstance(part, bytes) and part == _ROWS
-            yield value_of(_data(rows) if is_rows else part)
+            yield value_of(part)
 
 
 Content = dict[str, tuple[Any, ...]]
@@ -175,12 +204,20 @@ def agreements(found: list[Layout], seed: int = 0) -> Iterator[Agreement]:
     """Two blocks that extra keys do not tell apart, for each two kinds that there are such of."""
     firsts, seconds = ([_Row(one.named(side)) for one in found] for side in ("first", "second"))
     literals = _distinct_literals([piece for row in firsts for piece in row.constraints])
-    for number, one in enumerate(firsts):
-        for other in seconds[number:]:
+    for place, one in enumerate(firsts):
+        for other in seconds[place:]:
             model = paths.satisfiable([*_alike(one, other), *literals], seed)
             if model is not None:
                 kinds = one.layout.kind, other.layout.kind
                 yield Agreement(kinds, one.content(model), other.content(model))
+
+
+def can_be_read(layout: Layout) -> bool:
+    """Whether there is a row of extra keys that the layout is."""
+    row = _Row(layout.named("first"))
+    known = [row.holds, *_distinct_literals(row.constraints)]
+    known += [row.repeated_at(place) for place in row.places if row.repeated]
+    return paths.satisfiable(known) is not None
 
 
 class _Row:
@@ -260,17 +297,32 @@ def _alike(one: _Row, other: _Row) -> list[z3.BoolRef]:
     return known
 
 
-def items_confused(found: list[Layout], seed: int = 0) -> Agreement | None:
-    """Two items with one key; that lists of them are told apart rests on there being none."""
-    repeated = next((one for layout in found for one in layout.loops), None)
-    if repeated is None:
+def items_confused(
+    found: list[Layout], seed: int = 0, tokens: int | None = None
+) -> Agreement | None:
+    """Two items with one key; that lists of them are told apart rests on there being none.
+
+    Args:
+        found: extra keys.
+        seed: of z3.
+        tokens: of the first block in which such are looked for; None: in blocks of any size,
+            items that began before the block among them.
+
+    Raises:
+        Unread: keys of items are made in more than one way.
+    """
+    all_repeated = [one for layout in found for one in layout.loops]
+    if len({str(one.pieces) for one in all_repeated}) > 1:
+        raise Unread("keys of items that are made in more than one way")
+    if not all_repeated:
         return None
+    repeated = all_repeated[0]
     one = Layout("items", "", repeated.loop.each, repeated.pieces, ())
     first, second = _Row(one.named("first")), _Row(one.named("second"))
     contents = first.layout.content, second.layout.content
-    known = [*first.constraints, *second.constraints, differing(*contents), START == 0]
-    known.append(END == WITNESS)
-    known += [_in_block(offset) for _, offset in contents]
+    known = [*first.constraints, *second.constraints, differing(*contents)]
+    if tokens is not None:
+        known += [START == 0, tokens == END, *(_in_block(offset) for _, offset in contents)]
     model = paths.satisfiable([*known, *_distinct_literals(known)], seed)
     return model and Agreement(("items", "items"), first.content(model), second.content(model))
 

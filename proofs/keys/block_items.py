@@ -10,10 +10,11 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.keys import paths
-from cacheproof.proofs.keys.loops import HELPER, Claims, Loops, cut
+from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
 from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text
+from cacheproof.proofs.keys.symbolic import number as term_of
 from cacheproof.reference import block_hash
 from cacheproof.reference.semantics import Semantics
 
@@ -22,6 +23,7 @@ OFFSET, END = z3.Function("offset of item", INT, INT), z3.Function("end of item"
 NAME = z3.Function("name of item", INT, CONTENT)
 COUNT, ANY = z3.Ints("items item")
 """How many items there are, and the number of any one of them."""
+BLOCK_START, BLOCK_END, HASHES = z3.Ints("start end hashes")
 
 
 class Items(Symbol):
@@ -37,10 +39,11 @@ class Items(Symbol):
         return paths.holds(COUNT > 0)
 
     def __getitem__(self, place: Any) -> Any:
-        number = place.term if isinstance(place, Number) else z3.IntVal(place)
+        number = z3.IntVal(0) + term_of(place)
         self._claims.claim("an item is asked for that there is", number >= 0)
         self._claims.claim("an item is asked for that there is", number < COUNT)
         paths.assume(
+            OFFSET(number) >= 0,
             OFFSET(number) < END(number),
             z3.Implies(number < ANY, END(number) <= OFFSET(ANY)),
             z3.Implies(number > ANY, END(ANY) <= OFFSET(number)),
@@ -50,7 +53,7 @@ class Items(Symbol):
         return SimpleNamespace(identifier=Text(NAME(number)), mm_position=position)
 
 
-class Found:
+class Found(Symbol):
     """The keys collected so far: whether that of any item is among them, and the last one's."""
 
     def __init__(self, claims: Claims, has: z3.BoolRef, last: z3.ArithRef) -> None:
@@ -129,14 +132,22 @@ def failures(semantics: Semantics, text: str | None = None, seed: int = 0) -> li
     """
     claims = Claims(seed)
     for later in (False, True):
-        paths.paths(partial(_names_items, semantics, text, claims, later))
+        naming_paths(semantics, text, claims, later=later)
     shown = [] if claims.counterexample is None else [_shown(claims.counterexample)]
     return [*dict.fromkeys(claims.failed), *shown]
 
 
+def naming_paths(
+    semantics: Semantics, text: str | None, claims: Claims, *, later: bool
+) -> list[paths.Path[Any]]:
+    """Every way to name the items of the first block that is hashed, or of a later one. The result
+    is whether any one item is named."""
+    return paths.all_paths(partial(_names_items, semantics, text, claims, later))
+
+
 def _shown(model: z3.ModelRef) -> str:
     """The item on which a claim fails, the block and how many keys were there before."""
-    terms = (ANY, COUNT, OFFSET(ANY), END(ANY), *map(z3.Int, ("start", "end", "hashes")))
+    terms = (ANY, COUNT, OFFSET(ANY), END(ANY), BLOCK_START, BLOCK_END, HASHES)
     item, count, offset, after, start, end, keys = (
         model.eval(term, model_completion=True) for term in terms
     )
@@ -146,17 +157,17 @@ def _shown(model: z3.ModelRef) -> str:
     )
 
 
-def _names_items(semantics: Semantics, text: str | None, claims: Claims, later: bool) -> None:
-    start, end = Number(z3.Int("start")), Number(z3.Int("end"))
+def _names_items(semantics: Semantics, text: str | None, claims: Claims, later: bool) -> Any:
+    start, end = Number(BLOCK_START), Number(BLOCK_END)
     passing, naming = _Passing(claims, start), _Naming(claims, start, end)
     names = run_text(
-        cut(text_of(block_hash) if text is None else text, ("_of_items",)),
-        block_hash,
+        text_of(block_hash) if text is None else text,
+        language.BLOCK_HASH,
         **{HELPER: Loops({"_of_items 1": passing, "_of_items 2": naming})},
     )
     paths.assume(start.term >= 0, start.term < end.term, ANY >= 0, ANY < COUNT)
     paths.assume(OFFSET(ANY) >= 0, OFFSET(ANY) < END(ANY))
-    hashes = z3.Int("hashes")
+    hashes = HASHES
     if not later:
         paths.assume(z3.If(hashes <= 0, start.term == 0, start.term >= hashes))
     request = SimpleNamespace(
@@ -173,6 +184,7 @@ def _names_items(semantics: Semantics, text: str | None, claims: Claims, later: 
     kept = keys._item.term if isinstance(keys._item, Number) else z3.IntVal(keys._item)
     claims.claim("what is passed stays behind", z3.And(kept >= 0, kept <= COUNT))
     claims.claim("what is passed stays behind", passed(kept, start.term))
+    return found.has
 
 
 class _Hashes(Symbol):

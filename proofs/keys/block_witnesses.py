@@ -59,7 +59,7 @@ class Pair:
 def pairs(hashing: Hashing, seed: int = 0) -> Iterator[Pair]:
     """First blocks with one thing or nothing beside their tokens that have one key."""
     found = layouts(hashing, first=True, parts_max=1)
-    confused = items_confused(found, seed)
+    confused = items_confused(found, seed, WITNESS)
     for agreement in (*([confused] if confused else []), *agreements(found, seed)):
         yield _pair(agreement)
 

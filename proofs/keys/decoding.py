@@ -11,9 +11,10 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.keys import paths
-from cacheproof.proofs.keys.loops import HELPER, Claims, Loops, cut
-from cacheproof.proofs.keys.media import Open, pieces
+from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
+from cacheproof.proofs.keys.media import pieces
+from cacheproof.proofs.keys.media_values import Open
 from cacheproof.proofs.keys.readings import BYTE, INT, VALUE, VALUE_END, Layout, Reading
 from cacheproof.proofs.keys.source import run_text
 from cacheproof.proofs.keys.symbolic import (
@@ -27,7 +28,6 @@ from cacheproof.proofs.keys.symbolic import (
     data,
     fresh,
     number,
-    spread,
 )
 from cacheproof.reference import media_stream
 
@@ -44,6 +44,7 @@ class Stream(Symbol):
 
     def __getitem__(self, part: Any) -> Any:
         if isinstance(part, slice):
+            assert part.step is None
             return Part(number(part.start), number(part.stop))
         return Number(BYTE(number(part)))
 
@@ -65,11 +66,13 @@ def _from_bytes(part: Part, order: str) -> Number:
 
 
 class _Tags(frozenset[int]):
+    """Tags of nodes, of which it can be asked whether one is among them."""
+
     def __contains__(self, tag: Any) -> bool:
         return bool(Truth(z3.Or([tag.term == one for one in self])))
 
 
-class _Children:
+class _Children(Symbol):
     """The children decoded so far."""
 
     def __init__(self, claims: Claims, count: Any) -> None:
@@ -80,8 +83,15 @@ class _Children:
         self._claims.claim("children are decoded one after the other", there)
         self.count = self.count + 1
 
-    def __iter__(self) -> Any:
-        yield self
+    def as_tuple(self) -> "_Decoded":
+        return _Decoded(self)
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """A tuple of all children."""
+
+    children: _Children
 
 
 class _Rounds:
@@ -98,7 +108,7 @@ class _Rounds:
         return _Children(self._claims, ROUND), Number(PLACE(ROUND))
 
     def element(self, rounds: Number) -> tuple[Truth, None]:
-        paths.assume(rounds.term >= ROUND)
+        paths.assume(z3.If(rounds.term >= 0, rounds.term, 0) >= ROUND)
         return Truth(rounds.term > ROUND), None
 
     def repeated(self, children: _Children, end: Number) -> None:
@@ -114,14 +124,20 @@ def failures(text: str, seed: int = 0) -> list[str]:
     """What fails of decoding leaves and lists."""
     claims = Claims(seed)
     for is_list in (False, True):
-        paths.paths(partial(_decodes, text, claims, is_list))
+        decoding_paths(text, claims, is_list=is_list)
     return list(dict.fromkeys(claims.failed))
 
 
-def _decodes(text: str, claims: Claims, is_list: bool) -> None:
+def decoding_paths(text: str, claims: Claims, *, is_list: bool) -> list[paths.Path[Any]]:
+    """Every way to decode a leaf, or a list. The result is the tag, the end, and the body: of a
+    leaf where it begins and ends, of a list how many children it has."""
+    return paths.all_paths(partial(_decodes, text, claims, is_list))
+
+
+def _decodes(text: str, claims: Claims, is_list: bool) -> Any:
     names = run_text(
-        cut(text, ("_decode",)),
-        media_stream,
+        text,
+        language.MEDIA_STREAM,
         int=SimpleNamespace(from_bytes=_from_bytes),
         range=lambda count: count,
         **{HELPER: Loops({"_decode 1": _Rounds(claims)})},
@@ -136,16 +152,20 @@ def _decodes(text: str, claims: Claims, is_list: bool) -> None:
         node, decoded_end = decode(Stream(), Number(START))
     except names["NotAStream"]:
         claims.claim("an encoding is not refused", z3.BoolVal(False))
-        return
+        raise paths.Ended from None
     claims.claim("the tag is decoded", number(node.tag) == TAG)
     claims.claim("decoding ends where the encoding does", number(decoded_end) == end)
     match node.body:
         case Part(start=first, end=last) if not is_list:
             claims.claim("the body is decoded", z3.And(first == end - size, last == end))
-        case (_Children() as children,) if is_list:
+            body_found: tuple[Any, ...] = (first, last)
+        case _Decoded(children) if is_list:
             claims.claim("all children are decoded", children.count == size)
+            body_found = (children.count,)
         case _:
             claims.claim("leaves and lists are told apart", z3.BoolVal(False))
+            raise paths.Ended
+    return number(node.tag), number(decoded_end), *body_found
 
 
 def _body(is_list: bool) -> tuple[Any, Any]:
@@ -155,7 +175,7 @@ def _body(is_list: bool) -> tuple[Any, Any]:
         return leaf, leaf.nbytes.term
     element = Open("child")
     many = Many(element, element.content, ())
-    return collect(many), many.count
+    return many.as_tuple(), many.count
 
 
 def _lies_in_stream(names: dict[str, Any], body: Any, size: Any) -> Any:
@@ -178,9 +198,6 @@ def _chunks(chunks: Any, node: Any) -> Any:
     match node:
         case Open():
             yield Nested(node.value)
-        case Repeated():
-            for one in spread((node,)):
-                yield from _chunks(chunks, one)
         case _:
             yield from chunks(node)
 

@@ -1,11 +1,23 @@
 """What keys of blocks are hashes of, as terms, and the ideal hash, which keeps values apart."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import z3
 
 from cacheproof.proofs.keys import paths
-from cacheproof.proofs.keys.symbolic import CONTENT, Data, Number, Run, Symbol, Term, Text
+from cacheproof.proofs.keys.paths import Unread
+from cacheproof.proofs.keys.symbolic import (
+    CONTENT,
+    Data,
+    Laid,
+    Number,
+    Rest,
+    Run,
+    Symbol,
+    Term,
+    Text,
+)
 
 DIGEST = z3.DeclareSort("Digest")
 LITERAL = "literal "
@@ -32,15 +44,15 @@ HASH, UNHASHED = z3.Function("hash", VALUE, DIGEST), z3.Function("hashed", DIGES
 
 
 class Whole(Symbol):
-    """A value of which only equality matters; taken apart as a sequence it is still one."""
+    """A value of which only equality matters, such as all elements of a sequence, or None."""
 
-    types = frozenset({"list", "tuple", "bytes"})
+    types = None
 
     def __init__(self, value: Term) -> None:
         self.value = value
 
-    def __iter__(self) -> Any:
-        yield self
+    def as_tuple(self) -> "Whole":
+        return self
 
 
 def value_of(one: Any) -> Any:
@@ -56,14 +68,21 @@ def value_of(one: Any) -> Any:
             return VALUE.text(z3.Const(f"{LITERAL}{one}", CONTENT))
         case Number():
             return VALUE.number(one.term)
+        case int():
+            return VALUE.number(z3.IntVal(int(one)))
         case Data(pieces=(Run(of=of),)):
             return VALUE.data(of)
         case tuple():
-            row = VALUE.end
-            for part in reversed(one):
-                row = VALUE.row(value_of(part), row)
-            return row
-    raise TypeError(f"{one!r} in a key; expected what keys are made of")
+            return _row(one, VALUE.end)
+        case Laid(parts=(*first, Rest(value=Whole(value=rest)))) if rest.decl() == VALUE.tokens:
+            return _row(first, rest)
+    raise Unread(f"a {type(one).__name__} in a key")
+
+
+def _row(parts: Sequence[Any], row: Any) -> Any:
+    for part in reversed(parts):
+        row = VALUE.row(value_of(part), row)
+    return row
 
 
 def hash_of(one: Any) -> Whole:

@@ -14,7 +14,8 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.readings import Layout
 from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import (
@@ -43,7 +44,9 @@ class Formatted:
     def __init__(self) -> None:
         self._symbols: list[Any] = []
 
-    def mark(self, symbol: Any) -> str:
+    def mark(self, symbol: Any, form: str) -> str:
+        if form:
+            raise Unread(f"the format {form}")
         self._symbols.append(symbol)
         return f"\0{len(self._symbols) - 1}\0"
 
@@ -76,8 +79,8 @@ class Characters(Text):
         self._formatted = formatted
         paths.assume(self.count >= 1, self.of != EMPTY)
 
-    def __format__(self, _: str) -> str:
-        return self._formatted.mark(self)
+    def __format__(self, form: str) -> str:
+        return self._formatted.mark(self, form)
 
 
 class Length(Number):
@@ -87,8 +90,8 @@ class Length(Number):
         super().__init__(term)
         self._formatted = formatted
 
-    def __format__(self, _: str) -> str:
-        return self._formatted.mark(self)
+    def __format__(self, form: str) -> str:
+        return self._formatted.mark(self, form)
 
 
 def layouts(semantics: Semantics, text: str | None = None) -> list[Layout]:
@@ -114,7 +117,7 @@ def _identifier(
         return Length(count, formatted)
 
     item = SimpleNamespace(text=name, is_users=is_users)
-    names = run_text(text, media_identifier, len=length)
+    names = run_text(text, language.MEDIA_IDENTIFIER, len=length)
     made = names["identifier"](item, adapter if adapts else None, semantics)
     kind = f"{ID if is_users else 'digest'}{' with an adapter' if adapts else ''}"
     content = (*name.content, *(adapter.content if adapts else ()))

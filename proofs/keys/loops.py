@@ -6,8 +6,7 @@ after a round is checked on every path.
 """
 
 import ast
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Collection, Iterable
 from typing import Any, TypeAlias
 
 import z3
@@ -67,14 +66,12 @@ class Loops:
         raise paths.Ended
 
 
-@cache
-def cut(text: str, functions: tuple[str, ...]) -> str:
-    """The text with the loops of these functions cut; they ask `cut_loop`, a `Loops`."""
-    tree = ast.parse(text)
+def cut(tree: ast.Module, functions: Collection[str]) -> ast.Module:
+    """The tree, in which the loops of these functions are cut; they ask `cut_loop`, a `Loops`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in functions:
             _Cut(node).visit(node)
-    return ast.unparse(ast.fix_missing_locations(tree))
+    return tree
 
 
 class _Cut(ast.NodeTransformer):
@@ -84,30 +81,38 @@ class _Cut(ast.NodeTransformer):
 
     def visit_While(self, loop: ast.While) -> list[ast.stmt]:
         name, variables = self._described(loop)
-        again = ast.If(loop.test, [*loop.body, _asked("repeated", name, variables)], [])
-        return [_entry(name, variables), again]
+        again = ast.If(loop.test, [*loop.body, _asked(loop, "repeated", name, variables)], [])
+        return [_entry(loop, name, variables), again]
 
     def visit_For(self, loop: ast.For) -> list[ast.stmt]:
         name, variables = self._described(loop)
-        asked = f"{HELPER}.element({name!r}, {ast.unparse(loop.iter)})"
-        draw = f"another, {ast.unparse(loop.target)} = {asked}"
-        body = [*loop.body, _asked("repeated", name, variables)]
+        draw = _at(loop, f"another, _ = {HELPER}.element({name!r}, _)")
+        assert isinstance(draw, ast.Assign)
+        assert isinstance(draw.targets[0], ast.Tuple)
+        assert isinstance(draw.value, ast.Call)
+        draw.targets[0].elts[1], draw.value.args[1] = loop.target, loop.iter
+        body = [*loop.body, _asked(loop, "repeated", name, variables)]
         again = ast.If(ast.Name("another", ast.Load()), body, [])
-        return [_entry(name, variables), *ast.parse(draw).body, again]
+        return [_entry(loop, name, variables), draw, again]
 
     def _described(self, loop: ast.While | ast.For) -> tuple[str, list[str]]:
         self._number += 1
-        within = set(map(id, ast.walk(loop)))
-        before = {
-            node.id
-            for node in ast.walk(self._function)
-            if isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Store)
-            and id(node) not in within
-            and node.lineno < loop.lineno
-        }
         changed = {name for node in ast.walk(loop) for name in _changed(node)}
+        before = bound_before(self._function, loop)
         return f"{self._function.name} {self._number}", sorted(changed & before)
+
+
+def bound_before(function: ast.FunctionDef, loop: ast.While | ast.For) -> set[str]:
+    """The variables, but for parameters, that stand before a loop."""
+    within = set(map(id, ast.walk(loop)))
+    return {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and id(node) not in within
+        and node.lineno < loop.lineno
+    }
 
 
 def _changed(node: ast.AST) -> Iterable[str]:
@@ -118,10 +123,15 @@ def _changed(node: ast.AST) -> Iterable[str]:
             yield name
 
 
-def _entry(name: str, variables: list[str]) -> ast.stmt:
+def _entry(loop: ast.stmt, name: str, variables: list[str]) -> ast.stmt:
     names = "".join(f"{variable}, " for variable in variables)
-    return ast.parse(f"({names}) = {HELPER}.entered({name!r}, {names})").body[0]
+    return _at(loop, f"({names}) = {HELPER}.entered({name!r}, {names})")
 
 
-def _asked(what: str, name: str, variables: list[str]) -> ast.stmt:
-    return ast.parse(f"{HELPER}.{what}({name!r}, {', '.join(variables)})").body[0]
+def _asked(loop: ast.stmt, what: str, name: str, variables: list[str]) -> ast.stmt:
+    return _at(loop, f"{HELPER}.{what}({name!r}, {', '.join(variables)})")
+
+
+def _at(loop: ast.stmt, text: str) -> ast.stmt:
+    """A statement in the line of a loop."""
+    return ast.increment_lineno(ast.parse(text).body[0], loop.lineno - 1)

@@ -15,10 +15,16 @@ import z3
 T = TypeVar("T")
 RLIMIT = 2_000_000
 """z3's own measure of work, which no other load on the machine changes."""
+PATHS_MAX = 2_000
+"""Ways through one function that are followed."""
 
 
 class Undecided(Exception):
     """z3 answered unknown; the message says of what."""
+
+
+class Unread(Exception):
+    """A text leaves the language that is read; the message says with what."""
 
 
 class Ended(Exception):
@@ -46,6 +52,7 @@ class _Run:
 
 
 _runs: list[_Run] = []
+_ENDED = object()
 
 
 def satisfiable(conditions: list[z3.BoolRef], seed: int = 0) -> z3.ModelRef | None:
@@ -65,20 +72,41 @@ def satisfiable(conditions: list[z3.BoolRef], seed: int = 0) -> z3.ModelRef | No
 
 
 def paths(function: Callable[[], T]) -> list[Path[T]]:
-    """Every way that the function can take; those that end early are left out."""
-    found = []
+    """Every way that the function can take to its end.
+
+    Raises:
+        Unread: there are more than `PATHS_MAX`.
+    """
+    return [one for one in all_paths(function) if not ended(one)]
+
+
+def all_paths(function: Callable[[], T]) -> list[Path[Any]]:
+    """Every way that the function can take; `ended` says which end early.
+
+    Raises:
+        Unread: there are more than `PATHS_MAX`.
+    """
+    found: list[Path[Any]] = []
     script: list[tuple[bool, bool]] | None = []
+    taken = itertools.count(1)
     while script is not None:
+        if next(taken) > PATHS_MAX:
+            raise Unread(f"more than {PATHS_MAX} paths")
         run = _Run(script)
         _runs.append(run)
         try:
             found.append(Path(function(), tuple(run.conditions)))
         except Ended:
-            pass
+            found.append(Path(_ENDED, tuple(run.conditions)))
         finally:
             _runs.pop()
         script = _next(run.answers)
     return found
+
+
+def ended(path: Path[Any]) -> bool:
+    """Whether a path ends before its function does."""
+    return path.result is _ENDED
 
 
 def _next(answers: list[tuple[bool, bool]]) -> list[tuple[bool, bool]] | None:

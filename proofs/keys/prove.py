@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
+from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.proofs.keys import (
     block_chain,
     block_extra,
@@ -14,9 +14,23 @@ from cacheproof.proofs.keys import (
     block_witnesses,
     decoding,
     identifiers,
+    language,
+    validation,
+    validation_of_loops,
     vllm_media,
 )
 from cacheproof.proofs.keys.block_extra import Hashing
+from cacheproof.proofs.keys.exploration import (
+    blocks_apart,
+    explored,
+    framed_apart,
+    grown_as_fresh,
+    identifiers_apart,
+    lists_apart,
+    media_apart,
+    media_decoded,
+)
+from cacheproof.proofs.keys.language import Language
 from cacheproof.proofs.keys.media import Encoding, Texts, merged_tags
 from cacheproof.proofs.keys.mutants import (
     Edit,
@@ -28,10 +42,11 @@ from cacheproof.proofs.keys.mutants import (
     without_an_element,
     without_an_operand,
 )
-from cacheproof.proofs.keys.paths import Undecided
-from cacheproof.proofs.keys.readings import Reader, ambiguous_lists
-from cacheproof.proofs.keys.source import text_of
-from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier, media_stream
+from cacheproof.proofs.keys.paths import Undecided, Unread
+from cacheproof.proofs.keys.readings import Reader, ambiguous_lists, impossible_lists
+from cacheproof.proofs.keys.second_reading import SecondReading
+from cacheproof.proofs.keys.source import place_of, text_of
+from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.versions import release_key
@@ -90,16 +105,17 @@ class Claim:
     check: Callable[[Any], str | None]
     twins: Sequence[tuple[str, Any]]
     digest: str
+    second: SecondReading
+    languages: tuple[Language, ...] = ()
 
     def evidence(self) -> Evidence:
         """The row of evidence, twins included."""
         started = time.perf_counter()
-        outcome, note = _asked(self.check, self.text)
+        outcome, note = self.asked(self.text)
         twins = tuple(
-            RedTwin(name, _asked(self.check, changed)[0] is Outcome.REFUTED)
-            for name, changed in self.twins
+            RedTwin(name, self.asked(changed)[0] is Outcome.REFUTED) for name, changed in self.twins
         )
-        return Evidence(
+        row = Evidence(
             self.contract,
             self.target,
             self.subject,
@@ -111,6 +127,39 @@ class Claim:
             time.perf_counter() - started,
             twins,
         )
+        if outcome is not Outcome.HOLDS:
+            return row
+        row = witnessed(row, self.second.witnesses(self.text, self.twins))
+        return replace(row, seconds=time.perf_counter() - started)
+
+    def asked(self, text: Any) -> tuple[Outcome, str]:
+        """What the check says of a text. Of one that is not read nothing is known."""
+        try:
+            why = self.check(text)
+        except Undecided as undecided:
+            return Outcome.UNKNOWN, str(undecided)
+        except Unread as unread:
+            return Outcome.UNKNOWN, self._unread(unread)
+        except Exception as failure:  # whatever the text does where it is run on symbols
+            why = f"the reader fails: {type(failure).__name__}: {failure}"
+            return Outcome.UNKNOWN, f"{place_of(failure, self.languages)}: {why}"
+        return (Outcome.HOLDS, "") if why is None else (Outcome.REFUTED, why)
+
+    def _unread(self, unread: Unread) -> str:
+        """With its place, where the gate has not said it."""
+        why, place = str(unread), place_of(unread, self.languages)
+        is_placed = any(why.startswith(f"{one.path}:") for one in self.languages)
+        return why if is_placed else f"{place}: no reading of {why}"
+
+
+_OF_IDENTIFIERS = SecondReading(explored(identifiers_apart, "items"), validation.of_identifiers)
+
+
+def _of_growth(semantics: Semantics) -> SecondReading:
+    return SecondReading(
+        explored(partial(grown_as_fresh, semantics), "hashings"),
+        partial(validation_of_loops.of_growth, semantics),
+    )
 
 
 def prove_keys(seed: int = 0) -> list[Evidence]:
@@ -133,14 +182,6 @@ def claims(seed: int = 0) -> Iterator[Claim]:
         yield from _blocks_of_release(release, seed)
 
 
-def _asked(check: Callable[[Any], str | None], text: Any) -> tuple[Outcome, str]:
-    try:
-        why = check(text)
-    except Undecided as undecided:
-        return Outcome.UNKNOWN, str(undecided)
-    return (Outcome.HOLDS, "") if why is None else (Outcome.REFUTED, why)
-
-
 def _lists(seed: int) -> Claim:
     return Claim(
         "lists",
@@ -151,28 +192,33 @@ def _lists(seed: int) -> Claim:
         lambda determined: ambiguous_lists(determined=determined, seed=seed),
         [("elements that their places do not determine", False)],
         digest_of([ambiguous_lists]),
+        SecondReading(explored(lists_apart, "readings"), impossible=impossible_lists),
     )
 
 
 def _decoder(seed: int) -> Claim:
-    text = text_of(media_stream)
+    texts = Texts()
     edits = shifted_comparison, without_an_operand, without_a_yield
-    changed = harmful(mutants(text, DECODES, *edits))
+    changed = harmful(mutants(texts.stream, DECODES, *edits))
     return Claim(
         "MH-1",
         "reference",
         "media_stream.chunks and decode",
         "unbounded",
-        text,
+        texts,
         partial(decoding_failure, seed),
-        [(one.name, one.text) for one in changed],
-        digest_of([text]),
+        [(one.name, replace(texts, stream=one.text)) for one in changed],
+        digest_of([texts.content, texts.stream]),
+        SecondReading(explored(media_decoded, "calls"), validation_of_loops.of_decoder),
+        (language.MEDIA_STREAM, language.MEDIA_CONTENT),
     )
 
 
-def decoding_failure(seed: int, text: str) -> str | None:
-    """What fails of: a node that is decoded where its encoding lies is that node."""
-    return ", ".join(decoding.failures(text, seed)) or None
+def decoding_failure(seed: int, texts: Texts) -> str | None:
+    """What fails of: a node that is decoded where its encoding lies is that node, and all that is
+    hashed is such nodes."""
+    failed = decoding.failures(texts.stream, seed) or Encoding(texts).mistaken()
+    return ", ".join(failed) or None
 
 
 def _media(seed: int) -> Iterator[Claim]:
@@ -192,6 +238,8 @@ def _media(seed: int) -> Iterator[Claim]:
         partial(media_confusion, reader),
         twins,
         digest_of([texts.content, texts.stream]),
+        SecondReading(explored(media_apart, "calls"), validation.of_media),
+        (language.MEDIA_STREAM, language.MEDIA_CONTENT),
     )
 
 
@@ -201,6 +249,8 @@ def media_confusion(reader: Reader, texts: Texts) -> str | None:
     ambiguity = reader.ambiguity(encoding.layouts())
     if ambiguity is None and not encoding.media_with_bytes():
         return "media with their bytes and the media alone"
+    if taken := encoding.taken():
+        return f"{', '.join(taken)}: not refused"
     return None if ambiguity is None else str(ambiguity)
 
 
@@ -216,6 +266,8 @@ def _identifiers(seed: int) -> Claim:
         partial(identifier_confusion, seed),
         [(one.name, one.text) for one in harmful(changed)],
         digest_of([text]),
+        _OF_IDENTIFIERS,
+        (language.MEDIA_IDENTIFIER,),
     )
 
 
@@ -237,6 +289,8 @@ def _identifiers_of_release(release: str, seed: int) -> Claim:
         partial(shared_identifiers, Semantics.of_vllm(release), seed),
         [(uncoloned.name, uncoloned.text)],
         digest_of([text]),
+        _OF_IDENTIFIERS,
+        (language.MEDIA_IDENTIFIER,),
     )
 
 
@@ -260,20 +314,43 @@ def _blocks(seed: int) -> Iterator[Claim]:
     text = text_of(block_hash)
     ideal = Semantics.ideal()
     parts: list[tuple[str, str, Callable[[str], str | None], Sequence[str], Sequence[Edit]]] = [
-        ("BK-1", "extra keys", partial(beside_confusion, seed, Hashing(ideal)), BESIDE,
+        ("BK-1", "extra keys", partial(beside_failure, seed), BESIDE,
          (without_an_element, without_a_yield, without_an_operand)),
-        ("BK-2", "get_request_block_hasher", partial(chain_failure, seed), ("hasher",),
+        ("BK-2", "get_request_block_hasher", partial(prefix_failure, seed), ("hasher",),
          (without_an_element, without_an_operand)),
         ("BK-3", "get_request_block_hasher", partial(growth_failure, ideal, seed),
          ("hasher", "_of_items"), (shifted_comparison,)),
     ]  # fmt: skip
+    second = {
+        "BK-1": SecondReading(
+            explored(partial(blocks_apart, "BK-1"), "blocks"), validation_of_loops.of_blocks
+        ),
+        "BK-2": SecondReading(
+            explored(partial(blocks_apart, "BK-2"), "blocks"), validation_of_loops.of_blocks
+        ),
+        "BK-3": _of_growth(ideal),
+    }
     for contract, subject, check, functions, edits in parts:
         twins = [(one.name, one.text) for one in harmful(mutants(text, functions, *edits))]
         yield Claim(
-            contract, "reference", subject, UNBOUNDED, text, check, twins, digest_of([text])
-        )
+            contract, "reference", subject, UNBOUNDED, text, check, twins, digest_of([text]),
+            second[contract], (language.BLOCK_HASH,),
+        )  # fmt: skip
 
 
+def beside_failure(seed: int, text: str) -> str | None:
+    """What fails of: blocks with equal keys have the same beside their tokens. The keys are those
+    that the hasher makes of the extra keys, and those name the items of a block."""
+    ideal = Semantics.ideal()
+    return beside_confusion(seed, Hashing(ideal), text) or growth_failure(ideal, seed, text)
+
+
+def prefix_failure(seed: int, text: str) -> str | None:
+    """What fails of: requests share a block only if they agree on all that determines it."""
+    return chain_failure(seed, text) or beside_failure(seed, text)
+
+
+@cache
 def beside_confusion(seed: int, hashing: Hashing, text: str) -> str | None:
     """Two blocks with equal extra keys that have not the same beside their tokens."""
     for first in (True, False):
@@ -285,6 +362,7 @@ def beside_confusion(seed: int, hashing: Hashing, text: str) -> str | None:
     return None
 
 
+@cache
 def chain_failure(seed: int, text: str) -> str | None:
     """What fails of: equal keys mean equal prefixes."""
     chain = block_chain.chain(text, seed)
@@ -296,10 +374,11 @@ def chain_failure(seed: int, text: str) -> str | None:
 
 def growth_failure(semantics: Semantics, seed: int, text: str) -> str | None:
     """What fails of: hashing on gives the keys that hashing from nothing gives."""
-    failed = block_chain.chain(text, seed).failed
+    failed = block_chain.chain(text, seed, semantics).failed
     return ", ".join(dict.fromkeys(failed)) or items_failure(semantics, seed, text)
 
 
+@cache
 def items_failure(semantics: Semantics, seed: int, text: str) -> str | None:
     """What fails of: a key names the items of its block, wherever hashing began."""
     return ", ".join(block_items.failures(semantics, text, seed)) or None
@@ -313,6 +392,10 @@ def harmful(changed: Iterator[Mutant]) -> Iterator[Mutant]:
 def _media_of_release(release: str, seed: int) -> Iterator[Claim]:
     semantics, text = Semantics.of_vllm(release), text_of(media_hash_of_vllm)
     digest = digest_of([text])
+    of_frames = SecondReading(
+        explored(partial(framed_apart, semantics), "values"),
+        partial(validation.of_frames, semantics),
+    )
     unnamed = next(mutants(text, ("_item",), without_a_yield))
     yield Claim(
         "MH-3",
@@ -323,6 +406,8 @@ def _media_of_release(release: str, seed: int) -> Iterator[Claim]:
         partial(collisions, semantics, seed),
         [(unnamed.name, unnamed.text)],
         digest,
+        of_frames,
+        (language.MEDIA_HASH_OF_VLLM,),
     )
     if semantics.frames_media_chunks:
         changed = mutants(text, FRAMES, without_an_operand, without_a_yield)
@@ -335,6 +420,8 @@ def _media_of_release(release: str, seed: int) -> Iterator[Claim]:
             partial(frames_confusion, semantics, Reader(seed)),
             [(one.name, one.text) for one in harmful(changed)],
             digest,
+            of_frames,
+            (language.MEDIA_HASH_OF_VLLM,),
         )
 
 
@@ -372,6 +459,8 @@ def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
         partial(shared_keys, seed, hashing_of(release)),
         [(unnamed.name, unnamed.text)],
         digest_of([text]),
+        _of_growth(semantics),
+        (language.BLOCK_HASH,),
     )
     unfenced = next(harmful(mutants(text, ("_of_items",), shifted_comparison)))
     yield Claim(
@@ -380,9 +469,11 @@ def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
         "items of a block",
         UNBOUNDED,
         text,
-        partial(items_failure, semantics, seed),
+        partial(growth_failure, semantics, seed),
         [(unfenced.name, unfenced.text)],
         digest_of([text]),
+        _of_growth(semantics),
+        (language.BLOCK_HASH,),
     )
 
 

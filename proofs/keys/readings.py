@@ -220,6 +220,20 @@ def ambiguous_lists(*, determined: bool = True, seed: int = 0) -> str | None:
     The readings of loops rest on it: `Reading` takes the elements for a function of place and
     count once `Reader.ambiguity` found one round of the loop unambiguous.
     """
+    for name, (assumed, differ) in _list_cases(determined=determined).items():
+        if satisfiable([*assumed, differ], seed) is not None:
+            return name
+    return None
+
+
+def impossible_lists() -> str:
+    """The steps of that induction of which what is assumed cannot be; or ""."""
+    cases = _list_cases(determined=True)
+    return ", ".join(name for name, (assumed, _) in cases.items() if satisfiable(assumed) is None)
+
+
+def _list_cases(*, determined: bool) -> dict[str, tuple[list[z3.BoolRef], z3.BoolRef]]:
+    """What is assumed in each step, and what must not be then."""
     lists = z3.Datatype("List")
     lists.declare("nil")
     lists.declare("cons", ("head", CONTENT), ("tail", lists))
@@ -240,10 +254,7 @@ def ambiguous_lists(*, determined: bool = True, seed: int = 0) -> str | None:
         cases["step"] += [tail == whole(there, count), last == end(there, count)]
         cases["step"].append(read == lists.cons(head, tail))
     differ = differing(*results)
-    return next(
-        (name for name, case in cases.items() if satisfiable([*case, differ], seed) is not None),
-        None,
-    )
+    return {name: (case, differ) for name, case in cases.items()}
 
 
 def differing(ones: Sequence[Term], others: Sequence[Term]) -> z3.BoolRef:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import z3
 
 from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys.paths import Unread
 
 CONTENT = z3.DeclareSort("Content")
 """What a text, bytes, a nested value or a list of them hold."""
@@ -75,6 +76,13 @@ class Repeated:
     pieces: tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class Rest:
+    """All elements of a sequence, in a tuple: how many they are is not known."""
+
+    value: Any
+
+
 Piece: TypeAlias = "bytes | Field | Run | Decimal | Nested | Repeated"
 
 
@@ -104,24 +112,67 @@ def _close(open_: list[tuple[Loop | None, list[Any]]], left: int) -> None:
 def spread(parts: Iterable[Any]) -> Iterator[Any]:
     """The parts of a tuple again, those in a `Repeated` within its loop."""
     for part in parts:
-        if isinstance(part, Repeated):
-            with paths.within(part.loop):
-                yield from spread(part.pieces)
-        else:
-            yield part
+        match part:
+            case Repeated():
+                with paths.within(part.loop):
+                    yield from spread(part.pieces)
+            case Rest():
+                raise Unread("the elements of a sequence one by one")
+            case _:
+                yield part
 
 
 class Symbol:
     """A value of which no more is known than of which built-in types it is an instance, which
-    terms tell it from another and, if it is a container, the count of its elements."""
+    terms tell it from another and, if it is a container, the count of its elements.
 
-    types: frozenset[str] = frozenset()
+    What Python makes of any object by default (that it is true, equal to itself alone, has a hash
+    and a text) would be a wrong answer here, so each kind of symbol says what can be asked of it.
+    """
+
+    types: frozenset[str] | None = frozenset()
+    """None: it may be of any type."""
     content: tuple[Term, ...] = ()
     count: z3.ArithRef
 
     def as_text(self) -> "Text":
         """What `str` makes of it."""
-        raise TypeError(f"str of a {type(self).__name__}, of which nothing is known")
+        raise self._unread("str of")
+
+    def as_tuple(self) -> Any:
+        """What `tuple` makes of it."""
+        raise self._unread("a tuple of")
+
+    def as_list(self) -> Any:
+        """What `list` makes of it."""
+        raise self._unread("a list of")
+
+    def joined(self) -> Any:
+        """What its elements are end to end."""
+        raise self._unread("what is joined of")
+
+    def __bool__(self) -> bool:
+        raise self._unread("the truth of")
+
+    def __eq__(self, other: object) -> Any:
+        raise self._unread("a comparison with")
+
+    def __hash__(self) -> int:
+        raise self._unread("the hash of")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise self._unread("a loop over")
+
+    def __str__(self) -> str:
+        raise self._unread("the text of")
+
+    __repr__ = __str__
+
+    def __format__(self, form: str) -> str:
+        raise self._unread("the text of")
+
+    def _unread(self, what: str) -> Unread:
+        return Unread(f"{what} a {type(self).__name__}, of which nothing is known")
 
 
 class Truth:
@@ -132,6 +183,12 @@ class Truth:
 
     def __bool__(self) -> bool:
         return paths.holds(self.condition)
+
+    def __eq__(self, other: object) -> Any:
+        raise Unread("a comparison with a condition")
+
+    def __hash__(self) -> int:
+        raise Unread("the hash of a condition")
 
 
 class Number(Symbol):
@@ -157,6 +214,7 @@ class Number(Symbol):
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Any) -> "Number":
+        _positive(other)
         if isinstance(other, int):
             return Number(self.term / other)
         quotient = z3.Int(fresh("quotient"))
@@ -165,6 +223,7 @@ class Number(Symbol):
         return Number(quotient)
 
     def __mod__(self, other: int) -> "Number":
+        _positive(other)
         return Number(self.term % other)
 
     def __lt__(self, other: Any) -> Truth:
@@ -182,7 +241,7 @@ class Number(Symbol):
     def __eq__(self, other: object) -> Any:
         return Truth(self.term == number(other))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = Symbol.__hash__
 
     def __bool__(self) -> bool:
         return paths.holds(self.term != 0)
@@ -215,15 +274,17 @@ class Text(Symbol):
         return paths.holds(self.of != EMPTY)
 
     def encode(self, encoding: str = "utf-8", errors: str = "strict") -> "Data":
-        """Strictly, or with surrogates as they are: an encoding that can be decoded."""
+        """Strictly, or with surrogates as they are: an encoding that can be decoded.
+
+        Raises:
+            Unread: another encoding.
+        """
+        if encoding != "utf-8":
+            raise Unread(f"the encoding {encoding}")
         lossy = errors not in ("strict", "surrogatepass")
         return Data(_run(self.of, f"{encoding}, {errors}", lossy))
 
     def as_text(self) -> "Text":
-        return self
-
-    def removeprefix(self, _: str) -> "Text":
-        """All that are asked have the prefix."""
         return self
 
 
@@ -247,6 +308,9 @@ class Data(Symbol):
     def nbytes(self) -> Number:
         return Number(z3.simplify(z3.Sum(*map(_length, self.pieces), z3.IntVal(0))))
 
+    def __bool__(self) -> bool:
+        return bool(self.nbytes)
+
     def tobytes(self) -> "Data":
         return self
 
@@ -267,6 +331,61 @@ class Many(Symbol):
         with paths.within(Loop(self.count, self.elements, self.each)):
             yield self.element
 
+    def __bool__(self) -> bool:
+        return paths.holds(self.count > 0)
+
+    def as_tuple(self) -> "Laid":
+        return Laid(collect(self))
+
+
+class Laid(Symbol):
+    """A tuple, some parts of which are repeated, or are of a length that is not known."""
+
+    types = frozenset({"tuple"})
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+
+    @property
+    def count(self) -> Any:  # type: ignore[override]
+        """Raises Unread: a part is of a length that is not known."""
+        return z3.Sum([_parts_of(one) for one in self.parts] + [z3.IntVal(0)])
+
+    def __iter__(self) -> Iterator[Any]:
+        return spread(self.parts)
+
+    def __add__(self, other: Any) -> "Laid":
+        return Laid(self.parts + _parts(other))
+
+    def __radd__(self, other: Any) -> "Laid":
+        return Laid(_parts(other) + self.parts)
+
+    def __bool__(self) -> bool:
+        return bool(Truth(self.count > 0))
+
+    def as_tuple(self) -> "Laid":
+        return self
+
+
+def laid(parts: tuple[Any, ...]) -> "tuple[Any, ...] | Laid":
+    """A tuple of these parts, Python's own where each is one element."""
+    return Laid(parts) if any(isinstance(one, Repeated) for one in parts) else parts
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    match value:
+        case Laid():
+            return value.parts
+        case tuple():
+            return value
+    raise Unread("a tuple put together with something else")
+
+
+def _parts_of(part: Any) -> Any:
+    if isinstance(part, Rest):
+        raise Unread("the length of a tuple that holds all of a sequence")
+    return part.loop.count * len(part.pieces) if isinstance(part, Repeated) else 1
+
 
 def fresh(name: str) -> str:
     """A name that no other symbol of the run has."""
@@ -279,7 +398,22 @@ def content_of(name: str) -> Term:
 
 
 def number(value: Any) -> Any:
-    return value.term if isinstance(value, Number) else value
+    """The term of a number, or Python's own.
+
+    Raises:
+        Unread: it is no number.
+    """
+    match value:
+        case Number():
+            return value.term
+        case int():
+            return int(value)
+    raise Unread(f"a number in the place of which stands a {type(value).__name__}")
+
+
+def _positive(divisor: Any) -> None:
+    if not Truth(z3.simplify(z3.IntVal(0) + number(divisor) > 0)):
+        raise Unread("a division by what may not be positive")
 
 
 def data(name: str, *types: str) -> Data:

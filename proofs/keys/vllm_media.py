@@ -13,16 +13,10 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.keys import paths
-from cacheproof.proofs.keys.media import (
-    Float,
-    Library,
-    Mapping,
-    Open,
-    image_id,
-    is_of,
-    pieces,
-)
+from cacheproof.proofs.keys import language, paths
+from cacheproof.proofs.keys.media import pieces
+from cacheproof.proofs.keys.media_values import Float, Library, Mapping, Open, image_id, is_of
+from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.readings import Layout
 from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import (
@@ -83,6 +77,30 @@ def _array() -> Library:
     return array
 
 
+class _Arguments(Symbol):
+    """Keyword arguments, in the order of their names."""
+
+    types = frozenset({"dict"})
+
+    def __init__(self, named: Sequence[tuple[Text, Any]]) -> None:
+        self._named = named
+
+    def __getitem__(self, name: Any) -> Any:
+        for one, value in self._named:
+            if one is name:
+                return value
+        raise Unread("an argument that is not that of a name")
+
+    def as_list(self) -> list[Text]:
+        return [name for name, _ in self._named]
+
+
+def _names_in_order(arguments: Any) -> list[Text]:
+    if isinstance(arguments, _Arguments):
+        return arguments.as_list()
+    raise Unread("the order of what are no names")
+
+
 MAKERS: dict[str, Maker] = {
     "True": lambda: True,
     "int": lambda: Number(z3.Int(fresh("int"))),
@@ -94,8 +112,10 @@ MAKERS: dict[str, Maker] = {
 
 
 def _pack(form: str, value: Any) -> Data:
+    if form not in ("<d", "<q", "<Q"):
+        raise Unread(f"struct.pack of the format {form}")
     match value:
-        case Float():
+        case Float() if form == "<d":
             return Data(Field(value.bits, 8, "little"))
         case _:
             return Data(Field(z3.simplify(value.term % 2**64), 8, "little"))
@@ -108,11 +128,11 @@ class ReleaseEncoding:
         self._semantics = semantics
         names = run_text(
             text_of(media_hash_of_vllm) if text is None else text,
-            media_hash_of_vllm,
+            language.MEDIA_HASH_OF_VLLM,
             is_of=is_of,
             image_id=image_id,
             struct=SimpleNamespace(pack=_pack),
-            sorted=list,
+            sorted=_names_in_order,
         )
         self._refused = names["Indeterminate"]
         self._stream = names["ReleaseStream"](semantics)
@@ -154,7 +174,7 @@ class ReleaseEncoding:
             if len(named) > 1:
                 paths.assume(named[0][0].of == EMPTY, named[1][0].of != EMPTY)
             try:
-                written = pieces(collect(self._stream.arguments(dict(named))))
+                written = pieces(collect(self._stream.arguments(_Arguments(named))))
             except self._refused:
                 raise paths.Ended from None
             terms = [(name.of, *getattr(value, "content", ())) for name, value in named]
@@ -187,15 +207,32 @@ SUSPECTS = (
 
 
 def pairs(semantics: Semantics, text: str | None = None, seed: int = 0) -> Iterator[Pair]:
-    """Two calls that have one stream, of each two suspect shapes for which there are such."""
+    """Two calls that have one stream, of each two suspect shapes for which there are such.
+
+    Raises:
+        Unread: there are none, and of some shapes the text is not read.
+    """
     encoding = ReleaseEncoding(semantics, text)
+    unread: list[Unread] = []
+    is_found = False
+
+    def calls(shape: Sequence[str]) -> list[Layout]:
+        try:
+            return encoding.calls(shape)
+        except Unread as why:
+            unread.append(why)
+            return []
+
     for shape, other_shape in SUSPECTS:
-        for one, other in itertools.product(encoding.calls(shape), encoding.calls(other_shape)):
+        for one, other in itertools.product(calls(shape), calls(other_shape)):
             found = witness(one, other, seed)
             if found is not None:
                 first, second = _arguments(one, found.first), _arguments(other, found.second)
+                is_found = True
                 yield Pair(first, second, found.stream)
                 break
+    if unread and not is_found:
+        raise unread[0]
 
 
 def _arguments(call: Layout, content: Sequence[bytes | int]) -> dict[str, Any]:

@@ -52,6 +52,18 @@ def test_every_row_has_twins_and_refuted_them_all(rows: list[Evidence]) -> None:
     assert sum(len(row.twins) for row in rows) > 80
 
 
+def test_what_holds_does_so_beside_witnesses_that_can_notice(rows: list[Evidence]) -> None:
+    held = [row for row in rows if row.outcome is Outcome.HOLDS]
+    assert len(held) == 10
+    for row in held:
+        readings = ["exploration"] if row.contract == "lists" else ["exploration", "validation"]
+        assert [one.name for one in row.witnesses] == readings
+        assert all(one.twin.refuted for one in row.witnesses)
+        assert {(one.against, one.vacuous, one.unreached) for one in row.witnesses} == {
+            ("", "", "")
+        }
+
+
 def test_nothing_is_unknown_and_what_is_refuted_says_why(rows: list[Evidence]) -> None:
     assert [row for row in rows if row.outcome is Outcome.UNKNOWN] == []
     assert all(bool(row.note) == (row.outcome is Outcome.REFUTED) for row in rows)

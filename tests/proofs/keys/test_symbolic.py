@@ -3,7 +3,8 @@
 import z3
 
 from cacheproof.proofs.keys import paths
-from cacheproof.proofs.keys.loops import HELPER, Claims, Loops, cut
+from cacheproof.proofs.keys.language import Language
+from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
 from cacheproof.proofs.keys.mutants import (
     mutants,
     shifted_comparison,
@@ -14,7 +15,6 @@ from cacheproof.proofs.keys.mutants import (
 )
 from cacheproof.proofs.keys.source import run_text
 from cacheproof.proofs.keys.symbolic import Field, Many, Number, Repeated, collect
-from cacheproof.reference import media_stream
 
 X = z3.Int("x!0")
 
@@ -51,11 +51,14 @@ def test_a_number_is_written_in_its_width_and_only_where_it_fits() -> None:
 
 LOOP = """
 def total(count):
-    sum = 0
+    so_far = 0
     for number in numbers(count):
-        sum = sum + number
-    return sum
+        so_far = so_far + number
+    return so_far
 """
+
+
+SUMMING = Language("cacheproof.summing", read=frozenset({"total"}), cut=frozenset({"total"}))
 
 
 class _Sum:
@@ -85,9 +88,7 @@ def claimed(least: int) -> list[str]:
 
     def run() -> None:
         loops = Loops({"total 1": _Sum(claims, least)})
-        names = run_text(
-            cut(LOOP, ("total",)), media_stream, numbers=lambda count: count, **{HELPER: loops}
-        )
+        names = run_text(LOOP, SUMMING, numbers=lambda count: count, **{HELPER: loops})
         claims.claim("the sum is as large", names["total"](Number(X)).term >= least)
 
     paths.paths(run)

@@ -1,0 +1,68 @@
+"""What is proved of keys, beside two more readings of the same text: both must agree.
+
+Exploration: Python runs the text on every content of small scopes, judged by the contract itself.
+Validation: the paths that the proof is about are held against what Python makes of such contents;
+each path must be one that some content takes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cacheproof.proofs.evidence import RedTwin, Witness
+from cacheproof.proofs.keys.exploration import Explore
+from cacheproof.proofs.keys.validation import Validated
+
+NO_TWIN = "any change of the text"
+Validate = Callable[[Any, Any], Validated]
+"""Of the text that is read, and the text that Python runs."""
+Changes = Sequence[tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class SecondReading:
+    """The witnesses of a row. Of a lemma, which has no text, there is nothing to validate:
+    `impossible` says which of its steps assume what cannot be."""
+
+    explore: Explore
+    validate: Validate | None = None
+    impossible: Callable[[], str] | None = None
+
+    def witnesses(self, text: Any, changes: Changes) -> list[Witness]:
+        """What they say of a text; `changes` are those of which the proof refutes it."""
+        found = [explored(self.explore, text, changes)]
+        if self.impossible is not None:
+            found = [replace(one, vacuous=self.impossible()) for one in found]
+        if self.validate is not None:
+            found.append(validated(self.validate, text, changes))
+        return found
+
+
+def explored(explore: Explore, text: Any, changes: Changes) -> Witness:
+    """The exploration of a text; a change at least must break the contract there too."""
+    found = explore(text)
+    noticed = [name for name, changed in changes if explore(changed).against]
+    twin = RedTwin(noticed[0], refuted=True) if noticed else RedTwin(NO_TWIN, refuted=False)
+    reach = f"{found.reach}, {len(noticed)} of {len(changes)} changes noticed"
+    return Witness("exploration", reach, found.against, twin)
+
+
+def validated(validate: Validate, text: Any, changes: Changes) -> Witness:
+    """The validation of the reader on a text; of a text that is read for another it must notice."""
+    try:
+        found = validate(text, text)
+    except Exception as why:  # whatever the text does where it is run on symbols
+        reach = f"none: {type(why).__name__}: {why}"
+        return Witness("validation", reach, "", RedTwin(NO_TWIN, refuted=False))
+    twin = next(
+        (RedTwin(name, refuted=True) for name, read in changes if _notices(validate, read, text)),
+        RedTwin(NO_TWIN, refuted=False),
+    )
+    return Witness("validation", found.reach, found.against, twin, vacuous=found.vacuous)
+
+
+def _notices(validate: Validate, read: Any, ran: Any) -> bool:
+    try:
+        return bool(validate(read, ran).against)
+    except Exception:  # the change led out of what can be read
+        return False
