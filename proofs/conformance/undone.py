@@ -1,0 +1,208 @@
+"""The translator with one reading undone: a changed text of one of its modules.
+
+    python -m cacheproof.proofs.conformance.undone MODULE NUMBER KEY
+
+takes the names of claims, one a line, and says the first complaint about one of them, or nothing.
+Nothing else of the translator is imported before the changed module stands in its place.
+"""
+
+import ast
+import copy
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+FOLDER = Path(__file__).resolve().parents[1] / "symbolic"
+PACKAGE = "cacheproof.proofs.symbolic"
+MODULES = ("expressions", "operands", "machine", "state", "gate")
+
+
+@dataclass(frozen=True)
+class Undone:
+    """A change of a module: its number among those of the module, where, and in words."""
+
+    module: str
+    number: int
+    line: int
+    words: str
+    _place: int
+    _change: "Change"
+
+    @property
+    def key(self) -> str:
+        """Names it in a file of results, as long as its statement reads the same."""
+        return f"{self.module}: {self.words}"
+
+    @property
+    def tree(self) -> ast.Module:
+        """The changed module."""
+        tree = _tree(self.module)
+        self._change(tree, list(ast.walk(tree))[self._place])
+        return ast.fix_missing_locations(tree)
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((FOLDER / f"{module}.py").read_text())
+
+
+def undone(module: str) -> Iterator[Undone]:
+    """Every change of a module's text."""
+    number = 0
+    met: Counter[str] = Counter()
+    for place, node in enumerate(ast.walk(_tree(module))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.Match):
+            continue
+        for change in CHANGES:
+            probe = copy.deepcopy(node)
+            words = change(probe, probe)
+            if words is not None:
+                met[words] += 1
+                words += f" ({met[words]})" if met[words] > 1 else ""
+                yield Undone(module, number, getattr(node, "lineno", 0), words, place, change)
+                number += 1
+
+
+Change = Callable[[ast.AST, ast.AST], str | None]
+
+
+def _short(node: ast.AST) -> str:
+    return " ".join(ast.unparse(node).split())[:90]
+
+
+def _put_in_place(tree: ast.AST, node: ast.AST, other: ast.AST) -> None:
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is node:
+                setattr(parent, name, other)
+            elif isinstance(value, list):
+                value[:] = [other if one is node else one for one in value]
+
+
+_GIVES_STATE = {"require": 1, "_detached": 2, "_fits": 3, "assuming": -1}
+"""Methods that go on with a state, by the number of the argument that it is."""
+
+
+def _without_call(tree: ast.AST, node: ast.AST) -> str | None:
+    match node:
+        case ast.Call(func=ast.Attribute(value=of, attr=name), args=given):
+            if name not in _GIVES_STATE or any(isinstance(one, ast.Starred) for one in given[:1]):
+                return None
+            words = f"without {_short(node)}"
+            place = _GIVES_STATE[name]
+            if place >= len(given):
+                return None
+            _put_in_place(tree, node, of if place < 0 else given[place])
+            return words
+    return None
+
+
+def _without_refusal(tree: ast.AST, node: ast.AST) -> str | None:
+    match node:
+        case ast.Raise():
+            _put_in_place(tree, node, ast.Pass())
+            return f"without {_short(node)}"
+        case ast.Expr(value=ast.Yield(value=ast.Call(func=ast.Name(id="Refusal")))):
+            words = f"without {_short(node)}"
+            _put_in_place(tree, node, ast.parse("yield from ()").body[0])
+            return words
+    return None
+
+
+def _other_way(tree: ast.AST, node: ast.AST) -> str | None:
+    if isinstance(node, ast.If | ast.IfExp):
+        words = f"not {_short(node.test)}"
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+        return f"if {words}"
+    if isinstance(node, ast.match_case) and node.guard is not None:
+        words = f"case without if {_short(node.guard)}"
+        node.guard = None
+        return words
+    return None
+
+
+def _part_left_out(tree: ast.AST, node: ast.AST) -> str | None:
+    if isinstance(node, ast.BoolOp):
+        words = f"{_short(node)} without its last part"
+        if len(node.values) == 2:
+            _put_in_place(tree, node, node.values[0])
+        else:
+            node.values.pop()
+        return words
+    return None
+
+
+def _other_operator(tree: ast.AST, node: ast.AST) -> str | None:
+    others: dict[type[ast.cmpop], type[ast.cmpop]] = {
+        ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt,
+        ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    }  # fmt: skip
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in others:
+        before = _short(node)
+        node.ops[0] = others[type(node.ops[0])]()
+        return f"{_short(node)} for {before}"
+    return None
+
+
+def _other_state(tree: ast.AST, node: ast.AST) -> str | None:
+    """What was evaluated in a state is gone on with in the state before."""
+    match node:
+        case ast.For(target=ast.Tuple(elts=[ast.Name(id="after") as name, _]), body=body):
+            before = ast.parse("after = state").body
+            node.body = [*before, *body]
+            return f"the state before {_short(node.iter)} {name.lineno}"
+    return None
+
+
+CHANGES: tuple[Change, ...] = (
+    _without_call,
+    _without_refusal,
+    _other_way,
+    _part_left_out,
+    _other_operator,
+    _other_state,
+)
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Gives a changed text for a module."""
+
+    def __init__(self, change: Undone) -> None:
+        self._change = change
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != f"{PACKAGE}.{self._change.module}":
+            return None
+        return ModuleSpec(name, self, origin=f"{FOLDER / self._change.module}.py")
+
+    def exec_module(self, module: ModuleType) -> None:
+        code = compile(self._change.tree, f"{self._change.module}.py", "exec")
+        exec(code, vars(module))
+
+
+def main() -> None:
+    module, number = sys.argv[1], int(sys.argv[2])
+    change = next(one for one in undone(module) if one.number == number)
+    if change.key != sys.argv[3]:
+        sys.exit(f"{module} is another text by now: change {number} is {change.key}")
+    sys.meta_path.insert(0, _Finder(change))
+    from cacheproof.proofs.conformance.claims import claims
+    from cacheproof.proofs.conformance.judges import OfCPython, OfTranslator, complaints
+
+    wanted = dict.fromkeys(sys.stdin.read().splitlines())
+    by_name = {str(one): one for one in claims()}
+    cpython, translator = OfCPython(), OfTranslator()
+    for name in wanted:
+        if found := complaints(by_name[name], cpython, translator):
+            print(f"{name}: {found[0]}")
+            return
+
+
+if __name__ == "__main__":
+    main()

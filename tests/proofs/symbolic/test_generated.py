@@ -1,0 +1,65 @@
+"""Random methods: what is proved of one CPython does not break.
+
+By default some seeds are taken: `CACHEPROOF_SLICE=N` takes others, `-m slow` takes many.
+"""
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from cacheproof.proofs.conformance.generator import Judge, generated, text_of
+from cacheproof.proofs.symbolic.expressions import Expressions
+
+SEEDS = 12
+FIRST = SEEDS * int(os.environ.get("CACHEPROOF_SLICE", "0"))
+MANY = range(1_000, 1_400)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge()
+
+
+def _misread(judge: Judge, seeds: range) -> list[str]:
+    """The smallest text that is proved though CPython breaks it, of the first seed with one."""
+    for seed in seeds:
+        claim = generated(seed)
+        if judge.misread(claim):
+            return [text_of(judge.smaller(claim))]
+    return []
+
+
+def test_none_of_a_slice_is_misread(judge: Judge) -> None:
+    assert _misread(judge, range(FIRST, FIRST + SEEDS)) == []
+
+
+@pytest.mark.slow
+def test_none_of_many_is_misread(judge: Judge) -> None:
+    assert _misread(judge, MANY) == []
+
+
+def test_a_seed_makes_the_same_text_again() -> None:
+    assert text_of(generated(7)) == text_of(generated(7)) != text_of(generated(8))
+
+
+def test_texts_are_read_and_break_and_keep(judge: Judge) -> None:
+    found = [one for seed in range(8) for one in judge.judged(generated(seed))]
+    words = Counter(one.said.word for one in found)
+    assert words.keys() <= {"proved", "refuted", "unknown"}
+    assert words["proved"] >= 3
+    assert sum(one.fails for one in found) >= 6
+
+
+def test_a_wrong_reading_is_found_and_made_small(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the translator once read what leads into a container that goes."""
+
+    def not_detached(self: Any, ref: Any, key: Any, state: Any) -> Any:
+        return state
+
+    monkeypatch.setattr(Expressions, "_detached", not_detached)
+    (found,) = _misread(Judge(), range(30, 60))
+    assert len(found.splitlines()) <= 6
