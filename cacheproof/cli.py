@@ -157,7 +157,9 @@ def fuzz(
 def prove(
     target: Annotated[
         list[str] | None,
-        typer.Option(metavar="T", help="reference or vllm@VERSION; by default all installed."),
+        typer.Option(
+            metavar="T", help="reference, vllm@VERSION or path:DIR; by default all installed."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The solver's.")] = 0,
     markdown: Annotated[bool, typer.Option("--markdown", help="As docs/evidence.md.")] = False,

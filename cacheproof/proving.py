@@ -1,10 +1,10 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -15,16 +15,17 @@ from cacheproof.console import Output
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault
-from cacheproof.differential.targets import releases
-from cacheproof.differential.targets.resolve import reading_of
+from cacheproof.differential.targets import checkouts, releases
+from cacheproof.differential.targets.resolve import reading_of, stated_release
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.workers import results
 
 if TYPE_CHECKING:
-    from cacheproof.proofs.symbolic.source import Source
+    from cacheproof.proofs.symbolic.evidence import Read
 
 REFERENCE = "reference"
+CHECKOUT = "path:"
 MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
 KEYED_SINCE = "0.10.2"
 """Managers of releases before know requests, not identifiers; their text is not proved."""
@@ -47,8 +48,8 @@ def prove(
     """
     wanted = _wanted(targets, output)
     say = output.say if markdown else output.line
-    told = {f"vllm@{one.version}": _announced(one, say) for one in wanted if one is not None}
-    names = {REFERENCE if one is None else f"vllm@{one.version}" for one in wanted}
+    told = {one.name: _announced(one, say) for one in wanted if one is not None}
+    names = {REFERENCE if one is None else one.name for one in wanted}
     jobs = list(_jobs(wanted, seed))
     longest_first = sorted(range(len(jobs)), key=lambda number: -jobs[number].seconds)
     found: dict[int, list[Evidence]] = {}
@@ -75,11 +76,38 @@ def prove(
     return code
 
 
-def _announced(release: releases.Release, say: Callable[[str], None]) -> dict[str, object]:
+@dataclass(frozen=True)
+class _Tree:
+    """A release or a checkout, by the name that the user gives it."""
+
+    name: str
+    release: releases.Release
+
+    @property
+    def promises(self) -> str:
+        """The release whose contracts it is asked to keep: its own, or the one that it is nearest
+        to.
+
+        Raises:
+            InputError: it is near to none.
+        """
+        stated = stated_release(self.release.version)
+        if stated is not None:
+            return stated
+        reading = reading_of(self.release)
+        if reading is None:
+            raise InputError(
+                f"--target {self.name}: it does not say of which release it is, and reads like "
+                "none; tag it, or write its version into vllm/_version.py"
+            )
+        return reading.nearest
+
+
+def _announced(tree: _Tree, say: Callable[[str], None]) -> dict[str, object]:
     """Say how the text that is proved stands to those of the modelled releases, unless it is one.
     Returns it as JSON has it."""
-    reading = reading_of(release)
-    lines = [] if reading is None else reading.announcement(f"vllm@{release.version}")
+    reading = reading_of(tree.release)
+    lines = [] if reading is None else reading.announcement(tree.name)
     for line in lines:
         say(line)
     return as_json(lines, reading)
@@ -98,8 +126,8 @@ def _run(job: _Job) -> list[Evidence]:
     return job.run(*job.arguments)
 
 
-def _wanted(targets: Sequence[str] | None, output: Output) -> list[releases.Release | None]:
-    """The releases to prove, and None for the reference."""
+def _wanted(targets: Sequence[str] | None, output: Output) -> list[_Tree | None]:
+    """The releases and checkouts to prove, and None for the reference."""
     if missing := [tool for tool in ("z3", "crosshair") if find_spec(tool) is None]:
         raise InputError(
             f"prove needs {' and '.join(missing)}, not installed here; expected the libraries of "
@@ -107,21 +135,29 @@ def _wanted(targets: Sequence[str] | None, output: Output) -> list[releases.Rele
         )
     if targets is None:
         installed = releases.list_installed()
-        return [None, *(one for one in installed if _is_keyed(one.version))]
-    found: list[releases.Release | None] = []
+        keyed = [one for one in installed if _is_keyed(one.version)]
+        return [None, *(_Tree(f"vllm@{one.version}", one) for one in keyed)]
+    found: list[_Tree | None] = []
     for target in targets:
         if target == REFERENCE:
             found.append(None)
             continue
+        if target.startswith(CHECKOUT):
+            folder = Path(target.removeprefix(CHECKOUT))
+            found.append(_Tree(target, checkouts.for_path(folder, report=output.say)))
+            continue
         word, _, version = target.partition("@")
         if word != "vllm" or not version:
-            raise InputError(f"--target {target}: expected {REFERENCE} or vllm@VERSION")
+            raise InputError(
+                f"--target {target}: expected {REFERENCE}, vllm@VERSION or {CHECKOUT}DIR"
+            )
         if not _is_keyed(releases.parse(version)):
             raise InputError(
                 f"--target {target}: its manager knows requests, not identifiers, and is not "
                 f"proved; expected {KEYED_SINCE} or later"
             )
-        found.append(releases.install(version, report=output.say))
+        release = releases.install(version, report=output.say)
+        found.append(_Tree(f"vllm@{release.version}", release))
     return found
 
 
@@ -129,7 +165,7 @@ def _is_keyed(version: str) -> bool:
     return releases.order(version) >= releases.order(KEYED_SINCE)
 
 
-def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job]:
+def _jobs(wanted: Sequence[_Tree | None], seed: int) -> Iterator[_Job]:
     """The work, in the order in which it is told."""
     from cacheproof.proofs.crosshair import text, witness
     from cacheproof.proofs.keys.prove import prove_keys
@@ -145,36 +181,30 @@ def _jobs(wanted: Sequence[releases.Release | None], seed: int) -> Iterator[_Job
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
             yield _Job(20, witness.run, (text.of_reference(name),))
-        yield _Job(10, _validate_translator, (seed,))
-        yield _Job(25, _validate_pool, (seed,))
 
 
-def _sources(
-    name: str, wanted: Sequence[releases.Release | None]
-) -> Iterator[tuple[str, "Source"]]:
-    """The class in each release that has it, the newest first."""
+def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
+    """The class in each tree that has it, the newest release first.
+
+    Raises:
+        InputError: a tree has no such file, or it is no Python that can be read here.
+    """
+    from cacheproof.proofs.symbolic.evidence import Read
     from cacheproof.proofs.symbolic.source import source_of
 
     for one in reversed(wanted):
         if one is not None:
-            with suppress(LookupError):
-                found = source_of(one.tree / MANAGERS, name, f"vllm {one.version}")
-                yield one.version, found
-
-
-def _validate_translator(seed: int) -> list[Evidence]:
-    from cacheproof.proofs.symbolic import validation
-    from cacheproof.proofs.symbolic.encoder_cache import of_reference
-    from cacheproof.reference.encoder_cache import EncoderCacheManager
-
-    return [validation.validate(of_reference(), EncoderCacheManager, seed)]
-
-
-def _validate_pool(seed: int) -> list[Evidence]:
-    from cacheproof.proofs.symbolic.block_pool import of_reference
-    from cacheproof.proofs.symbolic.block_pool_validation import Paths, validate
-
-    return [validate(Paths(of_reference()), seed=seed)]
+            path = one.release.tree / MANAGERS
+            within = one.name.replace("@", " ")
+            try:
+                yield Read(one.name, one.promises, source_of(path, name, within))
+            except LookupError:
+                continue  # a release before the class
+            except (OSError, SyntaxError, ValueError) as error:
+                raise InputError(
+                    f"--target {one.name}: {path}: {error}; expected the managers' module, as "
+                    "this Python reads it"
+                ) from error
 
 
 # what came of it
@@ -211,12 +241,13 @@ def _closing_line(rows: Sequence[Evidence], known: Sequence[KnownFault], code: i
     unlisted = sum(not _is_listed(row, known) for row in refuted)
     unknown = sum(row.outcome is Outcome.UNKNOWN for row in rows)
     alone = sum(row.outcome is Outcome.ALONE for row in rows)
+    vacuous = sum(row.outcome is Outcome.VACUOUS for row in rows)
     disagree = sum(row.outcome is Outcome.DISAGREE for row in rows)
     hollow = sum(_is_hollow(row) for row in rows)
     return (
         f"{held} hold, each beside changes that break it; {len(refuted)} refuted, {unlisted} of "
-        f"them not listed; {unknown} unknown; {alone} proved alone; witnesses disagree about "
-        f"{disagree}; {hollow} without such a change; "
+        f"them not listed; {unknown} unknown; {alone} proved alone; {vacuous} vacuous; "
+        f"witnesses disagree about {disagree}; {hollow} without such a change; "
         f"the hardest condition took {_work(*rows) or 'nothing'} of the solver's limit; "
         f"exit code {code}"
     )

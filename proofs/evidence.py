@@ -11,7 +11,8 @@ class Outcome(StrEnum):
     """What a check said. All but HOLDS, and REFUTED of what is listed, make a run fail.
 
     ALONE: it is proved, and a witness that should agree does not reach so far. DISAGREE: it is
-    proved, and a witness saw otherwise.
+    proved, and a witness saw otherwise. VACUOUS: it is proved of calls that nothing shows can
+    happen as the proof assumes them.
     """
 
     HOLDS = "holds"
@@ -19,6 +20,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
     ALONE = "proved alone"
     DISAGREE = "witnesses disagree"
+    VACUOUS = "vacuous"
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,23 @@ class Witness:
     """Another reading of the same text, of the same contract.
 
     Attributes:
-        name: "exploration": CPython runs the class.
+        name: "exploration": CPython runs the text. "validation": the proof's reading of the text
+            is held against calls that CPython made.
         reach: how far it went.
         against: what it saw that speaks against the proof, in one line; or "".
-        twin: a change of the text that it must notice, and whether it did.
+        twin: a change that it must notice, and whether it did.
+        vacuous: of the calls that the proof is about, those that cannot happen as it assumes them,
+            in one line; or "".
+        unreached: of the calls that the proof is about, those that this witness does not speak of,
+            in one line; or "".
     """
 
     name: str
     reach: str
     against: str
     twin: RedTwin
+    vacuous: str = ""
+    unreached: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,16 +95,29 @@ class Evidence:
 
 
 def witnessed(row: Evidence, witnesses: Sequence[Witness]) -> Evidence:
-    """A row that holds, as it stands beside its witnesses."""
-    against = [one for one in witnesses if one.against]
-    unseen = [one for one in witnesses if not one.twin.refuted]
-    if against:
-        note = f"proved; but {against[0].name} saw {against[0].against}"
-        return replace(row, outcome=Outcome.DISAGREE, note=note, witnesses=tuple(witnesses))
-    if unseen:
-        note = f"{unseen[0].name} ({unseen[0].reach}) does not notice {unseen[0].twin.name}"
-        return replace(row, outcome=Outcome.ALONE, note=note, witnesses=tuple(witnesses))
-    return replace(row, witnesses=tuple(witnesses))
+    """A row that holds, as it stands beside its witnesses: the worst that one of them says."""
+    outcome, note = Outcome.HOLDS, row.note
+    for one in witnesses:
+        seen, why = _said_by(one)
+        if _GRAVITY.index(seen) > _GRAVITY.index(outcome):
+            outcome, note = seen, why
+    return replace(row, outcome=outcome, note=note, witnesses=tuple(witnesses))
+
+
+_GRAVITY = (Outcome.HOLDS, Outcome.ALONE, Outcome.VACUOUS, Outcome.DISAGREE)
+
+
+def _said_by(one: Witness) -> tuple[Outcome, str]:
+    """What a row that is proved is in the light of one witness, and why."""
+    if one.against:
+        return Outcome.DISAGREE, f"proved; but {one.name} saw {one.against}"
+    if one.vacuous:
+        return Outcome.VACUOUS, f"proved of calls that cannot happen: {one.vacuous}"
+    if one.unreached:
+        return Outcome.ALONE, f"{one.name} ({one.reach}) does not reach {one.unreached}"
+    if not one.twin.refuted:
+        return Outcome.ALONE, f"{one.name} ({one.reach}) does not notice {one.twin.name}"
+    return Outcome.HOLDS, ""
 
 
 def digest_of(sources: Sequence[str | type | Callable[..., object]]) -> str:

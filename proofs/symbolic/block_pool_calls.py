@@ -264,6 +264,7 @@ def find(play: Play, state: State) -> Iterator[End]:
     """Groups are asked for in any order, as often as one likes."""
     groups = play.universe.fresh(SetOf(GROUP), "groups")
     block_hash = play.universe.constant(HASH, "hash")
+    play.given = {"hash": block_hash, "groups": groups}
     given = [block_hash, Lazy(groups, again=lambda _: True)]
     for after, _ in play.machine.call("m", "get_cached_block", given, state):
         yield end_of(play, state, after)
@@ -293,6 +294,8 @@ def _cache(play: Play, state: State, *, masked: bool) -> Iterator[End]:
         "hashes": hashes,
     }
     mask = Places(z3.Function("mask", z3.IntSort(), z3.BoolSort()), stop - start)
+    if masked:
+        play.given["mask"] = mask
 
     def promised(number: z3.ArithRef) -> Formula:
         block, block_hash = blocks.at(number), hashes.at(number)

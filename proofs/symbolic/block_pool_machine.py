@@ -120,6 +120,8 @@ class PoolMachine(Machine):
             return self.universe.parts(operand)[_PARTS_OF_KEY.index(name)]
         if isinstance(operand, Record):
             return operand.fields[name]
+        if isinstance(operand, HashedRequest) and name == "block_hashes":
+            return operand.block_hashes
         return super()._attribute_of(node, operand, name, state)
 
     def _item(self, node: ast.AST, of: Any, key: Any, state: State) -> Iterator[tuple[State, Any]]:

@@ -1,6 +1,6 @@
 """Calls of managers, as a scheduler makes them: what all kinds of managers have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import z3
@@ -38,6 +38,10 @@ GHOST: Mapping[str, Type] = {
 """The fields of spec's ghost."""
 STEP: Mapping[str, Type] = {"encoded": MapOf(IDENTIFIER, INT)}
 """What the step in the making encodes, by its size."""
+TOLD: Mapping[str, Sequence[str]] = {
+    "g": ("claim", "consume", "encode", "release", "reset", "step", "withdraw")
+}
+"""What operations tell the ghost."""
 
 
 def call_record(
@@ -55,6 +59,8 @@ def call_record(
         "granted": False,
         "raised": "",
     }
+    if not isinstance(known.get("granted"), bool | z3.BoolRef):
+        known.pop("granted", None)  # what is no truth value grants nothing
     return Record({**given, **known})
 
 
@@ -78,11 +84,17 @@ def kept(play: Play, state: State, call: Record) -> State:
     return state.assuming(*(play.read(rule, names, taken=True) for rule in promised))
 
 
+def one_request(play: Play) -> z3.ExprRef:
+    request = play.universe.constant(REQUEST, "r")
+    play.arguments.append(request)
+    return request
+
+
 def one_input(play: Play, state: State) -> tuple[State, z3.ExprRef, z3.ExprRef]:
     """A request and an input of it."""
-    request = play.universe.constant(REQUEST, "r")
+    request = one_request(play)
     number = play.universe.constant(INPUT, "i")
-    play.arguments += [request, number]
+    play.arguments.append(number)
     return state.assuming(play.words.has_input(request, number)), request, number
 
 

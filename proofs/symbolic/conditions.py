@@ -95,6 +95,7 @@ class Subject:
         machine: what runs the texts. `objects` and `variables` are as it knows them; it `unrolls`
             loops among a few elements.
         hangs_on: rule -> the owner and name of a method of which a change breaks it.
+        told: of texts that are not under proof, the methods that operations call.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Subject:
     variables: Mapping[tuple[str, str, str], Type] = field(default_factory=dict)
     unrolls: bool = False
     hangs_on: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    told: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def judged_at(self, operation: Operation) -> list[str]:
         """The rules that an operation must keep."""
@@ -316,14 +318,19 @@ class Prover:
         first = self._first.setdefault(number, self._told.get(condition.rule))
         efforts = _with_first(first, efforts_for(condition.claimed))
         tried = [*itertools.islice(efforts, tries.start, tries.stop)]
-        verdict = self._decided(condition, without, tried)
+        verdict = self.decided(condition, without, tried)
         if verdict.word == "proved":
             proved.append(verdict)
         return verdict
 
-    def _decided(
+    def knows_sums(self, state: State) -> bool:
+        """Whether a condition was tried there with what is known of sums."""
+        return id(state) in self._sums
+
+    def decided(
         self, condition: Condition, without: Collection[str], efforts: Sequence[Effort]
     ) -> Verdict:
+        """Whether a condition holds, `without` some rules, by some efforts."""
         known = _known(condition.state, without)
         for fact in known:
             if condition.rule in fact.rules and _same(fact.formula, condition.claimed):

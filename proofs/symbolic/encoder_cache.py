@@ -15,11 +15,13 @@ from cacheproof.proofs.crosshair.states import state_of
 from cacheproof.proofs.symbolic.calls import (
     GHOST,
     STEP,
+    TOLD,
     Assumption,
     call_record,
     end_of,
     kept,
     one_input,
+    one_request,
     sizes_at_least_one,
 )
 from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
@@ -125,14 +127,15 @@ def begin(play: Play, state: State) -> Iterator[End]:
 def check(play: Play, state: State) -> Iterator[End]:
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
-    for after, answer in m.call("m", "check_and_update_cache", [RequestOf(r), i], state):
-        told = [after]
-        if answer is True:
-            given = [r, words.item(r, i), words.end(r, i)]
-            told = [end for end, _ in m.call("g", "claim", given, after)]
-        call = call_record(play, "check", r, i, granted=answer)
-        for end in told:
-            yield end_of(play, state, after, end, call)
+    for answered, answer in m.call("m", "check_and_update_cache", [RequestOf(r), i], state):
+        for after, granted in m.granted(answer, answered):
+            told = [after]
+            if granted:
+                given = [r, words.item(r, i), words.end(r, i)]
+                told = [end for end, _ in m.call("g", "claim", given, after)]
+            call = call_record(play, "check", r, i, granted=granted)
+            for end in told:
+                yield end_of(play, state, after, end, call)
 
 
 def can(play: Play, state: State) -> Iterator[End]:
@@ -167,7 +170,7 @@ def release(play: Play, state: State) -> Iterator[End]:
 
 def withdraw(play: Play, state: State) -> Iterator[End]:
     """A request ends, or stops running."""
-    r = play.universe.constant(REQUEST, "r")
+    r = one_request(play)
     state = kept(play, state, call_record(play, "withdraw", r))
     state = state.assuming(*_nothing_held_in_vain(play, state))
     for after, _ in play.machine.call("g", "withdraw", [r], state):
@@ -176,7 +179,7 @@ def withdraw(play: Play, state: State) -> Iterator[End]:
 
 def free(play: Play, state: State) -> Iterator[End]:
     """A request that was withdrawn gives up all that it holds."""
-    r = play.universe.constant(REQUEST, "r")
+    r = one_request(play)
     state = kept(play, state, call_record(play, "free", r))
     for after, _ in play.machine.call("m", "free", [RequestOf(r)], state):
         yield end_of(play, state, after, after, call_record(play, "free", r))
@@ -184,7 +187,7 @@ def free(play: Play, state: State) -> Iterator[End]:
 
 def consume(play: Play, state: State) -> Iterator[End]:
     """A worker has executed a request's tokens up to some progress; no step is in the making."""
-    r = play.universe.constant(REQUEST, "r")
+    r = one_request(play)
     encoded = play.names(state)["w"].fields["encoded"]
     state = state.assuming(encoded.is_empty, *_nothing_held_in_vain(play, state))
     for after, _ in play.machine.call("g", "consume", [r, z3.Int("progress")], state):
@@ -223,7 +226,7 @@ def notices(play: Play, state: State) -> Iterator[End]:
 
 
 def inputs(play: Play, state: State) -> Iterator[End]:
-    r = play.universe.constant(REQUEST, "r")
+    r = one_request(play)
     for after, _ in play.machine.call("m", "get_cached_input_ids", [RequestOf(r)], state):
         yield end_of(play, state, after, after, call_record(play, "inputs", r))
 
@@ -337,6 +340,7 @@ def subject_of(
         ],
         Replay(state_of, has_ledger=True),
         component=COMPONENT,
+        told=TOLD,
         hangs_on=HANGS_ON,
     )
 

@@ -16,11 +16,13 @@ from cacheproof.proofs.symbolic import encoder_cache
 from cacheproof.proofs.symbolic.calls import (
     GHOST,
     STEP,
+    TOLD,
     Assumption,
     call_record,
     end_of,
     kept,
     one_input,
+    one_request,
     sizes_at_least_one,
 )
 from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
@@ -48,7 +50,6 @@ from cacheproof.proofs.symbolic.values import (
     DEBIT,
     IDENTIFIER,
     INT,
-    REQUEST,
     Formula,
     ListOf,
     MapOf,
@@ -188,7 +189,7 @@ def release(play: Play, state: State) -> Iterator[End]:
 
 def free(play: Play, state: State) -> Iterator[End]:
     """A request ends, or stops running."""
-    r = play.universe.constant(REQUEST, "r")
+    r = one_request(play)
     m = play.machine
     for told, _ in m.call("g", "withdraw", [r], state):
         for after, _ in m.call("m", "free", [RequestOf(r)], told):
@@ -197,7 +198,7 @@ def free(play: Play, state: State) -> Iterator[End]:
 
 def consume(play: Play, state: State) -> Iterator[End]:
     """A worker has executed a request's tokens up to some progress."""
-    r = play.universe.constant(REQUEST, "r")
+    r = one_request(play)
     for after, _ in play.machine.call("g", "consume", [r, z3.Int("progress")], state):
         yield end_of(play, after, after, after, call_record(play, "consume", r))
 
@@ -347,4 +348,5 @@ def _subject_of(
         lambda play: [one(play) for one in (sizes_at_least_one, *assumptions)],
         Replay(state_of, has_ledger=False),
         component=COMPONENT,
+        told=TOLD,
     )

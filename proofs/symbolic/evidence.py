@@ -10,16 +10,18 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
+from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, Witness, digest_of, witnessed
 from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Library, Subject, prove
 from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
-from cacheproof.proofs.symbolic.gate import refuse_unread
+from cacheproof.proofs.symbolic.gate import refuse_subject
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.twins import red_twins
-from cacheproof.proofs.symbolic.witnesses import Exploring
+from cacheproof.proofs.symbolic.validator import Validator
+from cacheproof.proofs.symbolic.witnesses import Exploring, ManagerExploring, PoolExploring
+from cacheproof.proofs.witness.exploration import Unexplorable
 from cacheproof.spec.registry import contracts as all_contracts
 
 REFERENCE = "reference"
@@ -36,6 +38,8 @@ PROMISES: tuple[Promise, ...] = (
 )
 """What a caller promises beside what each operation asks of it, from nothing on."""
 _PROMISES_OF = {block_pool.CLASS: block_pool.PROMISES}
+_EXPLORING: Mapping[str, type[Exploring]] = {block_pool.CLASS: PoolExploring}
+"""How CPython runs a class; ManagerExploring by default."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +57,42 @@ SUBJECTS = {one.CLASS: one for one in (encoder_cache, encoder_decoder_cache, blo
 a list, no text is read."""
 
 
-def texts_of(name: str, releases: Iterable[tuple[str, Source]]) -> list[Text]:
-    """The reference's text of a class, and those of releases, each once."""
+@dataclass(frozen=True)
+class Read:
+    """A class as it was read of a target that is no reference: the target's name, the release whose
+    contracts it promises to keep, and the class."""
+
+    target: str
+    release: str
+    source: Source
+
+
+def texts_of(name: str, of_targets: Iterable[Read]) -> list[Text]:
+    """The reference's text of a class, and those of targets, each once: of classes that read alike,
+    in modules that say nothing else of them."""
     found = [Text((REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
-    for release, source in releases:
-        target = f"vllm@{release}"
+    for one in of_targets:
         for number, text in enumerate(found):
-            if text.source.text == source.text and text.release is not None:
-                found[number] = Text((*text.targets, target), source, text.release)
+            if text.release is not None and _reads_as(text, one):
+                found[number] = dataclasses.replace(text, targets=(*text.targets, one.target))
                 break
         else:
-            found.append(Text((target,), source, release))
+            found.append(Text((one.target,), one.source, one.release))
     return found
+
+
+def _reads_as(text: Text, one: Read) -> bool:
+    """Whether a class is one that was read before; where a gate refuses its module, it is not."""
+    if text.source.text != one.source.text:
+        return False
+    if text.source.module == one.source.module:
+        return True
+    try:
+        for source in (text.source, one.source):
+            refuse_subject(SUBJECTS[source.name].of_release(one.release, source))
+    except NotTranslated:
+        return False
+    return True
 
 
 def families(texts: Iterable[Text]) -> list[list[Text]]:
@@ -87,15 +115,16 @@ def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
 
     """
     promises = _PROMISES_OF.get(texts[0].source.name, PROMISES)
-    libraries = [Library(seed) for _ in promises]
+    exploring = _EXPLORING.get(texts[0].source.name, ManagerExploring)
+    validator = exploring(_subject(texts[0], ())).validator
+    tools = [(Library(seed), validator()) for _ in promises]
+    noticed: dict[str, tuple[str, str]] = {}
     rows: list[Evidence] = []
     for text in texts:
         subject = _subject(text, ())
         try:
-            called = [one.method for one in subject.operations if one.method]
-            for owner in subject.under_proof:
-                refuse_unread(subject.sources[owner], called)
-            rows += _proved(text, list(zip(promises, libraries, strict=True)))
+            refuse_subject(subject)
+            rows += _proved(text, list(zip(promises, tools, strict=True)), noticed)
         except NotTranslated as refusal:
             rows += _unread(text, subject, str(refusal))
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as failure:
@@ -113,14 +142,18 @@ def _unread(text: Text, subject: Subject, why: str) -> Iterator[Evidence]:
             yield from _for_each_target(text, row)
 
 
-def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evidence]:
+def _proved(
+    text: Text,
+    promises: Sequence[tuple[Promise, tuple[Library, Validator]]],
+    noticed: dict[str, tuple[str, str]],
+) -> list[Evidence]:
     rows: dict[str, Evidence] = {}
     refuted: dict[str, OfRule] = {}
     settled: set[str] = set()
     known: dict[str, OfRule] = {}
     plain = _subject(text, ())
-    exploring = None if plain.replay is None else Exploring(plain)
-    for (promise, assumptions), library in promises:
+    exploring = _EXPLORING.get(text.source.name, ManagerExploring)(plain, noticed)
+    for (promise, assumptions), (library, validator) in promises:
         started = time.monotonic()
         subject = _subject(text, assumptions)
         outcomes = prove(subject, library, settled)
@@ -129,6 +162,9 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
         fallen = [one for one in outcomes if outcomes[one].word != "proved"]
         settled |= outcomes.keys() - set(fallen)
         twins = red_twins(subject, new, fallen, library)
+        validation = []
+        if new:
+            validation = [_validation(validator, subject, library, exploring, assumptions, fallen)]
         seconds = time.monotonic() - started
         for one in new:
             change = twins.get(one)
@@ -137,8 +173,8 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
             scope = f"unbounded; {promise}"
             row = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, (twin,))
             row = dataclasses.replace(row, work_max=_work(known, one))
-            witnesses = [] if exploring is None else [exploring.witness(one, assumptions, change)]
-            rows[one] = witnessed(row, witnesses)
+            explored = exploring.witness(one, assumptions, change)
+            rows[one] = witnessed(row, [explored, *validation])
         refuted |= {one: outcomes[one] for one in fallen if one in _CONTRACTS}
         if rows.keys() >= refuted.keys():
             break
@@ -148,6 +184,22 @@ def _proved(text: Text, promises: Sequence[tuple[Promise, Library]]) -> list[Evi
         rows[one] = _row(text, subject, one, word, f"unbounded; {promise}", note, seconds, ())
     in_order = [one.id for one in all_contracts() if one.id in rows]
     return [row for one in in_order for row in _for_each_target(text, rows[one])]
+
+
+def _validation(
+    validator: Validator,
+    subject: Subject,
+    library: Library,
+    exploring: Exploring,
+    assumptions: Sequence[Assumption],
+    fallen: Sequence[str],
+) -> Witness:
+    try:
+        calls = exploring.calls(assumptions)
+    except Unexplorable as reason:
+        nothing = RedTwin("anything", refuted=False)
+        return Witness("validation", f"none: {reason}", "", nothing, unreached="any call")
+    return validator.witness(subject, library, calls, fallen)
 
 
 def _work(outcomes: Mapping[str, OfRule], rule: str) -> float:

@@ -8,14 +8,17 @@ import ast
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import z3
 
+from cacheproof.proofs.symbolic.language import OF_THE_END, methods_of
+from cacheproof.proofs.symbolic.operands import RUNNING, WHOLE, compared, number_of, same_place
 from cacheproof.proofs.symbolic.predicates import NotTranslated, Words, equal, unwrapped
 from cacheproof.proofs.symbolic.solver import Possible
-from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.source import Source, without_docstring
 from cacheproof.proofs.symbolic.state import (
     Count,
     Empty,
@@ -24,6 +27,7 @@ from cacheproof.proofs.symbolic.state import (
     Lazy,
     Loop,
     Obligation,
+    Place,
     Range,
     Receiver,
     Ref,
@@ -36,7 +40,9 @@ from cacheproof.proofs.symbolic.state import (
     truth_of,
 )
 from cacheproof.proofs.symbolic.values import (
+    BOOL,
     DEBIT,
+    INPUT,
     INT,
     Formula,
     Leaf,
@@ -54,6 +60,7 @@ from cacheproof.proofs.symbolic.values import (
     is_ordered,
     negated,
 )
+from cacheproof.reference.semantics import Semantics
 
 
 def _facts_since(before: State, after: State) -> list[Formula]:
@@ -71,20 +78,13 @@ def _leads_into(operand: Any, ref: Ref) -> bool:
     )
 
 
-_OF_MAP = frozenset({"clear", "copy", "get", "items", "keys", "pop", "setdefault", "values"})
-_OF_SET = frozenset({"add", "clear", "copy", "discard", "remove"})
-_OF_LIST = frozenset({"append", "clear", "copy"})
-
-
-def _has_method(kind: Type, name: str) -> bool:
-    """Whether containers of a type have a method that has a reading."""
-    match kind:
-        case MapOf(ordered=ordered):
-            return name in _OF_MAP or (ordered and name in ("move_to_end", "popitem"))
-        case SetOf():
-            return name in _OF_SET
-        case _:
-            return name in _OF_LIST
+_PARKED = "parked "
+"""How the variable begins that stands for what an expression has evaluated; no text has such."""
+_CHANGED = "what a loop runs over is changed in it"
+_NOTHING = object()
+_FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""How a reading ends that was not made for what it meets."""
+_NOWHERE = State({}, {}, {})
 
 
 @dataclass
@@ -111,6 +111,7 @@ class Expressions(ABC):
     obligations: list[Obligation] = field(default_factory=list)
     _cells: Iterator[int] = field(default_factory=itertools.count)
     _possible: Possible = field(default_factory=Possible)
+    _numbers: dict[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
 
     @abstractmethod
     def call(self, owner: str, name: str, arguments: Sequence[Any], state: State) -> list[Returned]:
@@ -122,6 +123,17 @@ class Expressions(ABC):
     ) -> list[Returned]:
         """The same of a method of an object."""
 
+    def _through(self, node: ast.stmt | ast.expr, state: State, way: str = "") -> State:
+        """The same place, gone through a node of the method that runs."""
+        of_method = owner, method = state.names[""]
+        if of_method not in self._numbers:
+            nodes = ast.walk(without_docstring(self.sources[owner].methods[method]))
+            self._numbers[of_method] = {id(one): number for number, one in enumerate(nodes)}
+        number = self._numbers[of_method].get(id(node))
+        if number is None:  # made while reading another, which was gone through
+            return state
+        return replace(state, ran=state.ran | {Place(owner, method, number, way)})
+
     def require(self, name: str, state: State, claimed: Formula, rule: str = "") -> State:
         """Leave an obligation, and go on where it is met."""
         if claimed is True:
@@ -132,7 +144,8 @@ class Expressions(ABC):
     def _decided(self, test: ast.expr, state: State) -> Iterator[tuple[State, bool]]:
         """The two ways on from a condition; one where it is plain."""
         for after, value in self._eval(test, state):
-            yield from self._split(truth_of(after, value), after)
+            for branch, holds in self._split(truth_of(after, value), after):
+                yield self._through(test, branch, str(holds)), holds
 
     def _split(self, holds: Formula, state: State) -> Iterator[tuple[State, bool]]:
         if isinstance(holds, z3.BoolRef):
@@ -163,12 +176,47 @@ class Expressions(ABC):
                 for after, (of, at) in self._each([container, key], state):
                     yield self._put(of, at, operand, after)
             case ast.Tuple(elts=targets) if isinstance(operand, tuple):
-                states = [state]
-                for one, part in zip(targets, operand, strict=True):
-                    states = [end for before in states for end in self._assign(one, part, before)]
-                yield from states
+                if len(targets) != len(operand):
+                    raise self._refused_in(state, target)
+                yield from self._assign_each(targets, operand, state)
             case _:
                 raise self._refused_in(state, target)
+
+    def _assign_each(
+        self, targets: Sequence[ast.expr], operands: Sequence[Any], state: State
+    ) -> Iterator[State]:
+        """One after the other; a container that is still to be assigned stays the one that it is,
+        whatever takes its place meanwhile."""
+        if not targets:
+            yield state
+            return
+        parked, names = state, []
+        for operand in operands:
+            parked, name = self._parked(operand, parked)
+            names.append(name)
+        for after in self._assign(targets[0], operands[0], parked):
+            found = []
+            for operand, name in zip(operands, names, strict=True):
+                after, one = self._unparked(operand, name, after)
+                found.append(one)
+            yield from self._assign_each(targets[1:], found[1:], after)
+
+    def _parked(self, operand: Any, state: State) -> tuple[State, str]:
+        """With a variable of no name for what an expression has evaluated, where it leads into a
+        container: what takes its place there must not take its place here."""
+        if isinstance(operand, tuple) and any(isinstance(one, Ref) and one.keys for one in operand):
+            raise NotTranslated("a container in a tuple, beside what is run behind it")
+        if not isinstance(operand, Ref) or not operand.keys:
+            return state, ""
+        name = f"{_PARKED}{next(self._cells)}"
+        return replace(state, names={**state.names, name: operand}), name
+
+    def _unparked(self, operand: Any, name: str, state: State) -> tuple[State, Any]:
+        """The operand as it is by now, and the state without its variable."""
+        if not name:
+            return state, operand
+        names = {one: found for one, found in state.names.items() if one != name}
+        return replace(state, names=names), state.names[name]
 
     # what containers hold
 
@@ -183,20 +231,37 @@ class Expressions(ABC):
         return self.objects.get(leaf) if leaf is not None else None
 
     def _set_attribute(self, state: State, owner: str, name: str, operand: Any) -> State:
+        place, kind = (owner, name), self.types.get((owner, name))
+        if kind is None:
+            known = state.attributes.get(place, _NOTHING)
+            if operand is not known and not (isinstance(operand, Receiver) and operand == known):
+                raise NotTranslated(f"{name} is set, and nothing says what it is")
+            return state
         if isinstance(operand, Empty):
-            operand = self._emptied(operand, self.types[owner, name])
-        if isinstance(operand, Value):
-            scalar = unwrapped(operand)
-            if scalar is operand:
-                cell = next(self._cells)
-                state = replace(state, cells={**state.cells, cell: operand})
-                operand = Ref(cell)
-            else:
-                operand = scalar
+            operand = self._emptied(operand, kind)
+        if isinstance(operand, Value) and operand.kind == kind and not isinstance(kind, Leaf):
+            state, operand = self._held(operand, state)
+        operand = unwrapped(operand)
         if isinstance(operand, Ref) and operand.keys:
             raise NotTranslated(f"{owner}.{name}: what is in another container is put there")
-        state = replace(state, attributes={**state.attributes, (owner, name): operand})
+        self._fits(name, kind, operand, state)
+        state = replace(state, attributes={**state.attributes, place: operand})
         return state.snapshot()
+
+    def _fits(self, name: str, kind: Type, operand: Any, state: State) -> None:
+        """Refuse what is of another type than the place that it is put."""
+        if isinstance(operand, Ref):
+            fits = not operand.is_frozen and state.value(operand).kind == kind
+        elif isinstance(kind, Leaf):
+            number = type(operand) is int and kind == INT
+            truth_value = type(operand) is bool and kind == BOOL
+            sort = self.universe.sort(kind)
+            term = isinstance(operand, z3.ExprRef) and operand.sort() == sort
+            fits = number or truth_value or term
+        else:
+            fits = False
+        if not fits:
+            raise NotTranslated(f"{name}: {operand} is put where {kind} is read")
 
     def _write(self, ref: Ref, value: Value, state: State, touched: z3.ExprRef | None) -> State:
         """A container replaced by its next contents."""
@@ -208,39 +273,63 @@ class Expressions(ABC):
         for key, outer in zip(reversed(ref.keys), reversed(chain[:-1]), strict=True):
             value = outer.put(key, value)
         named, facts = self.universe.named(value, chain[0])
+        before = state
         state = replace(state, cells={**state.cells, ref.cell: named}).assuming(*facts)
+        for names in (*state.frames, state.names):
+            for name, over in names.items():
+                if name.startswith(RUNNING) and over.cell == ref.cell:
+                    same = same_place(before.value(over), state.value(over), name)
+                    state = self.require(_CHANGED, state, same)
         return state.snapshot(ref.keys[0] if ref.keys else touched)
+
+    def running_over(self, state: State, ref: Ref, *, whole: bool) -> tuple[State, str]:
+        """With a variable of no name for what a loop runs over: no turn may change which members
+        there are and in what order; where it takes values along (`whole`), nothing of it."""
+        name = f"{WHOLE if whole else RUNNING}{next(self._cells)}"
+        return replace(state, names={**state.names, name: ref}), name
+
+    def run_over(self, state: State, name: str, ref: Ref) -> State:
+        """A turn is done: without that variable."""
+        if state.names.get(name) is not ref:
+            raise NotTranslated("what a loop runs over goes away in it")
+        names = {one: found for one, found in state.names.items() if one != name}
+        return replace(state, names=names)
 
     def _detached(self, ref: Ref, key: z3.ExprRef | None, state: State) -> State:
         """Variables, the callers' among them, that lead into what goes away keep it. What goes is
         at a key, or everything."""
-        for number, names in enumerate((*state.frames, state.names)):
-            for name, operand in names.items():
-                if _leads_into(operand, ref):
-                    state = self._moved_out(ref, key, state, number, name)
-        return state
-
-    def _moved_out(
-        self, ref: Ref, key: z3.ExprRef | None, state: State, number: int, name: str
-    ) -> State:
-        """With a variable of a frame that has what it leads into to itself."""
         frames = [*state.frames, state.names]
-        operand = frames[number][name]
+        leading = [
+            (number, name, operand)
+            for number, names in enumerate(frames)
+            for name, operand in names.items()
+            if _leads_into(operand, ref)
+        ]
+        if not leading:
+            return state
         deeper = len(ref.keys)
-        if key is None or not operand.keys[deeper].eq(key):
-            raise NotTranslated(f"{name} may lead into what goes away")
-        cell = next(self._cells)
-        kept = state.value(Ref(ref.cell, operand.keys[: deeper + 1]))
-        frames[number] = {**frames[number], name: Ref(cell, operand.keys[deeper + 1 :])}
-        cells = {**state.cells, cell: kept}
+        cell = next(self._cells)  # one for all of them: they go on having the same object
+        for number, name, operand in leading:
+            if key is None or not operand.keys[deeper].eq(key):
+                raise NotTranslated(f"{name} may lead into what goes away")
+            kept = Ref(cell, operand.keys[deeper + 1 :], operand.is_frozen)
+            frames[number] = {**frames[number], name: kept}
+        first = leading[0][2]
+        goes = state.value(Ref(ref.cell, first.keys[: deeper + 1]))
+        cells = {**state.cells, cell: goes}
         return replace(state, cells=cells, names=frames[-1], frames=tuple(frames[:-1]))
+
+    def _taken_out(self, ref: Ref, key: z3.ExprRef, state: State) -> tuple[State, Any]:
+        """What is at a key, where it is to be kept when the key goes: a scalar, or a container that
+        variables go on sharing."""
+        found = self._inner(ref, key, state)
+        state, name = self._parked(found, state)
+        return self._unparked(found, name, self._detached(ref, key, state))
 
     def _put(self, of: Any, key: Any, operand: Any, state: State) -> State:
         key = self._key(key)
-        container = state.value(of)
-        if not isinstance(of, Ref) or not isinstance(container.kind, MapOf):
-            raise NotTranslated(f"an item is set of {of}")
-        kind = container.kind.value
+        container = self._map(of, state)
+        kind = container.kind.value  # type: ignore[attr-defined]
         state = self._detached(of, key, state)
         if isinstance(operand, Ref):
             raise NotTranslated("one container is put into another while a variable has it")
@@ -252,25 +341,33 @@ class Expressions(ABC):
             raise NotTranslated(f"an empty {operand.name} is put where {kind} is read")
         return self.universe.empty(kind)
 
+    def _map(self, of: Any, state: State) -> Value:
+        """A dict by its contents; all else has no items."""
+        container = state.value(of)
+        if not isinstance(of, Ref) or not isinstance(container.kind, MapOf):
+            raise NotTranslated(f"{of} has no items")
+        return container  # type: ignore[no-any-return]
+
     def _whole(self, kind: Type, operand: Any) -> Value:
         """An operand as a value of the type of the place that it is put."""
         if isinstance(operand, Empty):
             return self._emptied(operand, kind)
-        return (
-            operand
-            if isinstance(operand, Value)
-            else Value(self.universe, kind, (term_of(operand),))
-        )
+        scalar = unwrapped(operand)
+        if not isinstance(kind, Leaf) or isinstance(scalar, Value | Ref):
+            raise NotTranslated(f"{operand} is put where {kind} is read")
+        self._fits("an item", kind, scalar, _NOWHERE)
+        return Value(self.universe, kind, (term_of(scalar),))
 
     def _delete(self, node: ast.AST, of: Any, key: Any, state: State) -> State:
         key = self._key(key)
-        container = state.value(of)
+        container = self._map(of, state)
         state = self.require(self._at(state, node, "KeyError"), state, container.has(key))
-        state = self._detached(of, key, state)
-        return self._write(of, state.value(of).without(key), state, key)
+        return self._dropped(of, key, state)
 
     def _dropped(self, of: Any, key: Any, state: State) -> State:
+        """Without a key, where it is there."""
         key = self._key(key)
+        self._map(of, state)
         state = self._detached(of, key, state)
         return self._write(of, state.value(of).without(key), state, key)
 
@@ -303,8 +400,13 @@ class Expressions(ABC):
             yield state, ()
             return
         for after, first in self._eval(nodes[0], state):
-            for end, others in self._each(nodes[1:], after):
-                yield end, (first, *others)
+            if len(nodes) == 1:
+                yield after, (first,)
+                continue
+            parked, name = self._parked(first, after)
+            for end, others in self._each(nodes[1:], parked):
+                end, found = self._unparked(first, name, end)
+                yield end, (found, *others)
 
     def _eval(self, node: ast.expr, state: State) -> Iterator[tuple[State, Any]]:
         match node:
@@ -328,7 +430,7 @@ class Expressions(ABC):
                     yield from self._item(node, container, at, after)
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as operator, right=right):
                 for after, (one, other) in self._each([left, right], state):
-                    one, other = unwrapped(one), unwrapped(other)
+                    one, other = number_of(one), number_of(other)
                     yield after, one + other if isinstance(operator, ast.Add) else one - other
             case ast.BoolOp(op=operator, values=[first, *rest]):
                 stops = isinstance(operator, ast.Or)
@@ -338,7 +440,8 @@ class Expressions(ABC):
                         if holds == stops:
                             yield branch, value
                         else:
-                            yield from self._eval(ast.copy_location(others, node), branch)
+                            further = self._through(rest[0], branch)
+                            yield from self._eval(ast.copy_location(others, rest[0]), further)
             case ast.UnaryOp(op=ast.Not(), operand=part):
                 for after, value in self._eval(part, state):
                     yield after, negated(truth_of(after, value))
@@ -346,14 +449,8 @@ class Expressions(ABC):
                 for after, holds in self._decided(test, state):
                     yield from self._eval(body if holds else orelse, after)
             case ast.Compare(left=left, ops=operators, comparators=others):
-                for after, operands in self._each([left, *others], state):
-                    compared = [
-                        self._compared(node, operator, one, other, after)
-                        for operator, one, other in zip(
-                            operators, operands, operands[1:], strict=False
-                        )
-                    ]
-                    yield after, conjunction(compared)
+                for after, first in self._eval(left, state):
+                    yield from self._chain(node, first, operators, others, after)
             case (
                 ast.ListComp(elt=element, generators=[head])
                 | ast.SetComp(elt=element, generators=[head])
@@ -366,6 +463,28 @@ class Expressions(ABC):
                 yield from self._called(node, state)
             case _:
                 raise self._refused_in(state, node)
+
+    def _chain(
+        self,
+        node: ast.AST,
+        left: Any,
+        operators: Sequence[ast.cmpop],
+        others: Sequence[ast.expr],
+        state: State,
+    ) -> Iterator[tuple[State, Any]]:
+        """A comparison; of a chain the rest is run where it holds so far."""
+        parked, name = self._parked(left, state)
+        for after, right in self._eval(others[0], parked):
+            there, found = self._unparked(left, name, after)
+            holds = self._compared(node, operators[0], found, right, there)
+            if len(others) == 1:
+                yield there, holds
+                continue
+            for branch, goes_on in self._split(holds, there):
+                if goes_on:
+                    yield from self._chain(node, right, operators[1:], others[1:], branch)
+                else:
+                    yield branch, False
 
     def _attribute_or_property(
         self, node: ast.AST, operand: Any, name: str, state: State
@@ -391,9 +510,7 @@ class Expressions(ABC):
                 return Features(term, gives_identifiers=True)
             case Feature(request, number) if name == "identifier":
                 return self.words.item(request, number)
-        if hasattr(operand, name) and not isinstance(
-            operand, Receiver | RequestOf | Feature | Value | Ref | z3.ExprRef
-        ):
+        if isinstance(operand, Semantics) and hasattr(operand, name):
             return getattr(operand, name)
         raise self._refused_in(state, node)
 
@@ -402,13 +519,15 @@ class Expressions(ABC):
             yield state, self.universe.parts(of)[key]
             return
         if isinstance(of, Features):
-            number = unwrapped(key)
+            number = self._input(key)
             name = self._at(state, node, "IndexError")
             state = self.require(name, state, self.words.has_input(of.request, number))
             identifier = self.words.item(of.request, number)
             yield state, identifier if of.gives_identifiers else Feature(of.request, number)
             return
         if isinstance(of, tuple) and isinstance(key, int):
+            if not -len(of) <= key < len(of):
+                raise self._refused_in(state, node)
             yield state, of[key]
             return
         key = self._key(key)
@@ -417,6 +536,13 @@ class Expressions(ABC):
             raise self._refused_in(state, node)
         state = self.require(self._at(state, node, "KeyError"), state, container.has(key))
         yield state, self._inner(of, key, state)
+
+    def _input(self, key: Any) -> z3.ExprRef:
+        """The number of an input; no other number, and none from the end, is one."""
+        number = unwrapped(key)
+        if not isinstance(number, z3.ExprRef) or self.universe.leaf_of(number) != INPUT:
+            raise NotTranslated(f"{number} in the place of an input's number")
+        return number
 
     def _inner(self, of: Any, key: z3.ExprRef, state: State) -> Any:
         """What a key of a container maps to: a scalar, or where the inner container is."""
@@ -434,32 +560,18 @@ class Expressions(ABC):
         if isinstance(operator, ast.In | ast.NotIn):
             found = self._contains(node, right, self._key(left), state)
             return negated(found) if isinstance(operator, ast.NotIn) else found
-        left, right = unwrapped(state.value(left)), unwrapped(state.value(right))
-        match operator:
-            case ast.Eq():
-                return equal(left, right)
-            case ast.NotEq():
-                return negated(equal(left, right))
-            case ast.Lt():
-                return left < right
-            case ast.LtE():
-                return left <= right
-            case ast.Gt():
-                return left > right
-            case ast.GtE():
-                return left >= right
-        raise self._refused_in(state, node)
+        return compared(operator, left, right, state)
 
     def _contains(self, node: ast.AST, among: Any, key: Any, state: State) -> Formula:
         if isinstance(among, tuple):
-            return disjunction(tuple(equal(key, one) for one in among))
+            return disjunction(tuple(compared(ast.Eq(), key, one, state) for one in among))
         if isinstance(among, Values):
             container = state.value(among.of)
             return container.some(
                 lambda k: conjunction((container.has(k), equal(container.at(k), key)))
             )
         container = state.value(among)
-        if not isinstance(container, Value):
+        if not isinstance(container, Value) or not isinstance(key, z3.ExprRef | int):
             raise self._refused_in(state, node)
         return container.has(key)
 
@@ -487,7 +599,9 @@ class Expressions(ABC):
                     owner = operand.owner if isinstance(operand, Receiver) else ""
                     if owner and name in self.sources[owner].methods:
                         others = self._arranged(node, owner, name, others, after)
-                    elif [one.arg for one in node.keywords] not in ([], ["last"]):
+                    elif node.keywords and not (
+                        name in OF_THE_END and [one.arg for one in node.keywords] == ["last"]
+                    ):
                         raise self._refused_in(after, node)
                     yield from self._method(node, operand, name, others, after)
             case _:
@@ -522,16 +636,18 @@ class Expressions(ABC):
             case (("set" | "dict" | "list" | "OrderedDict" | "frozenset"), []):
                 return state, Empty(name)
             case (("list" | "sorted" | "set" | "tuple" | "frozenset"), [among]):
-                if among == ():
+                if isinstance(among, tuple) and not among:
                     return state, Empty("list" if name == "sorted" else name)
                 lazy = replace(self._lazy(node, among, state), source=None)
                 keeps_order = name in ("list", "tuple")
+                if name in ("set", "frozenset") and not _is_itself(lazy):
+                    raise self._refused_in(state, node)  # what is alike would be one
                 return state, lazy if keeps_order else replace(lazy, place=None)
             case "iter", [among]:
                 return state, among
             case "next", [Ref() as among]:
                 return self._outermost(node, among, state, oldest=True)
-            case "reversed", [Ref() as among]:
+            case "reversed", [Ref() as among] if is_ordered(state.value(among).kind):
                 return state, Reversed(among)
             case "next", [Reversed(among)]:
                 return self._outermost(node, among, state, oldest=False)
@@ -551,7 +667,9 @@ class Expressions(ABC):
                 return state, Range(z3.IntVal(0), stop)
             case "range", [z3.ArithRef() as start, z3.ArithRef() as stop]:
                 return state, Range(start, stop)
-            case "len", [Ref() as container]:
+            case "len", [Ref() as container] if not isinstance(
+                state.value(container).kind, ListOf
+            ):  # of a list it is not known what is in it more than once
                 return state, self.words.len(state.value(container))
         raise self._refused_in(state, node)
 
@@ -560,7 +678,7 @@ class Expressions(ABC):
     ) -> Iterator[tuple[State, Any]]:
         """What comes first, or what there is instead where nothing does."""
         for after, (among, default) in self._each(given, state):
-            container = after.value(among.of if isinstance(among, Values) else among)
+            container = after.value(among.of if isinstance(among, Values | Reversed) else among)
             for branch, empty in self._split(container.is_empty, after):
                 if empty:
                     yield branch, default
@@ -588,7 +706,9 @@ class Expressions(ABC):
     def _method(
         self, node: ast.Call, operand: Any, name: str, arguments: Sequence[Any], state: State
     ) -> Iterator[tuple[State, Any]]:
-        if isinstance(operand, Ref) and not _has_method(state.value(operand).kind, name):
+        if isinstance(operand, Ref) and (
+            operand.is_frozen or name not in methods_of(state.value(operand).kind)
+        ):
             raise self._refused_in(state, node)
         match operand, name, arguments:
             case None, _, _:
@@ -601,8 +721,9 @@ class Expressions(ABC):
                 [number],
             ):
                 at = self._at(state, node, "IndexError")
-                state = self.require(at, state, self.words.has_input(request, unwrapped(number)))
-                yield state, self.words.embeds(request, unwrapped(number))
+                number = self._input(number)
+                state = self.require(at, state, self.words.has_input(request, number))
+                yield state, self.words.embeds(request, number)
             case Ref(), "keys", []:
                 yield state, self._lazy(node, operand, state)
             case Ref(), "copy", []:
@@ -614,7 +735,8 @@ class Expressions(ABC):
             case Ref(), "items", []:
                 lazy = self._lazy(node, operand, state)
                 container = state.value(operand)
-                yield state, replace(lazy, target=lambda k: (k, unwrapped(container.at(k))))
+                taken = replace(lazy, target=lambda k: (k, unwrapped(container.at(k))))
+                yield state, replace(taken, takes_values=True)
             case Ref(), "clear", []:
                 kind = state.value(operand).kind
                 state = self._detached(operand, None, state)
@@ -637,22 +759,30 @@ class Expressions(ABC):
                 yield self._member(operand, unwrapped(member), False, state), None
             case Ref(), "popitem", [bool() as last]:
                 state, found = self._outermost(node, operand, state, oldest=not last)
-                value = unwrapped(state.value(operand).at(found))
-                yield self._delete(node, operand, found, state), (found, value)
+                yield from self._popped(node, operand, found, state, with_key=True)
             case Ref(), "pop", [key]:
-                value = unwrapped(state.value(operand).at(self._key(key)))
-                yield self._delete(node, operand, key, state), value
-            case Ref(), "pop" | "get" | "setdefault", [key, *default]:
+                yield from self._popped(node, operand, self._key(key), state, with_key=False)
+            case Ref(), "pop" | "get" | "setdefault", [key, *default] if len(default) < 2:
                 yield from self._with_default(operand, name, key, default, state)
             case _:
                 raise self._refused_in(state, node)
+
+    def _popped(
+        self, node: ast.AST, of: Ref, key: z3.ExprRef, state: State, *, with_key: bool
+    ) -> Iterator[tuple[State, Any]]:
+        there = self._map(of, state).has(key)
+        state = self.require(self._at(state, node, "KeyError"), state, there)
+        state, found = self._taken_out(of, key, state)
+        state = self._write(of, state.value(of).without(key), state, key)
+        yield state, (key, found) if with_key else found
 
     def _moved(self, node: ast.AST, of: Ref, key: z3.ExprRef, state: State, *, last: bool) -> State:
         """A key of an ordered map goes behind all others, or in front of them."""
         container = state.value(of)
         state = self.require(self._at(state, node, "KeyError"), state, container.has(key))
         if last:
-            return self._write(of, container.put(key, container.at(key)), state, key)
+            behind_all = container.without(key).put(key, container.at(key))
+            return self._write(of, behind_all, state, key)
         place = self.universe.constant(INT, "front")
         in_front = container.all(lambda k: implies(container.has(k), place < container.place(k)))
         return self._write(of, container.moved(key, place), state.assuming(in_front), key)
@@ -673,7 +803,8 @@ class Expressions(ABC):
             state = self._write(of, container.put(key, now), state, key)
             yield state, self._inner(of, key, state)
             return
-        if name == "get" and isinstance(container.kind.value, Leaf) and fallback not in (None, ()):
+        number = isinstance(fallback, int | z3.ArithRef) and not isinstance(fallback, bool)
+        if name == "get" and container.kind.value == INT and number:
             yield state, z3.If(container.has(key), container.at(key).term, term_of(fallback))
             return
         there, absent = (
@@ -681,12 +812,7 @@ class Expressions(ABC):
             state.assuming(z3.Not(container.has(key))),
         )
         if name == "pop":
-            inner = self._inner(of, key, there)
-            if isinstance(inner, Ref):
-                cell = next(self._cells)
-                there = replace(there, cells={**there.cells, cell: there.value(inner)})
-                inner = Ref(cell)
-            there = self._detached(of, key, there)
+            there, inner = self._taken_out(of, key, there)
             yield self._write(of, container.without(key), there, key), inner
         else:
             yield there, self._inner(of, key, there)
@@ -723,7 +849,8 @@ class Expressions(ABC):
         if isinstance(container, Value):
             source = among if isinstance(among, Ref) else None
             place = container.place if is_ordered(container.kind) else None
-            return Lazy(container.keys, source=source, place=place)
+            again = _always if isinstance(container.kind, ListOf) else None
+            return Lazy(container.keys, source=source, place=place, again=again)
         raise self._refused_in(state, node)
 
     def _comprehension(
@@ -743,7 +870,9 @@ class Expressions(ABC):
         described = self.universe.of_every(member, leaf, iff(found.has(member), there))
         state = state.assuming(described)
         first = head.target.elts[0] if isinstance(head.target, ast.Tuple) else head.target
-        if ast.unparse(first) != ast.unparse(element):
+        if ast.unparse(first) != ast.unparse(element) or not _begins_with_itself(among):
+            if isinstance(node, ast.SetComp):
+                raise self._refused_in(state, node)  # what is alike would be one
             among = replace(among, members=found)
             yield state, self._mapped(node, element, head, among, member, state)
             return
@@ -751,6 +880,9 @@ class Expressions(ABC):
             (there,) = found.terms
             if among.source is not None and among.place is not None:
                 found = state.value(among.source).filtered(there)
+            elif among.again is None:  # in some order, each once
+                _, *order = self.universe.fresh(SequenceOf(leaf), "filtered").terms
+                found = Value(self.universe, SequenceOf(leaf), (there, *order))
             else:
                 log, _, length = self.universe.fresh(ListOf(leaf), "filtered").terms
                 found = Value(self.universe, ListOf(leaf), (log, there, length))
@@ -803,8 +935,11 @@ class Expressions(ABC):
             conditions = self._conditions(head, lazy, member, after)
             (inner,) = self._assign(head.target, lazy.target(member), after)
             there = conjunction((lazy.members.has(member), *conditions))
-            ((end, value),) = self._eval(generator.elt, inner.assuming(there))
-            holds = truth_of(end, value)
+            inner = inner.assuming(there)
+            holds = disjunction(
+                conjunction((*_facts_since(inner, end), truth_of(end, value)))
+                for end, value in self._eval(generator.elt, inner)
+            )
             if word == "all":
                 yield after, self.universe.of_every(member, leaf, implies(there, holds))
                 continue
@@ -813,15 +948,45 @@ class Expressions(ABC):
 
     # refusals
 
+    @contextmanager
+    def reading(self, node: ast.AST, state: State) -> Iterator[None]:
+        """What is refused, or fails, in there is refused with file and line."""
+        try:
+            yield
+        except NotTranslated as refusal:
+            if refusal.has_place:
+                raise
+            raise self._refused_in(state, node, f": {refusal}") from refusal
+        except (*_FAILURES, z3.Z3Exception) as failure:
+            raise self._refused_in(state, node, f": {failure}") from failure
+
     def _at(self, state: State, node: ast.AST, what: str) -> str:
         owner, method = state.names.get("", ("", ""))
         path = self.sources[owner].path if owner in self.sources else ""
         return f"{method}: {what} ({path}:{getattr(node, 'lineno', 0)})"
 
-    def _refused_in(self, state: State, node: ast.AST) -> NotTranslated:
-        owner, _ = state.names[""]
-        return self._refused(owner, node, ast.unparse(node))
+    def _refused_in(self, state: State, node: ast.AST, why: str = "") -> NotTranslated:
+        owner, _ = state.names.get("", ("", ""))
+        return self._refused(owner, node, ast.unparse(node).splitlines()[0] + why)
 
     def _refused(self, owner: str, node: Any, what: str) -> NotTranslated:
         path = self.sources[owner].path if owner in self.sources else owner
-        return NotTranslated(f"{path}:{getattr(node, 'lineno', 0)}: no reading of {what}")
+        place = f"{path}:{getattr(node, 'lineno', 0)}"
+        return NotTranslated(f"{place}: no reading of {what}", has_place=True)
+
+
+def _always(_: z3.ExprRef) -> Formula:
+    return True
+
+
+def _is_itself(lazy: Lazy) -> bool:
+    """Whether what a loop's target is told of a member is the member."""
+    probe = z3.Const("probe", lazy.members.universe.sort(lazy.members.key))
+    return lazy.target(probe) is probe
+
+
+def _begins_with_itself(lazy: Lazy) -> bool:
+    """The same, or a tuple of which it is the first."""
+    probe = z3.Const("probe", lazy.members.universe.sort(lazy.members.key))
+    found = lazy.target(probe)
+    return found is probe or (isinstance(found, tuple) and found[0] is probe)

@@ -3,232 +3,360 @@
 The translator reads statements and expressions one by one. What they mean depends on more than
 their own text: on what the module does with a name, on decorators and bases, on what makes a name
 local, on where an effect stands. What is said here of a text makes that plain, so that what is
-left means what it says.
+left means what it says. Each refusal is a check by itself, and its docstring a line of
+docs/language.md; what a module and a class may be, gate_module.py says.
 """
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
+from cacheproof.proofs.symbolic.conditions import Subject
+from cacheproof.proofs.symbolic.gate_module import Refusal, of_class, of_module
+from cacheproof.proofs.symbolic.language import (
+    BUILTINS,
+    CHANGES,
+    EXPRESSIONS,
+    OF_POOL,
+    OF_THE_END,
+    ONCE,
+    OPERATORS,
+    ORDERED,
+    PARTS,
+    STATEMENTS,
+    VIEWS,
+)
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source, reached_from
 
-BUILTINS = frozenset(
-    {"all", "any", "dict", "enumerate", "frozenset", "iter", "len"}
-    | {"list", "next", "range", "reversed", "set", "sorted", "tuple"}
-)
-"""Functions and types that have a reading, where nothing else bears their names."""
-ORDERED = "OrderedDict"
-CHANGES = frozenset(
-    {"add", "append", "clear", "discard", "move_to_end"}
-    | {"pop", "popitem", "remove", "setdefault", "update"}
-)
-"""Methods of containers that change them."""
-_HAS_NO_READING: tuple[type[ast.AST], ...] = (
-    ast.AsyncFor,
-    ast.AsyncFunctionDef,
-    ast.AsyncWith,
-    ast.Await,
-    ast.ClassDef,
-    ast.FunctionDef,
-    ast.Global,
-    ast.Import,
-    ast.ImportFrom,
-    ast.Lambda,
-    ast.Match,
-    ast.NamedExpr,
-    ast.Nonlocal,
-    ast.Starred,
-    ast.Try,
-    ast.TryStar,
-    ast.With,
-    ast.Yield,
-    ast.YieldFrom,
-)
+_READ = (*STATEMENTS, *EXPRESSIONS, *OPERATORS, *PARTS)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def refuse_unread(source: Source, operations: Collection[str]) -> None:
+def refuse_subject(subject: Subject) -> None:
+    """Refuse a subject of which a text that is run cannot be read: those under proof, and those
+    that are run beside them, such as the ghost's.
+
+    Raises:
+        NotTranslated: names the file, the line, and what stands there.
+    """
+    called = [one.method for one in subject.operations if one.method]
+    for owner, source in subject.sources.items():
+        under_proof = owner in subject.under_proof
+        refuse_unread(
+            source,
+            called if under_proof else subject.told.get(owner, ()),
+            is_pool=bool(subject.objects),
+            is_record=not under_proof,
+        )
+
+
+def refuse_unread(
+    source: Source, operations: Collection[str], *, is_pool: bool = False, is_record: bool = False
+) -> None:
     """Refuse a class of which more than the text of its methods says what a call does.
 
     Args:
         source: the class.
         operations: the methods that are called.
+        is_pool: whether the block pool's machine reads it, which reads some more.
+        is_record: whether it may be a dataclass.
 
     Raises:
         NotTranslated: names the file, the line, and what stands there.
     """
-    _Gate(source, operations).run()
+    reached = {name for one in operations for name in reached_from(one, [source])}
+    text = Text(source, [one for name, one in source.methods.items() if name in reached], is_pool)
+    refusals = [of_module(source), *of_class(source, is_record=is_record)]
+    for found in (*refusals, *(check(text) for check in CHECKS)):
+        for refusal in found:
+            line = getattr(refusal.node, "lineno", 0)
+            place = f"{source.path}:{line}"
+            raise NotTranslated(f"{place}: no reading of {refusal.what}", has_place=True)
 
 
-class _Gate:
-    def __init__(self, source: Source, operations: Collection[str]) -> None:
-        self._source = source
-        self._module = ast.parse(source.module)
-        reached = {name for one in operations for name in reached_from(one, [source])}
-        self._methods = [one for name, one in source.methods.items() if name in reached]
-        self._names = frozenset(source.methods)
-        self._inherits = source.inherits
+@dataclass(frozen=True)
+class Text:
+    """The methods of a class that a call may run."""
 
-    def run(self) -> None:
-        self._module_level()
-        for method in self._methods:
-            self._method(method)
-        self._ordered_dicts()
+    source: Source
+    methods: list[ast.FunctionDef]
+    is_pool: bool
+    _parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
 
-    def _refuse(self, node: ast.AST, what: str) -> None:
-        line = getattr(node, "lineno", 0)
-        raise NotTranslated(f"{self._source.path}:{line}: no reading of {what}")
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            for node in ast.walk(method):
+                for child in ast.iter_child_nodes(node):
+                    self._parents[child] = node
 
-    def _ordered_dicts(self) -> None:
-        """What a dict has not is asked of attributes that are always an OrderedDict."""
-        asked = {}
-        for node in (one for method in self._methods for one in ast.walk(method)):
-            match node:
-                case ast.Call(func=ast.Attribute(value=of, attr="move_to_end" | "popitem")):
-                    asked[ast.unparse(of)] = node
-        bound = [
-            (ast.unparse(target), value)
-            for method in self._source.methods.values()
-            for node in ast.walk(method)
-            for target, value in _assigned(node)
-        ]
-        for name, node in asked.items():
-            values = [ast.unparse(value) for target, value in bound if target == name]
-            if not name.startswith("self.") or {*values} != {f"{ORDERED}()"}:
-                self._refuse(node, f"{ast.unparse(node)} where it may be no {ORDERED}")
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All that is run; not annotations, nor what is raised."""
+        return [node for method in self.methods for node in _run_in(method)]
 
-    # the module and the class
+    def parent(self, node: ast.AST) -> ast.AST:
+        return self._parents[node]
 
-    def _module_level(self) -> None:
-        name = self._source.name
-        for node in _at_import(self._module):
-            for bound in _bound_by(node):
-                if bound == "*" or bound in BUILTINS:
-                    self._refuse(node, f"a module that binds {bound}")
-                if bound == ORDERED and not _imports_ordered(node):
-                    self._refuse(node, f"an {ORDERED} that is not that of collections")
-                if bound == name and not isinstance(node, ast.ClassDef):
-                    self._refuse(node, f"{name} bound to something else")
-        for node in ast.walk(self._module):
-            if _changes_class(node, name):
-                self._refuse(node, f"a class that is changed elsewhere: {ast.unparse(node)}")
-        found = [one for one in ast.walk(self._module) if _is_class(one, name)]
-        if len(found) != 1 or found[0] not in self._module.body:
-            self._refuse(found[-1], f"{name} where it is not defined once, by its module")
-        self._class(found[0], at_top=True)
+    def has_effects(self, node: ast.AST) -> bool:
+        """Whether a method of this class is run there, or one that changes a container."""
+        return any(self.is_effect(one) for one in ast.walk(node))
 
-    def _class(self, found: ast.AST, *, at_top: bool) -> None:
-        assert isinstance(found, ast.ClassDef)
-        if found.decorator_list or found.keywords:
-            self._refuse(found, "a class with decorators or keywords")
-        for base in found.bases:
-            bases = [one for one in self._module.body if _is_class(one, ast.unparse(base))]
-            if len(bases) == 1:
-                self._class(bases[0], at_top=False)
-            elif not self._inherits:
-                self._refuse(base, f"the base {ast.unparse(base)}, which is not in this module")
-        seen = set()
-        for one in found.body:
-            match one:
-                case ast.Expr(value=ast.Constant()) | ast.Pass():
-                    continue
-                case ast.FunctionDef(name=name) if name not in seen:
-                    seen.add(name)
-                    if name.startswith("__") and name != "__init__":
-                        self._refuse(one, f"the method {name}")
-                case _:
-                    words = ast.unparse(one).splitlines()[0]
-                    self._refuse(one, f"a class body with {words}")
-
-    # methods
-
-    def _method(self, method: ast.FunctionDef) -> None:
-        if [ast.unparse(one) for one in method.decorator_list] not in ([], ["property"]):
-            self._refuse(method, f"a decorated method, {method.name}")
-        given = method.args
-        if given.vararg or given.kwarg:
-            self._refuse(method, f"{method.name}, which takes any number of arguments")
-        for node in ast.walk(method):
-            if node is not method:
-                self._node(node)
-            for bound in _bound_by(node) if node is not method else ():
-                if bound in BUILTINS or bound in (ORDERED, self._source.name):
-                    self._refuse(node, f"a local name {bound}")
-        for one in (*given.posonlyargs, *given.args, *given.kwonlyargs):
-            if one.arg in BUILTINS or one.arg == ORDERED:
-                self._refuse(one, f"a parameter named {one.arg}")
-
-    def _node(self, node: ast.AST) -> None:
-        if isinstance(node, _HAS_NO_READING):
-            self._refuse(node, f"{type(node).__name__} in a method")
+    def is_effect(self, node: ast.AST) -> bool:
         match node:
+            case ast.Call(func=ast.Attribute(attr=name)):
+                return name in CHANGES or name in self.source.methods
+            case ast.Attribute(attr=name):
+                return name in self.source.properties
+        return False
+
+
+Check = Callable[[Text], Iterator[Refusal]]
+CHECKS: list[Check] = []
+
+
+def _check(check: Check) -> Check:
+    CHECKS.append(check)
+    return check
+
+
+@_check
+def _unread_nodes(text: Text) -> Iterator[Refusal]:
+    """Statements, expressions and operators that the tables above do not name."""
+    read = (*_READ, *OF_POOL) if text.is_pool else _READ
+    for node in text.nodes:
+        if not isinstance(node, read):
+            where = node if hasattr(node, "lineno") else text.parent(node)
+            yield Refusal(where, f"{type(node).__name__} in a method")
+
+
+@_check
+def _constants(text: Text) -> Iterator[Refusal]:
+    """Fractions, complex numbers, bytes and the ellipsis."""
+    for node in text.nodes:
+        if isinstance(node, ast.Constant) and isinstance(
+            node.value, float | complex | bytes | type(...)
+        ):
+            yield Refusal(node, ast.unparse(node))
+
+
+@_check
+def _operands(text: Text) -> Iterator[Refusal]:
+    """`-` in front of anything but a number; `is` with anything but `None` at its right."""
+    for node in text.nodes:
+        match node:
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                if not isinstance(operand, ast.Constant):
+                    yield Refusal(node, ast.unparse(node))
             case ast.Compare(ops=operators, comparators=others):
                 for operator, other in zip(operators, others, strict=True):
                     if isinstance(operator, ast.Is | ast.IsNot) and not _is_none(other):
-                        self._refuse(node, ast.unparse(node))
-                if len(operators) > 1:
-                    self._without_effects(node, "a chained comparison")
-            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                if len(node.generators) != 1 or node.generators[0].is_async:
-                    self._refuse(node, ast.unparse(node))
-                self._without_effects(node, "a comprehension")
-            case ast.Assert():
-                self._without_effects(node, "an assertion")
-            case ast.AugAssign(target=target, value=value):
-                self._without_effects(target, "an augmented target")
-                if isinstance(target, ast.Subscript):  # what it is part of would be looked up again
-                    self._without_effects(value, "an augmented assignment")
-            case ast.Assign(targets=targets, value=value):
-                if any(self._has_effects(one) for one in targets):
-                    self._without_effects(value, "an assignment to a target with effects")
-            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
-                if name in self._names:
-                    self._refuse(node, f"an attribute in the place of the method {name}")
+                        yield Refusal(node, ast.unparse(node))
+
+
+@_check
+def _signatures(text: Text) -> Iterator[Refusal]:
+    """Decorators but `property`; `*args`, `**kwargs` and positional-only parameters; a first
+    parameter that is not `self`; defaults that are not constants; annotations that call."""
+    for method in text.methods:
+        if [ast.unparse(one) for one in method.decorator_list] not in ([], ["property"]):
+            yield Refusal(method, f"a decorated method, {method.name}")
+        given = method.args
+        if given.vararg or given.kwarg:
+            yield Refusal(method, f"{method.name}, which takes any number of arguments")
+        if given.posonlyargs:
+            yield Refusal(method, f"{method.name}, which has positional-only parameters")
+        if [one.arg for one in given.args[:1]] != ["self"]:
+            yield Refusal(method, f"{method.name}, whose first parameter is not self")
+        for default in (*given.defaults, *given.kw_defaults):
+            if default is not None and not isinstance(default, ast.Constant):
+                yield Refusal(method, f"{method.name}, with a default {ast.unparse(default)}")
+        for note in _annotations(method):
+            if any(isinstance(one, ast.Call | ast.NamedExpr) for one in ast.walk(note)):
+                yield Refusal(note, f"an annotation that is run: {ast.unparse(note)}")
+
+
+@_check
+def _local_names(text: Text) -> Iterator[Refusal]:
+    """Parameters and variables that hide a builtin or the class, or bind `self` anew."""
+    hidden = {*BUILTINS, ORDERED, text.source.name}
+    for method in text.methods:
+        for given in (*method.args.args[1:], *method.args.kwonlyargs):
+            if given.arg in hidden or given.arg == "self":
+                yield Refusal(given, f"a parameter named {given.arg}")
+    for node in text.nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                if name in hidden or name == "self":
+                    yield Refusal(node, f"a local name {name}")
+            case ast.Name(id=name) if name == text.source.name:
+                yield Refusal(node, f"{name} in a method")
+
+
+@_check
+def _attributes(text: Text) -> Iterator[Refusal]:
+    """Attributes in the place of methods, and those that begin with two underscores."""
+    for node in text.nodes:
+        match node:
             case ast.Attribute(attr=name) if name.startswith("__"):
-                self._refuse(node, ast.unparse(node))
-            case ast.For(iter=ast.Call(func=ast.Attribute(value=of, attr="items")), body=body):
-                for one in body:
-                    self._leaves(one, of)
-
-    def _without_effects(self, node: ast.AST, where: str) -> None:
-        if self._has_effects(node):
-            self._refuse(node, f"effects in {where}: {ast.unparse(node)}")
-
-    def _has_effects(self, node: ast.AST) -> bool:
-        """Whether a method of this class is called there, or one that changes a container."""
-        return any(
-            isinstance(one, ast.Call)
-            and isinstance(one.func, ast.Attribute)
-            and (one.func.attr in CHANGES or one.func.attr in self._names)
-            for one in ast.walk(node)
-        )
-
-    def _leaves(self, node: ast.AST, container: ast.expr) -> None:
-        """A loop over items, which were read before its body ran."""
-        text = ast.unparse(container)
-        for one in ast.walk(node):
-            if isinstance(one, ast.Subscript) and not isinstance(one.ctx, ast.Load):
-                if ast.unparse(one.value) == text:
-                    self._refuse(one, f"a loop over the items of {text} that changes them")
-            elif isinstance(one, ast.Call) and self._has_effects(one):
-                words = ast.unparse(one)
-                if text in words or ".self" in words or words.startswith("self."):
-                    self._refuse(one, f"a loop over the items of {text} that calls {words}")
+                yield Refusal(node, ast.unparse(node))
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+                if name in text.source.methods:
+                    yield Refusal(node, f"an attribute in the place of the method {name}")
 
 
-def _bound_by(node: ast.AST) -> Iterator[str]:
-    """The names that a node binds, by itself."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            yield name
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            for one in names:
-                yield one.asname or one.name.partition(".")[0]
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-            yield name
-        case ast.Global(names=named):
-            yield from named
+@_check
+def _targets(text: Text) -> Iterator[Refusal]:
+    """Several targets in one assignment; `del` of several things, or of what is no item; an
+    annotation without a value; `else` of a loop."""
+    for node in text.nodes:
+        match node:
+            case ast.Assign(targets=[_, _, *_]) | ast.AnnAssign(value=None):
+                yield Refusal(node, ast.unparse(node))
+            case ast.Delete(targets=targets):
+                if len(targets) != 1 or not isinstance(targets[0], ast.Subscript):
+                    yield Refusal(node, ast.unparse(node))
+            case ast.For(orelse=[_, *_]) | ast.While(orelse=[_, *_]):
+                yield Refusal(node, "else of a loop")
+
+
+@_check
+def _places_of_effects(text: Text) -> Iterator[Refusal]:
+    """Effects in a comprehension, in an assertion, in the target of an augmented assignment, and in
+    its value where the target is an item."""
+    asked: list[ast.expr]
+    for node in text.nodes:
+        match node:
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                asked, where = [node], "a comprehension"
+            case ast.Assert(test=test):
+                asked, where = [test], "an assertion"
+            case ast.AugAssign(target=ast.Subscript() as target, value=value):
+                asked, where = [target, value], "an augmented assignment"
+            case ast.AugAssign(target=asked_of):
+                asked, where = [asked_of], "an augmented target"
+            case _:
+                continue
+        for one in asked:
+            if text.has_effects(one):
+                yield Refusal(one, f"effects in {where}: {ast.unparse(one)}")
+
+
+@_check
+def _comprehensions(text: Text) -> Iterator[Refusal]:
+    """Comprehensions with several `for`, inside one another, or with `next`; a generator but as the
+    one argument of `any` and `all`."""
+    for node in text.nodes:
+        if not isinstance(node, _COMPREHENSIONS):
+            continue
+        if len(node.generators) != 1:
+            yield Refusal(node, ast.unparse(node))
+        inside = [one for part in ast.iter_child_nodes(node) for one in ast.walk(part)]
+        if any(isinstance(one, _COMPREHENSIONS) or _is_call(one, {"next"}) for one in inside):
+            yield Refusal(node, f"what one member decides for all: {ast.unparse(node)}")
+        if isinstance(node, ast.GeneratorExp):
+            parent = text.parent(node)
+            if not (_is_call(parent, {"any", "all"}) and parent.args == [node]):  # type: ignore[attr-defined]
+                yield Refusal(node, ast.unparse(node))
+
+
+@_check
+def _views(text: Text) -> Iterator[Refusal]:
+    """Views, iterators and ranges that are kept, compared or asked for their truth value: they go
+    on showing what they are of, so they are run through where they stand."""
+    for node in text.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name)) if name in VIEWS:
+                at_once = _is_run_through(text, node) or _is_call(
+                    text.parent(node), {"iter", "reversed"}
+                )
+                asked = isinstance(text.parent(node), ast.Compare)
+                if not at_once and not (asked and name == "values"):
+                    yield Refusal(node, f"a view that is kept: {ast.unparse(node)}")
+            case ast.Call(func=ast.Name(id="range" | "enumerate" | "reversed")):
+                if not _is_run_through(text, node):
+                    yield Refusal(node, f"an iterator that is kept: {ast.unparse(node)}")
+            case ast.Call(func=ast.Name(id="iter")):
+                inner = node.args[0] if len(node.args) == 1 else node
+                if not _is_call(text.parent(node), {"next"}) or _is_call(inner, {*BUILTINS}):
+                    yield Refusal(node, f"an iterator that is kept: {ast.unparse(node)}")
+            case ast.Call(func=ast.Name(id="next"), args=[first, *_]):
+                if not _is_call(first, {"iter", "reversed"}):
+                    yield Refusal(node, f"next of what is no iterator: {ast.unparse(node)}")
+
+
+@_check
+def _recursion(text: Text) -> Iterator[Refusal]:
+    """Methods that may call themselves."""
+    of_class = text.source.methods
+    calls = {
+        name: {one.attr for one in ast.walk(method) if isinstance(one, ast.Attribute)} & {*of_class}
+        for name, method in of_class.items()
+    }
+    for method in text.methods:
+        reached, to_do = set(), [*calls[method.name]]
+        while to_do:
+            if (name := to_do.pop()) not in reached:
+                reached.add(name)
+                to_do += calls[name]
+        if method.name in reached:
+            yield Refusal(method, f"{method.name}, which may call itself")
+
+
+@_check
+def _ordered_dicts(text: Text) -> Iterator[Refusal]:
+    """`move_to_end` and `popitem` of anything but an attribute that is always an `OrderedDict`."""
+    bound = [
+        (ast.unparse(target), ast.unparse(value))
+        for method in text.source.methods.values()
+        for node in ast.walk(method)
+        for target, value in _assigned(node)
+    ]
+    for node in text.nodes:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in OF_THE_END
+        ):
+            name = ast.unparse(node.func.value)
+            values = {value for target, value in bound if target == name}
+            if not name.startswith("self.") or values != {f"{ORDERED}()"}:
+                yield Refusal(node, f"{ast.unparse(node)} where it may be no {ORDERED}")
+
+
+def _run_in(method: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a method's body, but annotations and what is raised."""
+    to_do: list[ast.AST] = list(method.body)
+    while to_do:
+        node = to_do.pop(0)
+        yield node
+        if isinstance(node, ast.Raise):
+            continue
+        skipped = node.annotation if isinstance(node, ast.AnnAssign) else None
+        to_do += [child for child in ast.iter_child_nodes(node) if child is not skipped]
+
+
+def _annotations(method: ast.FunctionDef) -> Iterator[ast.expr]:
+    for node in ast.walk(method):
+        match node:
+            case ast.arg(annotation=ast.expr() as note) | ast.AnnAssign(annotation=note):
+                yield note
+    if method.returns is not None:
+        yield method.returns
+
+
+def _is_run_through(text: Text, node: ast.AST) -> bool:
+    """Whether a loop, a comprehension or a builtin runs through it where it stands."""
+    parent: Any = text.parent(node)
+    if isinstance(parent, ast.For | ast.comprehension):
+        return parent.iter is node
+    return _is_call(parent, ONCE)
+
+
+def _is_call(node: ast.AST, names: Collection[str]) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -244,38 +372,6 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield target, value
         case ast.AugAssign(target=target, value=value):
             yield target, value
-
-
-def _at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """What a module runs when it is imported; of functions and classes their definitions alone,
-    but for names that functions bind in the module."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield from (one for one in ast.walk(child) if isinstance(one, ast.Global))
-        else:
-            yield from _at_import(child)
-
-
-def _imports_ordered(node: ast.AST) -> bool:
-    match node:
-        case ast.ImportFrom(module="collections", level=0, names=names):
-            return all(one.asname != ORDERED or one.name == ORDERED for one in names)
-    return False
-
-
-def _is_class(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.ClassDef) and node.name == name
-
-
-def _changes_class(node: ast.AST, name: str) -> bool:
-    """Whether an attribute of the class is set, or the class is handed to who may."""
-    match node:
-        case ast.Attribute(value=ast.Name(id=found), ctx=ast.Store() | ast.Del()):
-            return found == name
-        case ast.Call(args=arguments):
-            return any(isinstance(one, ast.Name) and one.id == name for one in arguments)
-    return False
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -22,6 +22,7 @@ from cacheproof.proofs.symbolic.state import (
     Loop,
     Range,
     Receiver,
+    Ref,
     Returned,
     State,
     truth_of,
@@ -37,6 +38,9 @@ from cacheproof.proofs.symbolic.values import (
     implies,
     negated,
 )
+
+TURNS_MAX = 8
+"""How often a while loop may be run turn by turn, among a few elements."""
 
 
 class Machine(Expressions):
@@ -86,10 +90,31 @@ class Machine(Expressions):
         names = {"self": receiver, **dict(zip(parameters, arguments, strict=True))}
         frames = (*state.frames, state.names)
         inside = replace(state, names={**names, "": (owner, name)}, frames=frames)
-        return [
+        ends = [
             (replace(end, names=end.frames[-1], frames=end.frames[:-1]), answer if done else None)
             for end, done, answer in self._block(method.body, inside)
         ]
+        if not state.names:  # the next call starts with attributes of which each has its own
+            for end, _ in ends:
+                self._refuse_shared(end, owner, method)
+        return ends
+
+    def _refuse_shared(self, state: State, owner: str, method: ast.FunctionDef) -> None:
+        """Two attributes that have one container between calls."""
+        found: dict[int, str] = {}
+        for (_, name), operand in state.attributes.items():
+            if isinstance(operand, Ref):
+                if operand.cell in found:
+                    words = f"{found[operand.cell]} and {name}, which are one object"
+                    raise self._refused(owner, method, f"{method.name}(): {words}")
+                found[operand.cell] = name
+
+    def granted(self, answer: Any, state: State) -> Iterator[tuple[State, bool]]:
+        """Whether an answer is True, and not only as good as true."""
+        if isinstance(answer, bool | z3.BoolRef):
+            yield from self._split(answer, state)
+        else:
+            yield state, False
 
     # statements
 
@@ -106,12 +131,21 @@ class Machine(Expressions):
         return ends
 
     def _statement(self, node: ast.stmt, state: State) -> list[Ended]:
+        with self.reading(node, state):
+            return self._read(node, self._through(node, state))
+
+    def _read(self, node: ast.stmt, state: State) -> list[Ended]:
         match node:
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 return [(state, False, None)]
             case ast.Expr(
-                value=ast.Call(func=ast.Attribute(value=of, attr="pop"), args=[key, ast.Constant()])
-            ):  # whatever was there, nobody asks for it
+                value=ast.Call(
+                    func=ast.Attribute(value=of, attr="pop"),
+                    args=[key, ast.Constant()],
+                    keywords=[],
+                )
+            ) if "pop" not in self.sources[state.names[""][0]].methods:
+                # whatever was there, nobody asks for it
                 return [
                     (self._dropped(container, at, after), False, None)
                     for after, (container, at) in self._each([of, key], state)
@@ -179,6 +213,9 @@ class Machine(Expressions):
     def _while(
         self, node: ast.While, test: ast.expr, body: Sequence[ast.stmt], state: State
     ) -> Iterator[State]:
+        if self.unrolls:
+            yield from self._turned(node, test, body, state, TURNS_MAX)
+            return
         loop = self._loop(node, state)
         self._claim(node, "loop starts with", loop, Around(state, state))
         around = self._forgotten(
@@ -200,6 +237,21 @@ class Machine(Expressions):
                 assert loop.variant is not None
                 less = z3.And(loop.variant(end) < loop.variant(inner), loop.variant(inner) >= 0)
                 self.require(self._at(state, node, "loop ends"), end, less)
+
+    def _turned(
+        self, node: ast.While, test: ast.expr, body: Sequence[ast.stmt], state: State, turns: int
+    ) -> Iterator[State]:
+        """A loop turn by turn, of which so many may be left."""
+        for inner, holds in self._decided(test, state):
+            if not self._possible(inner.path):
+                continue
+            if not holds:
+                yield inner
+                continue
+            if turns == 0:
+                raise self._refused_in(state, node)
+            for end in self._once(node, body, inner):
+                yield from self._turned(node, test, body, end, turns - 1)
 
     def _once(self, node: ast.AST, body: Sequence[ast.stmt], state: State) -> list[State]:
         """A turn of a loop, which must not return from the method."""
@@ -243,13 +295,29 @@ class Machine(Expressions):
         before = state.assuming(members.has(member), *_comes_next(once, seen, member))
         if not self._possible(before.path):
             return
-        (inner,) = self._assign(target, lazy.target(member), before)
-        for end, returned, answer in self._block(body, inner):
+        for end, returned, answer in self._turn(target, lazy, body, before, member):
             if returned:
                 yield end, True, answer
             else:
                 done = seen.with_member(member, True)
                 yield from self._turns(target, lazy, body, done, end)
+
+    def _turn(
+        self,
+        target: ast.expr,
+        lazy: Lazy,
+        body: Sequence[ast.stmt],
+        state: State,
+        member: z3.ExprRef,
+    ) -> list[Ended]:
+        (inner,) = self._assign(target, lazy.target(member), state)
+        if lazy.source is None:
+            return self._block(body, inner)
+        inner, name = self.running_over(inner, lazy.source, whole=lazy.takes_values)
+        return [
+            (self.run_over(end, name, lazy.source), returned, answer)
+            for end, returned, answer in self._block(body, inner)
+        ]
 
     def _running(
         self, node: ast.For, target: ast.expr, lazy: Lazy, body: Sequence[ast.stmt], state: State
@@ -259,8 +327,7 @@ class Machine(Expressions):
         none = self.universe.empty(SetOf(members.key))
 
         def once(before: State, member: z3.ExprRef) -> list[Ended]:
-            (inner,) = self._assign(target, lazy.target(member), before)
-            return self._block(body, inner)
+            return self._turn(target, lazy, body, before, member)
 
         loop = self._loop(node, state)
         self._claim(node, "loop starts with", loop, Around(state, state, none, members, lazy.place))

@@ -6,7 +6,7 @@ taken the other way, a comparison that is off by one, the newest entry taken for
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cacheproof.proofs.symbolic.source import Source
@@ -19,6 +19,11 @@ class Mutant:
     name: str
     method: str
     source: Source
+
+    @property
+    def change(self) -> tuple[str, str]:
+        """What is changed, wherever the method stands in its file."""
+        return self.method, self.name.partition(": ")[2]
 
 
 def mutants(source: Source, changes: "Sequence[Change] | None" = None) -> Iterator[Mutant]:
@@ -279,18 +284,17 @@ def _put(method: ast.FunctionDef, node: ast.AST, other: ast.expr) -> str:
     return f"{ast.unparse(other)!r} for {ast.unparse(node)!r}"
 
 
-EVERY: tuple[Change, ...] = (
-    _left_out,
-    *(_compared_by(one) for kind in _COMPARISONS for one in kind),
-    _other_arithmetic,
-    *(_without_operand(number) for number in range(3)),
-    *(_decided(way) for way in (True, False)),
-    _negated,
-    *(_other_constant(by) for by in (1, -1)),
-    *(_answers(answer) for answer in (True, False)),
-    _newest,
-    _without_default,
-    _unfiltered,
-    _reports_nothing,
-)
+BY_KIND: Mapping[str, tuple[Change, ...]] = {
+    "statement left out": (_left_out,),
+    "other comparison": tuple(_compared_by(one) for kind in _COMPARISONS for one in kind),
+    "other arithmetic": (_other_arithmetic,),
+    "operand left out": tuple(_without_operand(number) for number in range(3)),
+    "condition decided": tuple(_decided(way) for way in (True, False)),
+    "condition negated": (_negated,),
+    "other constant": tuple(_other_constant(by) for by in (1, -1)),
+    "other answer": (*(_answers(answer) for answer in (True, False)), _reports_nothing),
+    "other elements": (_newest, _without_default, _unfiltered),
+}
 """The operators of mutation testing: of every place at which one applies, a change."""
+
+EVERY: tuple[Change, ...] = tuple(change for kind in BY_KIND.values() for change in kind)

@@ -35,7 +35,12 @@ TOTAL, TOTAL_UNHELD, LEN = SUMS = "total", "total_unheld", "len"
 
 
 class NotTranslated(Exception):
-    """A construct that has no reading; the message names file, line and construct."""
+    """A construct that has no reading; the message names file, line and construct where it
+    `has_place`, and else is still to be given one."""
+
+    def __init__(self, message: str, *, has_place: bool = False) -> None:
+        super().__init__(message)
+        self.has_place = has_place
 
 
 @dataclass(frozen=True)
@@ -510,4 +515,4 @@ class Reader:
         return among.all(body) if word == "all" else among.some(body)
 
     def _refused(self, tree: ast.AST) -> NotTranslated:
-        return NotTranslated(f"{self.place}: no reading of {ast.unparse(tree)}")
+        return NotTranslated(f"{self.place}: no reading of {ast.unparse(tree)}", has_place=True)

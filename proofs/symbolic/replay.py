@@ -5,7 +5,7 @@ a replay adds is that the contract is broken where nothing of ours has read the 
 """
 
 import collections
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,15 @@ from cacheproof.proofs.crosshair.episode import Broken, Episode, Tables
 from cacheproof.proofs.crosshair.states import Request
 from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.source import Source
-from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.symbolic.state import Snapshot, State
+from cacheproof.proofs.witness.calls import Made, perform
 from cacheproof.proofs.witness.classes import class_of
+from cacheproof.proofs.witness.limits import Endless, limited
 from cacheproof.spec.ghost import Ghost
-from cacheproof.spec.registry import by_id
+from cacheproof.spec.registry import WHOLE_EVENT, Contract, by_id
+
+SECONDS = 3.0
+"""CPU time of this process that a call may take that is run again; it takes some milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -37,46 +42,55 @@ class Replay:
         state: State,
     ) -> bool:
         """Whether the class breaks a contract in the call that a model and its path describe."""
-        before = {**constants, **found.attributes(state.snapshots[0])}
+        try:
+            with limited(SECONDS):
+                self.run(source, constants, operation, [by_id(rule)], found, state.snapshots[0])
+        except Broken:
+            return True
+        except Endless:
+            return by_id(rule).calls == WHOLE_EVENT
+        return False
+
+    def run(
+        self,
+        source: Source,
+        constants: Mapping[tuple[str, str], Any],
+        operation: str,
+        rules: Collection[Contract],
+        found: Model,
+        at: Snapshot,
+    ) -> tuple[Episode, Any]:
+        """The class after the call that a model describes, from the state that it has at a moment,
+        and what the call answers.
+
+        Raises:
+            Broken: one of the rules does not hold there.
+        """
+        before = {**constants, **found.attributes(at)}
         manager, ghost = object.__new__(class_of(source.tree, source.path, source.name)), Ghost()
         for (owner, name), value in before.items():
             if owner in ("m", "g"):
                 setattr(manager if owner == "m" else ghost, name, value)
         episode = Episode(
-            manager, ghost, self.state_of, lambda _: Tables({}, {}), [by_id(rule)],
-            encoded=before["w", "encoded"],
+            manager, ghost, self.state_of, lambda _: Tables({}, {}), rules,
+            encoded=before.get(("w", "encoded"), {}),
         )  # fmt: skip
-        try:
-            self._run(episode, operation, found)
-        except Broken:
-            return True
-        return False
+        if operation == "init":
+            manager.__init__(found.arguments()["capacity"], *constants.values())
+            episode.judge_state(operation)
+            return episode, None
+        made = made_of(operation, found)
+        request = _requests(found).get(made.request)
+        return episode, perform(episode, made, request, ledger=self.has_ledger)
 
-    def _run(self, episode: Episode, operation: str, found: Model) -> None:
-        given = found.arguments()
-        requests = _requests(found)
-        match operation:
-            case "init":
-                episode.manager.__init__(given["capacity"])
-                episode.judge_state(operation)
-            case "notices":
-                episode.step(ledger=self.has_ledger)
-            case "reset":
-                episode.call(operation)
-            case "consume":
-                episode.ghost.consume(given["r"], given["progress"])
-                episode.judge_state(operation)
-            case "withdraw":
-                episode.ghost.withdraw(given["r"])
-                episode.judge_state(operation)
-            case "free" | "inputs":
-                episode.call(operation, requests[given["r"]])
-            case "can":
-                episode.call(
-                    operation, requests[given["r"]], given["i"], given["budget"], given["pending"]
-                )
-            case _:
-                episode.call(operation, requests[given["r"]], given["i"])
+
+def made_of(operation: str, found: Model) -> Made:
+    """The call that a model describes."""
+    given = found.arguments()
+    return Made(
+        operation, given.get("r", ""), given.get("i", -1), given.get("budget", 0),
+        given.get("pending", 0), given.get("progress", 0),
+    )  # fmt: skip
 
 
 def _requests(found: Model) -> dict[str, Request]:

@@ -92,7 +92,7 @@ class Verdict:
     work: float = 0.0
 
 
-class _Told:
+class Told:
     """What a solver was told of paths, in scopes that begin where paths part; of a fact what it
     `says`. So what paths have in common it takes in once."""
 
@@ -130,7 +130,7 @@ class Premises:
     def _begin_anew(self) -> None:
         solver = z3.SimpleSolver()
         solver.set(auto_config=False, mbqi=False, random_seed=self._seed)
-        self._told = _Told(solver, lambda fact: fact.where_taken)
+        self._told = Told(solver, lambda fact: fact.where_taken)
 
     def imply(
         self, path: Sequence[Fact], claimed: Formula, takes: Callable[[Fact], bool], rlimit: int
@@ -193,7 +193,7 @@ class Possible:
     def _begin_anew(self) -> None:
         solver = z3.SimpleSolver()
         solver.set("rlimit", RLIMIT)
-        self._told = _Told(solver, lambda fact: fact.formula)
+        self._told = Told(solver, lambda fact: fact.formula)
 
     def __call__(self, path: Sequence[Fact]) -> bool:
         self._told.tell(path)

@@ -60,11 +60,16 @@ class Source:
         )
 
 
-def reading_of(method: ast.FunctionDef) -> str:
-    """A method as it is read: without comments, layout and docstring."""
+def without_docstring(method: ast.FunctionDef) -> ast.FunctionDef:
+    """A method of the same statements, but for its docstring."""
     bare = copy.copy(method)
     bare.body = method.body[ast.get_docstring(method) is not None :] or [ast.Pass()]
-    return ast.unparse(bare)
+    return bare
+
+
+def reading_of(method: ast.FunctionDef) -> str:
+    """A method as it is read: without comments, layout and docstring."""
+    return ast.unparse(without_docstring(method))
 
 
 def reached_from(method: str, sources: Iterable[Source]) -> frozenset[str]:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import z3
 
 from cacheproof.proofs.symbolic.predicates import NotTranslated, truth
 from cacheproof.proofs.symbolic.values import Formula, MapOf, SetOf, Type, Value
+from cacheproof.reference.semantics import Semantics
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,14 @@ class Feature:
 class Lazy:
     """What a loop or a comprehension runs over: the members of a set; `target` makes of a member
     what the loop's target is. `place` is where a member comes, where something is known of it;
-    `again` tells which members may come more than once."""
+    `again` tells which members may come more than once; whether it `takes_values` of them along."""
 
     members: Value
     target: Callable[[z3.ExprRef], Any] = lambda member: member
     source: Ref | None = None
     place: Callable[[z3.ExprRef], z3.ArithRef] | None = None
     again: Callable[[z3.ExprRef], Formula] | None = None
+    takes_values: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,20 @@ class Fact:
         return z3.Implies(z3.Bool(self.mark), self.formula) if self.mark else self.formula
 
 
+class Place(NamedTuple):
+    """A node of a method, by its number in the method's tree; of a condition by which `way` it was
+    left."""
+
+    owner: str
+    method: str
+    node: int
+    way: str
+
+
 @dataclass(frozen=True)
 class State:
-    """Where a path has come to. `frames` are the variables of the callers, the outermost first."""
+    """Where a path has come to. `frames` are the variables of the callers, the outermost first;
+    `ran` are the places of the text that the path went through (`at`)."""
 
     attributes: Mapping[tuple[str, str], Any]
     cells: Mapping[int, Value]
@@ -111,6 +124,7 @@ class State:
     frames: tuple[Mapping[str, Any], ...] = ()
     path: tuple[Fact, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
+    ran: frozenset["Place"] = frozenset()
 
     def assuming(self, *facts: Formula | Fact) -> "State":
         """The same place, where more is known."""
@@ -228,8 +242,22 @@ class Count:
 
 
 def truth_of(state: State, operand: Any) -> Formula:
-    """What Python makes of an operand where it needs a truth value."""
-    return truth(operand.members if isinstance(operand, Lazy) else state.value(operand))
+    """What Python makes of an operand where it needs a truth value.
+
+    Raises:
+        NotTranslated: it may be true or not, and nothing says which.
+    """
+    if isinstance(operand, Empty):
+        return False
+    if isinstance(operand, Lazy):
+        return truth(operand.members)
+    found = state.value(operand)
+    plain = found is None or isinstance(found, bool | int | str | tuple | z3.ArithRef | z3.BoolRef)
+    if plain or isinstance(found, Value):
+        return bool(found) if isinstance(found, tuple) else truth(found)
+    if isinstance(found, Receiver | RequestOf | Feature | Semantics):
+        return True
+    raise NotTranslated(f"the truth value of {found}")
 
 
 def term_of(operand: Any) -> z3.ExprRef:

@@ -1,227 +1,197 @@
-"""Whether the translator reads a class as Python runs it.
+"""Whether the translator reads a text as CPython runs it.
 
-Real objects are led through random calls. Of each that meets what none before it met, the state
-before, the arguments, the answer and the state after are put to the symbolic paths of the same
-method: one of them must admit all of it, and none may admit the state after with one thing changed.
+A call that was made, with the state before it and the state after, is put to the symbolic paths of
+the same operation among a few elements: one of them must admit all of it, and none may admit the
+state after with one thing changed.
 """
 
 import copy
 import itertools
 import random
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import z3
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of
-from cacheproof.proofs.symbolic.conditions import End, Play, Subject
-from cacheproof.proofs.symbolic.encoder_cache import MANAGER
-from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.symbolic.conditions import End, Play
+from cacheproof.proofs.symbolic.solver import Told, models
+from cacheproof.proofs.symbolic.state import Fact, Place, State
 from cacheproof.proofs.symbolic.values import (
+    BLOCK,
     BOOL,
+    DEBIT,
     IDENTIFIER,
     INPUT,
     INT,
+    KEY,
     PARTS,
     REQUEST,
     EventsOf,
     Formula,
     Leaf,
+    ListOf,
     MapOf,
+    SequenceOf,
+    SetOf,
+    Type,
     Universe,
     Value,
-    iff,
     is_ordered,
 )
 
-Call = TypeVar("Call")
-SIZE = 3
-"""Identifiers, requests, and inputs of each."""
-CALLS_OF_ONE = 50
-CALLS = 2000
-LOOPLESS = ("check", "allocate", "release")
-"""Operations of which the paths say exactly what happens; of a loop they say what is known."""
+Found = Mapping[tuple[str, str], Any]
+"""What every attribute is, by its owner and name; containers are Python's."""
 
 
-_METHODS = {
-    "check": "check_and_update_cache",
-    "can": "can_allocate",
-    "allocate": "allocate",
-    "release": "free_encoder_input",
-}
+class Refused(Enum):
+    """What a call is that no path was seen to admit."""
 
-
-@dataclass(frozen=True)
-class _Feature:
-    identifier: str
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What a manager asks of a request."""
-
-    request_id: str
-    mm_features: list[_Feature]
-    sizes: Mapping[str, int]
-
-    def get_num_encoder_embeds(self, input_id: int) -> int:
-        return self.sizes[self.mm_features[input_id].identifier]
-
-    get_num_encoder_tokens = get_num_encoder_embeds
-
-
-@dataclass(frozen=True)
-class Transition:
-    """One call of a real object, by the numbers of the request and of its input."""
-
-    operation: str
-    request: int
-    input_id: int
-    budget: int
-    answer: Any
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
-    requests: tuple[_Request, ...]
-
-
-def transitions(build: Callable[[int], Any], seed: int) -> Iterator[Transition]:
-    """Random calls that a caller could make, of one manager after the other."""
-    draw = random.Random(seed)
-    while True:
-        yield from itertools.islice(_calls(build, draw), CALLS_OF_ONE)
-
-
-def _calls(build: Callable[[int], Any], draw: random.Random) -> Iterator[Transition]:
-    sizes = {f"h{number}": draw.randint(1, 3) for number in range(SIZE)}
-    requests = tuple(
-        _Request(f"r{number}", [_Feature(draw.choice(list(sizes))) for _ in range(SIZE)], sizes)
-        for number in range(SIZE)
-    )
-    manager = build(draw.randint(3, 6))
-    while True:
-        number, input_id = draw.randrange(SIZE), draw.randrange(SIZE)
-        request = requests[number]
-        resident = request.mm_features[input_id].identifier in manager.cached
-        fits = request.get_num_encoder_embeds(input_id) <= manager.num_free_slots
-        allowed = ["check", "can", "release", *(["allocate"] if fits and not resident else [])]
-        operation, budget = draw.choice(allowed), draw.randint(1, 4)
-        before = _attributes(manager)
-        passed = (budget, 0) if operation == "can" else ()
-        answer = getattr(manager, _METHODS[operation])(request, input_id, *passed)
-        after = _attributes(manager)
-        yield Transition(operation, number, input_id, budget, answer, before, after, requests)
-
-
-def _attributes(manager: Any) -> dict[str, Any]:
-    return {name: copy.deepcopy(found) for name, found in vars(manager).items() if name in MANAGER}
-
-
-def met(one: Transition) -> Hashable:
-    """What a call finds of its item and of the queue, what it answers, and how much it evicts."""
-    before, after = one.before["cached"], one.after["cached"]
-    holders = before.get(one.requests[one.request].mm_features[one.input_id].identifier)
-    return (
-        one.operation,
-        one.answer,
-        None if holders is None else min(2, len(holders)),
-        min(2, len(one.before["freeable"])),
-        len(before.keys() - after.keys()),
-    )
-
-
-def unlike(calls: Iterable[Call], met: Callable[[Call], Hashable]) -> Iterator[Call]:
-    """Those that meet what none before them met."""
-    before = set()
-    for one in calls:
-        about = met(one)
-        if about not in before:
-            before.add(about)
-            yield one
+    BY_ALL = "by all paths"
+    UNDECIDED = "a solver cannot tell"
 
 
 class Paths:
-    """The symbolic paths of a subject's operations, among a few elements."""
+    """The paths of one operation among a few elements."""
 
-    def __init__(self, subject: Subject) -> None:
-        self._plays = {
-            operation.name: Play(subject, operation, Language(Universe(SIZE)))
-            for operation in subject.operations
-            if operation.name in _METHODS
-        }
+    def __init__(self, play: Play) -> None:
+        self.play = play
 
-    def admit(self, one: Transition, after: Mapping[str, Any]) -> bool:
-        """Whether a path leads from the state before to this state after."""
-        play = self._plays[one.operation]
-        return any(self._admits(play, end, one, after) for end in play.ends)
+    def models(
+        self, without: Collection[str] = (), through: Collection[Place] | None = None
+    ) -> Iterator[tuple[End, z3.ModelRef]]:
+        """The ends that can be reached at all, `without` what some rules say, each with one way to
+        reach it; of those `through` some places, if any are named."""
+        for end in self.play.ends:
+            if through is not None and end.after.ran.isdisjoint(through):
+                continue
+            found = next(
+                models([one for one in end.after.path if one.rules.isdisjoint(without)], False, ()),
+                None,
+            )
+            if found is not None:
+                yield end, found
 
-    def _admits(self, play: Play, end: End, one: Transition, after: Mapping[str, Any]) -> bool:
-        universe = play.universe
-        start = next(iter(end.after.snapshots))
-        before = State(start.attributes, start.cells, {})
-        call = end.names["c"].fields
+    def admitting(
+        self,
+        before: Found,
+        given: Iterable[Formula],
+        afters: Sequence[Found],
+        answered: Callable[[End], Formula],
+        without: Collection[str] = (),
+    ) -> list["End | Refused"]:
+        """For each state after, the first end that a call leads to it by from a state before, with
+        what it is given and what it `answered`; or that no path does. `without` what some rules
+        say."""
+        play = self.play
         solver = z3.SimpleSolver()
-        solver.add(*(fact.formula for fact in end.after.path))
-        solver.add(*self._inputs(play, one))
-        solver.add(call["request"] == universe.members(REQUEST)[one.request])
-        solver.add(play.words.item(call["request"], self._input(play, one)) == call["identifier"])
-        solver.add(*self._arguments(play, one))
-        if one.operation in ("check", "can"):
-            solver.add(iff(call["granted"], bool(one.answer)))
-        for name, found in one.before.items():
-            solver.add(*is_found(before.attribute("m", name), found))
-        for name, found in after.items():
-            solver.add(*is_found(end.after.attribute("m", name), found))
-        return bool(solver.check() == z3.sat)
-
-    def _input(self, play: Play, one: Transition) -> z3.ExprRef:
-        return play.universe.members(INPUT)[one.input_id]
-
-    def _arguments(self, play: Play, one: Transition) -> Iterator[Formula]:
-        """The input, and what a caller of can() passes."""
-        yield z3.Int("budget") == one.budget
-        yield z3.Int("pending") == 0
-        for constant in play.arguments:
-            if play.universe.leaf_of(constant) == INPUT:
-                yield constant == self._input(play, one)
-
-    def _inputs(self, play: Play, one: Transition) -> Iterator[Formula]:
-        """What the requests show."""
-        universe, words = play.universe, play.words
-        identifiers = universe.members(IDENTIFIER)
-        for request, r in zip(one.requests, universe.members(REQUEST), strict=True):
-            for number, i in enumerate(universe.members(INPUT)):
-                shown = request.mm_features[number].identifier
-                yield words.has_input(r, i)
-                yield words.item(r, i) == identifiers[int(shown[1:])]
-                yield words.embeds(r, i) == request.sizes[shown]
+        if not play.operation.begins:
+            first = play.ends[0].after.snapshots[0]
+            solver.add(*_is_state(play.universe, State(first.attributes, first.cells, {}), before))
+        solver.add(*given)
+        found: list[End | Refused] = [Refused.BY_ALL] * len(afters)
+        if solver.check() != z3.sat:
+            return found
+        gone = _Gone(solver)
+        for end in play.ends:
+            if not gone.to([one for one in end.after.path if one.rules.isdisjoint(without)]):
+                continue
+            for number, after in enumerate(afters):
+                if isinstance(found[number], Refused):
+                    is_there = _is_there(solver, play, end, after, answered)
+                    if is_there == z3.sat:
+                        found[number] = end
+                    elif is_there == z3.unknown:
+                        found[number] = Refused.UNDECIDED
+        return found
 
 
-def is_found(value: Any, found: Any) -> Iterator[Formula]:
+class _Gone:
+    """Goes the paths of a call from one state, which the solver was told of; what paths have in
+    common once."""
+
+    def __init__(self, solver: z3.Solver) -> None:
+        self._told = Told(solver, lambda fact: fact.formula)
+        self._begun = solver.model()
+        self._is_false: dict[int, bool] = {}
+
+    def to(self, path: Sequence[Fact]) -> bool:
+        """Whether a path can be gone; one of which a solver cannot tell may be."""
+        if any(map(self._cannot_hold, path)):
+            return False
+        self._told.tell(path)
+        return bool(self._told.solver.check() != z3.unsat)
+
+    def _cannot_hold(self, fact: Fact) -> bool:
+        """Without asking the solver: the state and what is given decide most."""
+        if id(fact) not in self._is_false:
+            formula = fact.formula
+            decided = formula if isinstance(formula, bool) else self._begun.eval(formula)
+            self._is_false[id(fact)] = decided is False or z3.is_false(decided)
+        return self._is_false[id(fact)]
+
+
+def _is_there(
+    solver: z3.Solver,
+    play: Play,
+    end: End,
+    after: Found,
+    answered: Callable[[End], Formula],
+) -> z3.CheckSatResult:
+    solver.push()
+    solver.add(*_is_state(play.universe, end.after, after))
+    solver.add(answered(end))
+    is_there = solver.check()
+    if is_there == z3.unknown:  # one that does more before it begins may tell
+        other = z3.Solver()
+        other.add(solver.assertions())
+        is_there = other.check()
+    solver.pop()
+    return is_there
+
+
+def places_of(ends: Iterable[End]) -> frozenset[Place]:
+    """All places of the text that these paths went through."""
+    return frozenset(place for end in ends for place in end.after.ran)
+
+
+# values that were found
+
+
+def _is_state(universe: Universe, state: State, found: Found) -> Iterator[Formula]:
+    for (owner, name), one in found.items():
+        yield from is_value(universe, state.attribute(owner, name), one)
+
+
+def is_value(universe: Universe, value: Any, found: Any) -> Iterator[Formula]:
     """That a symbolic value is what was found."""
     if not isinstance(value, Value):
-        yield value == found
+        yield value == element(universe, _leaf_of(universe, value), found)
         return
     if isinstance(value.kind, Leaf):
-        yield value.term == element(value.universe, value.kind, found)
+        yield value.term == element(universe, value.kind, found)
         return
     if isinstance(value.kind, EventsOf):
         yield from _are_events(value, value.kind.key, *found)
         return
-    keys = {key: element(value.universe, value.key, key) for key in found}
+    keys = {key: element(universe, value.key, key) for key in found}
     known = {term.get_id(): key for key, term in keys.items()}
-    for member in value.universe.members(value.key):
+    for member in universe.members(value.key):
         there = member.get_id() in known
         yield value.has(member) == there
         if there and isinstance(value.kind, MapOf):
-            yield from is_found(value.at(member), found[known[member.get_id()]])
+            yield from is_value(universe, value.at(member), found[known[member.get_id()]])
     if is_ordered(value.kind):
         in_order = list(keys.values())
         for earlier, later in itertools.pairwise(in_order):
             yield value.place(earlier) < value.place(later)
+
+
+def _leaf_of(universe: Universe, value: Any) -> Leaf:
+    found = universe.leaf_of(value) if isinstance(value, z3.ExprRef) else None
+    return found or BOOL
 
 
 def _are_events(
@@ -243,40 +213,57 @@ def element(universe: Universe, leaf: Leaf, found: Any) -> Any:
     return universe.members(leaf)[found if isinstance(found, int) else int(found[1:])]
 
 
-def _changed(after: Mapping[str, Any], draw: random.Random) -> dict[str, Any]:
-    """A state with one thing changed."""
+# states that were not found
+
+_SOME: Mapping[Leaf, Any] = {
+    IDENTIFIER: "h0", REQUEST: "r0", INPUT: 0, DEBIT: ("r0", 0), INT: 1, BLOCK: "b1",
+    KEY: ("h0", "g0"),
+}  # fmt: skip
+
+
+def with_a_change(
+    after: Found, types: Mapping[tuple[str, str], Type], draw: random.Random
+) -> dict[tuple[str, str], Any]:
+    """A state with one thing changed: a number, a member more or less, or an order."""
     changed = copy.deepcopy(dict(after))
-    choices = ["num_free_slots", "num_freeable_slots", *(["cached"] if changed["cached"] else [])]
-    chosen = draw.choice(choices)
-    if chosen == "cached":
-        holders = changed["cached"][draw.choice(sorted(changed["cached"]))]
-        holders ^= {f"r{draw.randrange(SIZE)}"}
-    else:
-        changed[chosen] += 1
+    place = draw.choice(sorted(changed))
+    changed[place] = _otherwise(changed[place], types[place], draw)
     return changed
 
 
-def validate(subject: Subject, build: Callable[[int], Any], seed: int = 0) -> Evidence:
-    """Whether the symbolic paths admit what a class does, and nothing else that was tried."""
-    started = time.monotonic()
-    paths, draw = Paths(subject), random.Random(seed)
-    refused, wrong, changed = "", 0, 0
-    for one in unlike(itertools.islice(transitions(build, seed), CALLS), met):
-        if not paths.admit(one, one.after):
-            refused = f"{one.operation} from {one.before} to {one.after}"
-            break
-        if one.operation in LOOPLESS:
-            changed += 1
-            wrong += paths.admit(one, _changed(one.after, draw))
-    return Evidence(
-        "translator",
-        subject.name,
-        subject.sources["m"].name,
-        "proof",
-        f"calls that differ among {CALLS} random ones",
-        Outcome.REFUTED if refused else Outcome.HOLDS,
-        refused,
-        digest_of([subject.sources["m"].text]),
-        time.monotonic() - started,
-        (RedTwin(f"{changed} states after with one thing changed", changed > 0 and wrong == 0),),
-    )
+def _otherwise(found: Any, kind: Type, draw: random.Random) -> Any:
+    match kind:
+        case SetOf(leaf) | ListOf(leaf):
+            return type(found)({*found} ^ {_SOME[leaf]})
+        case SequenceOf():
+            return found[1:]
+        case EventsOf(leaf):
+            cleared, growth = found
+            return cleared, Counter(growth) + Counter({_SOME[leaf]: 1})
+        case MapOf(leaf, inner, ordered) if found:
+            key = draw.choice(sorted(found))
+            if ordered and len(found) > 1 and draw.random() < 0.5:
+                return type(found)(reversed(found.items()))
+            if draw.random() < 0.5:
+                return type(found)((k, v) for k, v in found.items() if k != key)
+            return type(found)({**found, key: _otherwise(found[key], inner, draw)})
+        case MapOf(leaf, inner):
+            return type(found)({_SOME[leaf]: _some(inner)})
+        case Leaf("int"):
+            return found + 1
+        case Leaf("bool"):
+            return not found
+        case _:
+            letter = found[0]
+            return f"{letter}1" if found == f"{letter}0" else f"{letter}0"
+
+
+def _some(kind: Type) -> Any:
+    match kind:
+        case SetOf():
+            return set()
+        case MapOf():
+            return {}
+        case Leaf():
+            return _SOME[kind]
+    raise TypeError(kind)

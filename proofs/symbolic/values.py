@@ -6,8 +6,9 @@ have just a few elements, so that a solver can write a counterexample down.
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
 import z3
@@ -77,12 +78,16 @@ def is_ordered(kind: Type) -> bool:
 
 
 class Universe:
-    """The sorts of keys: unbounded when `elements` is None, else of so many elements."""
+    """The sorts of keys: unbounded when `elements` is None, else of so many elements, but for those
+    of other `sizes`."""
 
     _numbers = itertools.count()
 
-    def __init__(self, elements: int | None = None) -> None:
+    def __init__(
+        self, elements: int | None = None, sizes: Mapping[Leaf, int] = MappingProxyType({})
+    ) -> None:
         self.elements = elements
+        self._sizes = sizes
         self._mark = next(self._numbers)
         self._members: dict[Leaf, list[z3.ExprRef]] = {}
         self._sorts: dict[Leaf, z3.SortRef] = {INT: z3.IntSort(), BOOL: z3.BoolSort()}
@@ -110,7 +115,7 @@ class Universe:
         name = f"{leaf.name}{self._mark}"
         if self.elements is None:
             return z3.DeclareSort(name)
-        count = self.elements + _MORE.get(leaf, 0)
+        count = self._sizes.get(leaf, self.elements + _MORE.get(leaf, 0))
         names = [f"{leaf.name[0]}{self._mark}_{number}" for number in range(count)]
         sort, self._members[leaf] = z3.EnumSort(name, names)
         return sort

@@ -1,20 +1,25 @@
-"""Witnesses of what is proved of managers: CPython, which runs the class in small scopes.
+"""Witnesses of what is proved of classes: CPython, which runs them in small scopes.
 
 Nothing of ours reads the text there. A contract that the class breaks in calls that its caller may
 make is not proved, whatever the translator says of it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from typing import Any
 
 from cacheproof.proofs.evidence import RedTwin, Witness
+from cacheproof.proofs.symbolic import block_pool_validation, manager_validation
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Subject
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.validator import Call, Validator
+from cacheproof.proofs.witness import exploration, pool
 from cacheproof.proofs.witness.classes import class_of
-from cacheproof.proofs.witness.exploration import SCOPES, Exploration, Explorer, Scope, Unexplorable
+from cacheproof.proofs.witness.exploration import SCOPES, Explorer, Scope, Unexplorable
 from cacheproof.spec.registry import contracts
 
 CALLS = 6_000
@@ -26,82 +31,178 @@ _KEPT: Mapping[Assumption, Callable[[Scope], bool]] = {
     identifier_fixes_size: lambda scope: scope.fixes_sizes,
     items_differ: lambda scope: scope.items_differ,
 }
+Explored = exploration.Exploration | pool.Exploration
 
 
-class Exploring:
-    """A subject's class, run in the small scopes, each until a number of calls is made."""
+class Exploring(ABC):
+    """A subject's class, run in small scopes, each until a number of calls is made.
 
-    def __init__(self, subject: Subject) -> None:
+    Args:
+        subject: the class and what is said of it.
+        noticed: of classes that were explored before it, contract -> the change that was noticed.
+    """
+
+    def __init__(self, subject: Subject, noticed: dict[str, tuple[str, str]] | None = None) -> None:
         self._subject = subject
-        judged = {rule for one in subject.operations for rule in subject.judged_at(one)}
-        self._rules = [rule for rule in contracts() if rule.id in judged]
-        self._of_changes: dict[tuple[str, str, int], Collection[str]] = {}
+        self._noticed_before = {} if noticed is None else noticed
+        self._explored: dict[str, Explored] = {}
+        self._of_changes: dict[tuple[str, str, int], tuple[Mutant, Collection[str]]] = {}
 
-    @cached_property
-    def explorations(self) -> Mapping[str, Exploration]:
-        """What came of each scope, by its name."""
-        explorer = self._explorer(self._subject.sources["m"])
-        return {one.name: explorer.explore(one, CALLS) for one in SCOPES}
+    @abstractmethod
+    def validator(self) -> Validator:
+        """What holds the readings of texts like it against its calls."""
+
+    @abstractmethod
+    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[Call]]:
+        """Operation -> one call of each kind that was made of it in the scopes in which callers
+        keep these promises.
+
+        Raises:
+            Unexplorable: the class has states that cannot be saved.
+        """
+
+    @abstractmethod
+    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[Any]:
+        """The scopes in which callers keep these promises, the narrowest first."""
+
+    @abstractmethod
+    def _explore(self, source: Source, scope: Any, calls: int) -> Explored:
+        """What comes of a scope, of the class in the module of a source."""
+
+    def of(self, promises: Sequence[Assumption]) -> list[Any]:
+        """What came of the scopes in which callers keep these promises.
+
+        Raises:
+            Unexplorable: the class has states that cannot be saved.
+        """
+        for one in self._scopes(promises):
+            if one.name not in self._explored:
+                source = self._subject.sources["m"]
+                self._explored[one.name] = self._explore(source, one, CALLS)
+        return [self._explored[one.name] for one in self._scopes(promises)]
 
     def witness(
         self, contract: str, promises: Sequence[Assumption], twin: Mutant | None
     ) -> Witness:
         """What it says of a contract that is proved of callers who keep these promises; `twin` is
         a change of which the proof refutes it."""
-        scopes = _scopes(promises)
         try:
-            explorations = self.explorations
+            found = self.of(promises)
         except Unexplorable as reason:
             return Witness("exploration", f"none: {reason}", "", RedTwin(NO_TWIN, refuted=False))
-        found = [explorations[one.name] for one in scopes]
+        scopes = self._scopes(promises)
         calls = sum(one.calls.total() for one in found)
         against = [
-            f"{one.scope.name}: {one.broken[contract]}" for one in found if contract in one.broken
+            f"{scope.name}: {one.broken[contract]}"
+            for scope, one in zip(scopes, found, strict=True)
+            if contract in one.broken
         ]
         return Witness(
             "exploration",
-            f"{calls:,} calls in {len(scopes)} scopes",
+            f"{calls:,} calls in {len(found)} scopes",
             against[0] if against else "",
             self._noticed(contract, scopes, twin),
         )
 
-    def _noticed(self, contract: str, scopes: Sequence[Scope], twin: Mutant | None) -> RedTwin:
-        """A change of the text that breaks the contract here: the proof's, or the first of all."""
+    def _noticed(self, contract: str, scopes: Sequence[Any], twin: Mutant | None) -> RedTwin:
+        """A change of the text that breaks the contract here: the proof's, one that was seen to, or
+        the first of all."""
         few, many = CALLS_OF_TWIN
-        first = [] if twin is None else [(twin, few), (twin, many)]
-        all_changes = list(mutants(self._subject.sources["m"]))
-        others = [(one, few) for one in all_changes]
-        beside = [(one, many) for one in all_changes if twin and one.method == twin.method]
-        for mutant, calls in (*first, *others, *beside):
-            if any(contract in self._broken(mutant, scope, calls) for scope in scopes):
+        first = [] if twin is None else [twin]
+        beside = [one for one in self._changes if twin is not None and one.method == twin.method]
+        before = [one for one in self._changes if one.change == self._noticed_before.get(contract)]
+        names = {one.name for one in scopes}
+        seen = [
+            (one, calls)
+            for (_, scope, calls), (one, broken) in self._of_changes.items()
+            if scope in names and contract in broken
+        ]
+        asked = [
+            *((one, few, scopes) for one in first),
+            *((one, calls, scopes) for one, calls in seen),
+            *((one, calls, scopes) for one in (*before, *first) for calls in CALLS_OF_TWIN),
+            *((one, few, scopes) for one in beside),
+            *((one, many, scopes[:1]) for one in beside),
+            *((one, few, scopes) for one in self._changes),
+            *((one, many, scopes) for one in beside),
+        ]
+        for mutant, calls, among in asked:
+            if any(contract in self._broken(mutant, scope, calls) for scope in among):
+                self._noticed_before[contract] = mutant.change
                 return RedTwin(mutant.name, refuted=True)
         return RedTwin(NO_TWIN if twin is None else twin.name, refuted=False)
 
-    def _broken(self, mutant: Mutant, scope: Scope, calls: int) -> Collection[str]:
+    @cached_property
+    def _changes(self) -> Sequence[Mutant]:
+        subject = self._subject
+        return [one for owner in subject.under_proof for one in mutants(subject.sources[owner])]
+
+    def _broken(self, mutant: Mutant, scope: Any, calls: int) -> Collection[str]:
         """The contracts that a changed class breaks in a scope."""
         asked = mutant.name, scope.name, calls
         if asked not in self._of_changes:
             found: Collection[str] = ()
             with suppress(LookupError, Unexplorable):  # the change has left no class, or none such
-                found = self._explorer(mutant.source).explore(scope, calls).broken
-            self._of_changes[asked] = frozenset(found)
-        return self._of_changes[asked]
+                found = self._explore(mutant.source, scope, calls).broken
+            self._of_changes[asked] = mutant, frozenset(found)
+        return self._of_changes[asked][1]
+
+    @property
+    def _rules(self) -> list[str]:
+        judged = {rule for one in self._subject.operations for rule in self._subject.judged_at(one)}
+        return [rule.id for rule in contracts() if rule.id in judged]
+
+    def _class_of(self, source: Source) -> type[Any]:
+        name = self._subject.sources["m"].name
+        return class_of(source.tree, source.path, name)
+
+
+class ManagerExploring(Exploring):
+    """A manager, run in the scopes of its exploration."""
+
+    def validator(self) -> Validator:
+        return Validator(manager_validation.universe(), manager_validation.run_from)
+
+    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[Call]]:
+        return manager_validation.calls_of(self._subject, self.of(promises))
+
+    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[Scope]:
+        return [one for one in SCOPES if all(_KEPT[promise](one) for promise in promises)]
+
+    def _explore(self, source: Source, scope: Scope, calls: int) -> Explored:
+        return self._explorer(source).explore(scope, calls)
+
+    @property
+    def explorer(self) -> Explorer:
+        """What runs the subject's class."""
+        return self._explorer(self._subject.sources["m"])
 
     def _explorer(self, source: Source) -> Explorer:
         subject = self._subject
         assert subject.replay is not None
         return Explorer(
-            class_of(source.tree, source.path, source.name),
+            self._class_of(source),
             [one.name for one in subject.operations],
             {name: value for (_, name), value in subject.constants.items()},
             subject.component,
-            self._rules,
+            [rule for rule in contracts() if rule.id in self._rules],
             subject.safety,
             subject.replay.state_of,
             has_ledger=subject.replay.has_ledger,
         )
 
 
-def _scopes(promises: Sequence[Assumption]) -> list[Scope]:
-    """Those in which callers keep all of these."""
-    return [one for one in SCOPES if all(_KEPT[promise](one) for promise in promises)]
+class PoolExploring(Exploring):
+    """A block pool, run in the settings of its exploration."""
+
+    def validator(self) -> Validator:
+        return Validator(block_pool_validation.universe())
+
+    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[Call]]:
+        return block_pool_validation.calls_of(self.of(promises))
+
+    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[pool.Setting]:
+        return pool.SETTINGS
+
+    def _explore(self, source: Source, scope: pool.Setting, calls: int) -> Explored:
+        return pool.explore(self._class_of(source), scope, self._rules, calls)

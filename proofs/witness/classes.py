@@ -65,13 +65,16 @@ def class_of(tree: ast.Module, path: str, name: str) -> type[Any]:
     Raises:
         LookupError: the module ends without such a class, or does not end.
     """
-    module = types.ModuleType(path)
+    module = types.ModuleType(f"<{path}>")
     namespace = vars(module)
     namespace["__builtins__"] = {**vars(builtins), "__import__": _import}
+    sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         exec(compile(tree, path, "exec", _UNEVALUATED, dont_inherit=True), namespace)
     except Exception as error:
         raise LookupError(f"{path}: does not run to its end: {error}") from error
+    finally:
+        del sys.modules[module.__name__]
     found = namespace.get(name)
     if not isinstance(found, type):
         raise LookupError(f"{path}: no class {name}")

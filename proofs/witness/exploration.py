@@ -6,26 +6,19 @@ contract first does so in the fewest calls.
 """
 
 import pickle
-import signal
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproof.proofs.crosshair.episode import Broken, Episode, Tables
 from cacheproof.proofs.crosshair.states import Request
+from cacheproof.proofs.witness.calls import Made, attributes_of, perform
+from cacheproof.proofs.witness.limits import Endless, limited
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.manager_calls import COMPONENT as CALLERS
 from cacheproof.spec.records import Call, Making
 from cacheproof.spec.registry import Contract, contracts
-
-
-class Endless(BaseException):
-    """A call does not end; no contract's judge may take it for an answer."""
-
-
-def _raise_endless(*_: object) -> None:
-    raise Endless
 
 
 class Unexplorable(Exception):
@@ -61,6 +54,11 @@ class Scope:
         """Whether no request shows an item twice."""
         return all(len({h for h, _ in one}) == len(one) for one in self.requests.values())
 
+    def request(self, name: str) -> Request:
+        """A request as a manager sees it."""
+        items = self.requests[name]
+        return Request(name, [h for h, _ in items], [size for _, size in items])
+
 
 SCOPES = (
     Scope(
@@ -82,28 +80,6 @@ SCOPES = (
 
 
 @dataclass(frozen=True)
-class Made:
-    """One call: its operation, and what it is given."""
-
-    operation: str
-    request: str = ""
-    input_id: int = -1
-    budget: int = 0
-    pending: int = 0
-    progress: int = 0
-
-    def __str__(self) -> str:
-        match self.operation:
-            case "can":
-                given = f"{self.request}, {self.input_id}, {self.budget}, {self.pending}"
-            case "consume":
-                given = f"{self.request}, up to {self.progress}"
-            case _:
-                given = self.request + (f", {self.input_id}" if self.input_id >= 0 else "")
-        return f"{self.operation}({given})"
-
-
-@dataclass(frozen=True)
 class State:
     """All that there is between two calls: attributes of the manager and of the ghost, and what the
     step in the making encodes. `parent` and `made` say how it came about."""
@@ -118,6 +94,23 @@ class State:
         if self.parent is not None and self.made is not None:
             yield from self.parent.path()
             yield self.made
+
+    def attributes(self) -> dict[tuple[str, str], Any]:
+        """What every attribute is, by its owner, "m", "g" or "w", and its name."""
+        kept, ghost = pickle.loads(self.saved)
+        return attributes_of(kept, ghost, self.encoded)
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A call that was made, what it answered, and the states before and after it; before the first,
+    in which a manager is built, there is none."""
+
+    scope: Scope
+    made: Made
+    answer: Any
+    before: State | None
+    after: State
 
 
 @dataclass(frozen=True)
@@ -139,6 +132,7 @@ class Exploration:
         closed: every state was gone on from.
         calls: of each operation, how many were made.
         broken: contract -> how it is broken first. It is not asserted any more from there on.
+        unlike: one call of each kind, by what it met, answered and changed.
     """
 
     scope: Scope
@@ -146,6 +140,7 @@ class Exploration:
     closed: bool = False
     calls: Counter[str] = field(default_factory=Counter)
     broken: dict[str, Break] = field(default_factory=dict)
+    unlike: dict[Hashable, Transition] = field(default_factory=dict)
 
 
 class Explorer:
@@ -194,20 +189,18 @@ class Explorer:
         Raises:
             Unexplorable: the class has states that cannot be saved.
         """
-        before = signal.signal(signal.SIGVTALRM, _raise_endless)
-        try:
-            return self._explored(scope, calls_max)
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, before)
+        with limited(SECONDS_OF_STATE) as begin_anew:
+            return self._explored(scope, calls_max, begin_anew)
 
-    def _explored(self, scope: Scope, calls_max: int) -> Exploration:
+    def _explored(
+        self, scope: Scope, calls_max: int, begin_anew: Callable[[], None]
+    ) -> Exploration:
         found = Exploration(scope)
         begun = self._begun(scope, found)
         level = deque([] if begun is None else [begun])
         met = {one.key for one in level}
         while level and found.calls.total() < calls_max:
-            signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_OF_STATE)
+            begin_anew()
             state = level.popleft()
             for made in self._offered(scope):
                 try:
@@ -225,7 +218,7 @@ class Explorer:
 
     def _begun(self, scope: Scope, found: Exploration) -> State | None:
         manager, ghost = object.__new__(self._manager), Ghost()
-        nothing = State(pickle.dumps(({}, ghost)), {}, ((), (), ()))
+        nothing = State(pickle.dumps(({}, ghost)), {}, ((), (), (), ()))
 
         def build(episode: Episode) -> None:
             episode.manager.__init__(scope.capacity, *self._constants.values())
@@ -240,8 +233,10 @@ class Explorer:
             return None
         found.calls[made.operation] += 1
 
+        request = scope.request(made.request) if made.request else None
+
         def run(episode: Episode) -> Any:
-            return self._run(episode, scope, made)
+            return perform(episode, made, request, ledger=self._has_ledger)
 
         return self._judged(manager, ghost, run, scope, state, made, found)
 
@@ -265,7 +260,7 @@ class Explorer:
             encoded=dict(state.encoded),
         )
         try:
-            run(episode)
+            answer = run(episode)
         except Broken as broken:
             found.broken[broken.rule.id] = Break((*state.path(), made), broken.why)
             again = self._restored(state)  # the others are asserted, and gone on with
@@ -278,35 +273,17 @@ class Explorer:
             return None
         kept = {k: v for k, v in vars(manager).items() if k not in self._constants}
         encoded = episode.encoded
-        key = (_canonical(kept), _of_ghost(ghost), _canonical(encoded))
+        key = (_canonical(kept), _shared(kept), _of_ghost(ghost), _canonical(encoded))
         try:
             saved = pickle.dumps((kept, ghost))
         except Exception as error:
             raise Unexplorable(f"after {made}: {error}") from error
-        return State(saved, encoded, key, state, made)
-
-    def _run(self, episode: Episode, scope: Scope, made: Made) -> Any:
-        """Make a call, with the ghost's part in it. Returns its answer."""
-        request = _request(scope, made.request) if made.request else None
-        match made.operation:
-            case "notices":
-                return episode.step(ledger=self._has_ledger)
-            case "consume":
-                episode.ghost.consume(made.request, made.progress)
-                return episode.judge_state(made.operation)
-            case "withdraw":
-                episode.ghost.withdraw(made.request)
-                return episode.judge_state(made.operation)
-            case "reset":
-                episode.call("reset")
-                episode.encoded = {}
-                return None
-            case "free" | "inputs":
-                return episode.call(made.operation, request)
-            case "can":
-                return episode.call("can", request, made.input_id, made.budget, made.pending)
-            case _:
-                return episode.call(made.operation, request, made.input_id)
+        after = State(saved, encoded, key, state, made)
+        met = _met(scope, state.key, made, answer, key)
+        if met not in found.unlike:
+            before = None if made.operation == "init" else state
+            found.unlike[met] = Transition(scope, made, answer, before, after)
+        return after
 
     # what a caller may ask
 
@@ -359,11 +336,6 @@ def _all_calls(scope: Scope) -> Iterator[Made]:
                     yield Made("can", name, number, budget, pending)
 
 
-def _request(scope: Scope, name: str) -> Request:
-    items = scope.requests[name]
-    return Request(name, [h for h, _ in items], [size for _, size in items])
-
-
 def _call(scope: Scope, ghost: Ghost, made: Made) -> Call:
     if made.input_id < 0:
         identifier, size = "", 0
@@ -389,6 +361,13 @@ def _canonical(value: Any) -> Any:
             return value
 
 
+def _shared(kept: Mapping[str, Any]) -> tuple[int, ...]:
+    """Which attributes have one container between them: two states that are equal but for that may
+    go on differently."""
+    objects = [id(one) for one in kept.values() if isinstance(one, dict | list | set)]
+    return tuple(map(objects.index, objects))
+
+
 def _of_ghost(ghost: Ghost) -> Any:
     """What a ghost is owed, whatever the clock says: of entries that became idle their order, of
     what is stored whether it was just encoded."""
@@ -404,4 +383,41 @@ def _of_ghost(ghost: Ghost) -> Any:
     )
 
 
-_Key = tuple[Any, Any, Any]
+_Key = tuple[Any, Any, Any, Any]
+
+
+def _met(scope: Scope, before: _Key, made: Made, answer: Any, after: _Key) -> Hashable:
+    """What makes a call of another kind than those before: its operation and answer, what it was
+    given of budgets; where its request, input and identifier stand in the manager's containers; and
+    which attributes it changed, how; of the ghost which of its fields."""
+    old, new = dict(before[0]), dict(after[0])
+    names: list[Hashable] = [made.request] if made.request else []
+    if made.input_id >= 0:
+        names += [made.input_id, scope.requests[made.request][made.input_id][0]]
+    meets = tuple(_stands(found, name) for found in old.values() for name in names)
+    changes = tuple((name, _change(old.get(name), new[name])) for name in new)
+    of_ghost = tuple(one != other for one, other in zip(before[2], after[2], strict=False))
+    return made.operation, str(answer), made.pending, meets, changes, of_ghost
+
+
+def _stands(found: Any, name: Hashable) -> Hashable:
+    """Whether something is in a container, and how much is under it."""
+    if not isinstance(found, tuple | frozenset):
+        return False
+    for one in found:
+        if one == name:
+            return True
+        if isinstance(one, tuple) and one and one[0] == name:
+            inner = one[-1]
+            return min(2, len(inner)) if isinstance(inner, tuple | frozenset) else True
+    return False
+
+
+def _change(old: Any, new: Any) -> Hashable:
+    if old == new:
+        return ""
+    if isinstance(new, tuple | frozenset) and not new:
+        return "emptied"
+    if isinstance(old, tuple | frozenset) and isinstance(new, tuple | frozenset):
+        return len(new) - len(old)
+    return "changed"

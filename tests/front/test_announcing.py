@@ -144,7 +144,7 @@ def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
     (announced,) = target.announcement
     assert announced.startswith(f"vllm@{NEWEST}: modelled definitions that differ from {NEWEST}")
     said: list[str] = []
-    told = proving._announced(changed, said.append)
+    told = proving._announced(proving._Tree(f"vllm@{NEWEST}", changed), said.append)
     assert said == told["announced"] == [announced]
 
 

@@ -22,6 +22,7 @@ ROW = Evidence(
         (Outcome.UNKNOWN, VOID),
         (Outcome.ALONE, VOID),
         (Outcome.DISAGREE, VOID),
+        (Outcome.VACUOUS, VOID),
     ],
 )
 def test_one_row_decides(outcome: Outcome, code: int) -> None:

@@ -25,3 +25,22 @@ def test_a_witness_that_notices_nothing_leaves_the_proof_alone() -> None:
     row = witnessed(ROW, [blind])
     assert row.outcome is Outcome.ALONE
     assert "does not notice a change" in row.note
+
+
+def test_calls_that_cannot_happen_make_a_row_vacuous() -> None:
+    row = witnessed(ROW, [Witness("validation", "9 calls", "", NOTICED, vacuous="reset")])
+    assert row.outcome is Outcome.VACUOUS
+    assert row.note == "proved of calls that cannot happen: reset"
+
+
+def test_a_witness_that_does_not_reach_a_call_leaves_the_proof_alone() -> None:
+    row = witnessed(ROW, [Witness("validation", "9 calls", "", NOTICED, unreached="reset")])
+    assert row.outcome is Outcome.ALONE
+    assert row.note == "validation (9 calls) does not reach reset"
+
+
+def test_the_worst_that_a_witness_says_is_what_a_row_says() -> None:
+    vacuous = Witness("validation", "9 calls", "", NOTICED, vacuous="reset")
+    against = Witness("exploration", "9 calls", "init()", NOTICED)
+    for witnesses in ([vacuous, against, AGREES], [AGREES, against, vacuous]):
+        assert witnessed(ROW, witnesses).outcome is Outcome.DISAGREE

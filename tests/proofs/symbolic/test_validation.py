@@ -1,41 +1,101 @@
-"""The translator is held against what Python does."""
+"""The translator's reading of a manager is held against what CPython does with its text."""
 
-import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from cacheproof.proofs.evidence import Outcome
-from cacheproof.proofs.symbolic.encoder_cache import of_reference
-from cacheproof.proofs.symbolic.validation import validate
-from cacheproof.reference.encoder_cache import EncoderCacheManager
-from cacheproof.reference.request import Request
+from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.conditions import Library, Operation, Subject
+from cacheproof.proofs.symbolic.source import source_in
+from cacheproof.proofs.symbolic.validator import Call, Shown
+from cacheproof.proofs.symbolic.witnesses import ManagerExploring
 
-SUBJECT = of_reference()
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_symbolic_paths_admit_what_the_class_does_and_nothing_else(seed: int) -> None:
-    row = validate(SUBJECT, EncoderCacheManager, seed)
-    assert row.outcome is Outcome.HOLDS, row.note
-    assert row.counts
+REFERENCE = encoder_cache.of_reference()
+ABOUT = {"encoder cache": encoder_cache, "encoder-decoder cache": encoder_decoder_cache}
+Shows = Callable[[Subject, str], Shown]
 
 
-class Forgetful(EncoderCacheManager):
-    """Does what the text under proof does not say."""
-
-    def free_encoder_input(self, request: Request, input_id: int) -> None:
-        queue = copy.copy(self.freeable)
-        super().free_encoder_input(request, input_id)
-        self.freeable = queue
+@pytest.fixture(scope="module")
+def exploring() -> ManagerExploring:
+    return ManagerExploring(REFERENCE)
 
 
-class Unhurried(EncoderCacheManager):
-    """Evicts what was let go of last."""
-
-    def _evict(self, identifier: str) -> None:
-        super()._evict(list(self.freeable)[-1])
+@pytest.fixture(scope="module")
+def made(exploring: ManagerExploring) -> Mapping[str, Sequence[Call]]:
+    return exploring.calls(())
 
 
-@pytest.mark.parametrize("manager", [Forgetful, Unhurried])
-def test_a_class_that_is_not_its_text_is_refused(manager: type[EncoderCacheManager]) -> None:
-    assert validate(SUBJECT, manager).outcome is Outcome.REFUTED
+@pytest.fixture(scope="module")
+def shows(exploring: ManagerExploring, made: Mapping[str, Sequence[Call]]) -> Shows:
+    validator = exploring.validator()
+
+    def show(subject: Subject, name: str) -> Shown:
+        (operation,) = [one for one in subject.operations if one.name == name]
+        return validator.shown(subject, operation, made[name])
+
+    return show
+
+
+@pytest.mark.parametrize("name", ABOUT)
+def test_every_operation_is_admitted_and_nothing_else(name: str) -> None:
+    subject = ABOUT[name].of_reference()
+    exploring = ManagerExploring(subject)
+    witness = exploring.validator().witness(subject, Library(), exploring.calls(()), ())
+    assert (witness.against, witness.vacuous, witness.unreached) == ("", "", "")
+    assert witness.twin.refuted
+    assert witness.twin.name.startswith("0 of ")
+
+
+def changed(old: str, new: str) -> Subject:
+    """The reference with a text that is not its class's."""
+    text = REFERENCE.sources["m"].module
+    assert text.count(old) == 1
+    source = source_in(text.replace(old, new), encoder_cache.CLASS, "changed")
+    return replace(REFERENCE, sources={**REFERENCE.sources, "m": source})
+
+
+OTHERWISE = {
+    "check": ("holders.add(request.request_id)", "pass"),
+    "can": ("next(iter(self.freeable))", "next(reversed(self.freeable))"),
+    "allocate": ("self.num_free_slots -= need", "self.num_free_slots -= need + 1"),
+    "release": ("self.num_freeable_slots += size", "self.num_freeable_slots -= size"),
+    "free": ("sorted(self.get_cached_input_ids(request))", "[]"),
+    "notices": ("if identifier not in self.cached]", "if identifier in self.cached]"),
+    "reset": ("        self.freeable.clear()\n", ""),
+}
+"""Operation -> a change of the text that the class which was run has not. Others change nothing,
+and of their answers contracts say nothing."""
+
+
+@pytest.mark.parametrize("operation", OTHERWISE)
+def test_a_class_that_is_not_its_text_is_named(shows: Shows, operation: str) -> None:
+    found = shows(changed(*OTHERWISE[operation]), operation)
+    assert found.against.startswith(f"{operation}(")
+    assert found.against.endswith("which no path admits")
+
+
+def assuming_nonsense(subject: Subject, name: str) -> Subject:
+    """A subject of whose operation a proof takes for granted what is never so."""
+
+    def run(play: Any, state: Any) -> Any:
+        (operation,) = [one for one in subject.operations if one.name == name]
+        return operation.run(play, state.assuming(False))
+
+    operations = [
+        Operation(one.name, run, one.method, one.begins) if one.name == name else one
+        for one in subject.operations
+    ]
+    return replace(subject, operations=operations)
+
+
+@pytest.mark.parametrize("name", [one.name for one in REFERENCE.operations])
+def test_an_operation_that_cannot_happen_as_assumed_is_vacuous(
+    exploring: ManagerExploring, made: Mapping[str, Sequence[Call]], name: str
+) -> None:
+    subject = assuming_nonsense(REFERENCE, name)
+    subject = replace(subject, operations=[one for one in subject.operations if one.name == name])
+    witness = exploring.validator().witness(subject, Library(), made, ())
+    assert witness.vacuous == name
+    assert witness.against == ""

@@ -14,7 +14,7 @@ from cacheproof.proofs.symbolic.expressions import Expressions
 from cacheproof.proofs.symbolic.mutants import Mutant
 from cacheproof.proofs.symbolic.source import source_in
 from cacheproof.proofs.symbolic.twins import red_twins
-from cacheproof.proofs.symbolic.witnesses import Exploring
+from cacheproof.proofs.symbolic.witnesses import ManagerExploring
 from cacheproof.spec.encoder_cache import COMPONENT
 from cacheproof.spec.registry import contracts
 
@@ -26,12 +26,12 @@ CONTRACTS = [
 
 
 @pytest.fixture(scope="module")
-def exploring() -> Exploring:
-    return Exploring(REFERENCE)
+def exploring() -> ManagerExploring:
+    return ManagerExploring(REFERENCE)
 
 
-def test_every_operation_is_called(exploring: Exploring) -> None:
-    called = {name for one in exploring.explorations.values() for name in one.calls}
+def test_every_operation_is_called(exploring: ManagerExploring) -> None:
+    called = {name for one in exploring.of(()) for name in one.calls}
     assert called == {one.name for one in REFERENCE.operations} - {"init"}
 
 
@@ -42,7 +42,7 @@ def twins() -> Mapping[str, Mutant]:
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_it_can_break_every_contract_and_does_not(
-    exploring: Exploring, twins: Mapping[str, Mutant], contract: str
+    exploring: ManagerExploring, twins: Mapping[str, Mutant], contract: str
 ) -> None:
     witness = exploring.witness(contract, (), twins[contract])
     assert witness.against == ""
@@ -66,7 +66,7 @@ def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> No
     source = source_in(changed, CLASS, "changed")
     subject = replace(REFERENCE, sources={**REFERENCE.sources, "m": source})
     assert prove(subject)["EC-12"].word == "proved"
-    witness = Exploring(subject).witness("EC-12", (), None)
+    witness = ManagerExploring(subject).witness("EC-12", (), None)
     assert "can(" in witness.against
 
 
@@ -82,5 +82,5 @@ def test_a_call_that_does_not_end_ends_the_exploration() -> None:
     changed = TEXT.replace("self._evict(next(iter(self.freeable)))", "pass")
     source = source_in(changed, CLASS, "changed")
     subject = replace(REFERENCE, sources={**REFERENCE.sources, "m": source})
-    found = Exploring(subject).explorations["order of eviction"]
+    found = ManagerExploring(subject).of(())[0]
     assert found.broken["EC-13"].why == "it does not end"

@@ -1,0 +1,247 @@
+"""What a module and a class must be for a class's methods to be all that says what a call does.
+
+A check yields refusals; its docstring is a line of docs/language.md.
+"""
+
+import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from cacheproof.proofs.crosshair.episode import METHODS
+from cacheproof.proofs.symbolic.language import BUILTINS, ORDERED
+from cacheproof.proofs.symbolic.source import Source
+
+REACHES_ANYTHING = frozenset(
+    {"__builtins__", "__import__", "builtins", "compile", "delattr", "eval", "exec", "gc"}
+    | {"getattr", "globals", "importlib", "inspect", "locals", "setattr", "sys", "vars"}
+)
+"""Names by which a module may change what it does not name."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What has no reading, and where it stands."""
+
+    node: ast.AST
+    what: str
+
+
+_CALLED = frozenset(name for operation, name in METHODS.items() if operation != "embeds")
+"""Methods that a scheduler calls, and that every manager is proved of; `embeds` changes nothing."""
+
+
+def of_module(source: Source) -> Iterator[Refusal]:
+    """Modules that bind a builtin's name, import `*`, name what reaches anything (`globals`,
+    `setattr`, `sys` and the like), set attributes or items outside of methods, or do more when they
+    are imported than import, define, and bind names to values."""
+    tree = ast.parse(source.module)
+    within = {
+        id(node)
+        for found in ast.walk(tree)
+        if isinstance(found, ast.ClassDef)
+        for node in ast.walk(found)
+    }
+    for node in _at_import(tree):
+        for bound in _bound_by(node):
+            if bound == "*" or bound in BUILTINS:
+                yield Refusal(node, f"a module that binds {bound}")
+            if bound == ORDERED and not _imports_ordered(node):
+                yield Refusal(node, f"an {ORDERED} that is not that of collections")
+            if bound == source.name and not isinstance(node, ast.ClassDef):
+                yield Refusal(node, f"{source.name} bound to something else")
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) if name in REACHES_ANYTHING:
+                yield Refusal(node, f"a module that names {name}")
+            case ast.Import(names=names):
+                for one in names:
+                    if one.name.partition(".")[0] in REACHES_ANYTHING:
+                        yield Refusal(node, f"a module that names {one.name}")
+            case ast.ImportFrom(module=str(name)) if name.partition(".")[0] in REACHES_ANYTHING:
+                yield Refusal(node, f"a module that names {name}")
+            case (
+                ast.Attribute(ctx=ast.Store() | ast.Del())
+                | ast.Subscript(ctx=ast.Store() | ast.Del())
+            ) if id(node) not in within:
+                yield Refusal(node, f"what is set elsewhere: {ast.unparse(node)}")
+    yield from _run_at_import(tree, source.name)
+    yield from uses_of_class(tree, source.name)
+
+
+def of_class(source: Source, *, is_record: bool) -> Iterator[Iterator[Refusal]]:
+    yield definition(source)
+    tree = ast.parse(source.module)
+    for found in _classes(tree, source.name)[:1]:
+        yield body(source, found, is_record)
+
+
+def definition(source: Source) -> Iterator[Refusal]:
+    """A class that is not defined once, at the top of its module."""
+    tree = ast.parse(source.module)
+    found = _classes(tree, source.name)
+    if len(found) != 1 or found[0] not in tree.body:
+        yield Refusal(found[-1], f"{source.name} where it is not defined once, by its module")
+
+
+def body(source: Source, found: ast.ClassDef, is_record: bool) -> Iterator[Refusal]:
+    """Classes with decorators or keywords (`ghost.py`'s records may be dataclasses), with bases
+    from elsewhere or of which a scheduler calls a method that is not read, with a body that binds
+    anything but methods, one twice, or a method that begins with two underscores, `__init__`
+    aside."""
+    tree = ast.parse(source.module)
+    decorators = [ast.unparse(one).partition("(")[0] for one in found.decorator_list]
+    if found.keywords or decorators not in ([], ["dataclass"] if is_record else []):
+        yield Refusal(found, "a class with decorators or keywords")
+    for base in found.bases:
+        bases = _classes(tree, ast.unparse(base))
+        if len(bases) != 1 and not source.inherits and ast.unparse(base) not in _PLAIN_BASES:
+            yield Refusal(base, f"the base {ast.unparse(base)}, which is not in this module")
+        for inherited in bases:
+            yield from body(source, inherited, is_record)
+            for method in inherited.body:
+                if (
+                    isinstance(method, ast.FunctionDef)
+                    and method.name not in source.methods
+                    and method.name in _CALLED
+                ):
+                    yield Refusal(method, f"{method.name}, which is inherited and not read")
+    seen: set[str] = set()
+    for one in found.body:
+        match one:
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                continue
+            case ast.FunctionDef(name=name) if name not in seen:
+                seen.add(name)
+                if name.startswith("__") and name != "__init__":
+                    yield Refusal(one, f"the method {name}")
+            case ast.AnnAssign(target=ast.Name(), value=value) if is_record and (
+                value is None or _is_field(value)
+            ):
+                continue
+            case _:
+                words = ast.unparse(one).splitlines()[0]
+                yield Refusal(one, f"a class body with {words}")
+
+
+_PLAIN_BASES = ("object",)
+
+
+def _is_field(value: ast.expr) -> bool:
+    """What a record has at first: a constant, or something empty."""
+    match value:
+        case ast.Constant():
+            return True
+        case ast.Call(func=ast.Name(id="field"), args=[], keywords=[only]):
+            return only.arg == "default_factory" and ast.unparse(only.value) in BUILTINS
+    return False
+
+
+def _run_at_import(tree: ast.Module, name: str) -> Iterator[Refusal]:
+    """What runs more than definitions; of the class itself `body` says it."""
+    own = {one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef | ast.FunctionDef)}
+    for scope in ast.walk(tree):
+        if isinstance(scope, ast.Module | ast.ClassDef) and getattr(scope, "name", "") != name:
+            for statement in scope.body:
+                if not _only_defines(statement, own):
+                    words = ast.unparse(statement).splitlines()[0]
+                    yield Refusal(statement, f"a module that runs {words}")
+        if isinstance(scope, ast.ClassDef | ast.FunctionDef):
+            for decorator in scope.decorator_list:
+                if ast.unparse(decorator).partition("(")[0] not in _DECORATORS:
+                    yield Refusal(decorator, f"the decorator {ast.unparse(decorator)}")
+
+
+_DECORATORS = frozenset(
+    {"abstractmethod", "classmethod", "dataclass", "overload", "property", "staticmethod"}
+)
+"""Those that run nothing of the module's own."""
+
+
+def _only_defines(one: ast.stmt, own: Collection[str]) -> bool:
+    match one:
+        case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Import() | ast.ImportFrom():
+            return True
+        case ast.ClassDef(keywords=[]) | ast.FunctionDef():
+            return True
+        case ast.Assign(targets=[ast.Name()], value=value):
+            return _is_plain(value, own)
+        case ast.AnnAssign(target=ast.Name(), value=value):
+            return value is None or _is_field(value) or _is_plain(value, own)
+        case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
+            return all(isinstance(inner, ast.Import | ast.ImportFrom) for inner in body)
+    return False
+
+
+def _is_plain(value: ast.expr, own: Collection[str]) -> bool:
+    """A value that is made without running anything of the module's own; one function of
+    constants may be called, such as one that makes a logger."""
+    calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)]
+    if not calls:
+        return not any(isinstance(one, ast.NamedExpr | ast.Lambda) for one in ast.walk(value))
+    called = calls[0].func
+    plain = all(isinstance(one, ast.Name | ast.Constant) for one in calls[0].args)
+    return (
+        calls == [value]
+        and isinstance(called, ast.Name)
+        and called.id not in own
+        and plain
+        and not calls[0].keywords
+    )
+
+
+def uses_of_class(tree: ast.Module, name: str) -> Iterator[Refusal]:
+    """The class may be a base, be called, and stand in annotations; else it may be changed."""
+    allowed: set[int] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(bases=bases):
+                allowed |= {id(one) for one in bases}
+            case ast.Call(func=ast.Name() as called):
+                allowed.add(id(called))
+            case ast.FunctionDef(args=given, returns=returns):
+                notes = [one.annotation for one in ast.walk(given) if isinstance(one, ast.arg)]
+                allowed |= {id(n) for one in (*notes, returns) if one for n in ast.walk(one)}
+            case ast.AnnAssign(annotation=note):
+                allowed |= {id(one) for one in ast.walk(note)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == name and id(node) not in allowed:
+            yield Refusal(node, f"{name} where it may be changed")
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    """The names that a node binds, by itself."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            for one in names:
+                yield one.asname or one.name.partition(".")[0]
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
+        case ast.Global(names=named):
+            yield from named
+
+
+def _at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """What a module runs when it is imported; of functions and classes their definitions alone,
+    but for names that functions bind in the module."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield from (one for one in ast.walk(child) if isinstance(one, ast.Global))
+        else:
+            yield from _at_import(child)
+
+
+def _imports_ordered(node: ast.AST) -> bool:
+    match node:
+        case ast.ImportFrom(module="collections", level=0, names=names):
+            return all(one.asname != ORDERED or one.name == ORDERED for one in names)
+    return False
+
+
+def _classes(tree: ast.Module, name: str) -> list[ast.ClassDef]:
+    """The classes of that name, wherever they are defined."""
+    return [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == name]

@@ -1,0 +1,259 @@
+"""A text as the translator reads it, held against calls that CPython made of the class.
+
+Loops are read in both ways: turn by turn, which says exactly what happens, and as a proof reads
+them, by what is known of any turn. Where a path that can be gone goes through a place of the text
+that none of the calls went through, a solver says from which state, and the class is run from there
+where it can be.
+"""
+
+import ast
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from cacheproof.proofs.evidence import RedTwin, Witness
+from cacheproof.proofs.symbolic.conditions import End, Library, Operation, Play, Subject
+from cacheproof.proofs.symbolic.counterexample import Model
+from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.source import reached_from
+from cacheproof.proofs.symbolic.state import Place
+from cacheproof.proofs.symbolic.vacuity import contradicted, words_of
+from cacheproof.proofs.symbolic.validation import Found, Paths, Refused, places_of, with_a_change
+from cacheproof.proofs.symbolic.values import Formula, Universe
+
+
+class Call(Protocol):
+    """A call that CPython made: all attributes before it and after it."""
+
+    @property
+    def before(self) -> Found: ...
+
+    @property
+    def after(self) -> Found: ...
+
+    @property
+    def mark(self) -> bytes:
+        """Tells it from all others."""
+
+    def given(self, play: Play) -> Iterator[Formula]:
+        """What it is given."""
+
+    def answered(self, end: End) -> Formula:
+        """That its answer is what a path says, where contracts look at it."""
+
+
+class Running(Protocol):
+    """Runs a class in the call of a play that a model describes, from the state that the path to
+    an end began in; tells in words why it cannot be so where it raises."""
+
+    def __call__(self, subject: Subject, play: Play, end: End, found: Model) -> Call | str: ...
+
+
+@dataclass
+class Shown:
+    """What calls showed of an operation.
+
+    Attributes:
+        calls: how many were admitted.
+        refused: of how many of them a state after with one thing changed was refused.
+        ran: the places of the text that the paths which admit them went through.
+        against: a call that no path admits, in words; or "".
+        unread: why its loops cannot be gone through turn by turn; or "".
+        elsewhere: places that can be gone through, and no call was seen to.
+    """
+
+    calls: int = 0
+    refused: int = 0
+    ran: set[Place] = field(default_factory=set)
+    against: str = ""
+    unread: str = ""
+    elsewhere: Collection[Place] = ()
+
+
+class Validator:
+    """Holds the texts of a family against CPython; of what reads alike the paths are made once.
+
+    Args:
+        universe: of a few elements.
+        running: runs a class from a state that a solver found; None: it cannot be.
+    """
+
+    def __init__(self, universe: Universe, running: Running | None = None) -> None:
+        self._language = Language(universe)
+        self._running = running
+        self._paths: dict[tuple[Any, ...], Paths] = {}
+        self._said: dict[tuple[Any, ...], tuple[frozenset[Place], bool] | None] = {}
+        self._contradicted: dict[tuple[Any, ...], frozenset[Place]] = {}
+
+    def witness(
+        self,
+        subject: Subject,
+        library: Library,
+        calls: Mapping[str, Sequence[Call]],
+        fallen: Collection[str],
+    ) -> Witness:
+        """What calls of each operation say of all that a library proves of it, where some rules
+        have fallen."""
+        shown = {
+            one: self.shown(subject, one, calls.get(one.name, ()), fallen)
+            for one in subject.operations
+        }
+        made = sum(one.calls for one in shown.values())
+        refused = sum(one.refused for one in shown.values())
+        against = [one.against for one in shown.values() if one.against]
+        vacuous = [
+            why
+            for one, of in shown.items()
+            if not of.unread
+            for why in self._vacuous(subject, one, of, library, fallen)
+        ]
+        return Witness(
+            "validation",
+            f"{made:,} calls",
+            "" if vacuous or not against else against[0],
+            RedTwin(
+                f"{made - refused} of {made} states after with one thing changed",
+                refuted=all(one.refused for one in shown.values() if one.calls),
+            ),
+            vacuous="; ".join(vacuous),
+            unreached="; ".join(
+                why for one, of in shown.items() for why in _unreached(subject, one, of)
+            ),
+        )
+
+    def shown(
+        self,
+        subject: Subject,
+        operation: Operation,
+        calls: Sequence[Call],
+        fallen: Collection[str] = (),
+    ) -> Shown:
+        """What the calls of an operation show."""
+        shown = Shown()
+        try:
+            readings = [self._turned(subject, operation)]
+            if _has_loop(subject, operation):
+                readings.append(self._read(replace(subject, unrolls=False), operation))
+        except NotTranslated as refusal:
+            shown.unread = str(refusal)
+            return shown
+        for call in calls:
+            if not shown.against:
+                self._hold(subject, readings, call, fallen, shown)
+        if shown.calls and not shown.against:
+            self._go_elsewhere(subject, readings, fallen, shown)
+        return shown
+
+    def _hold(
+        self,
+        subject: Subject,
+        readings: Sequence[Paths],
+        call: Call,
+        fallen: Collection[str],
+        shown: Shown,
+    ) -> None:
+        """Hold each reading against a call."""
+        for number, paths in enumerate(readings):
+            asked = id(paths), frozenset(fallen), call.mark
+            if asked not in self._said:
+                self._said[asked] = _said(subject, paths, call, fallen)
+            said = self._said[asked]
+            if said is None:
+                shown.against = f"{call}, which no path admits"
+                return
+            if number == 0:
+                ran, refused = said
+                shown.ran |= ran
+                shown.refused += refused
+        shown.calls += 1
+
+    def _go_elsewhere(
+        self,
+        subject: Subject,
+        readings: Sequence[Paths],
+        fallen: Collection[str],
+        shown: Shown,
+    ) -> None:
+        """Run the class through places that no call went through, from states in which all holds
+        that is taken to hold."""
+        play = readings[0].play
+        places = places_of(play.ends) - shown.ran
+        left: set[Place] = set()
+        for end, model in readings[0].models(fallen, places):
+            new = end.after.ran - shown.ran
+            if not new or shown.against:
+                continue
+            if self._running is None:
+                left |= new
+                continue
+            call = self._running(subject, play, end, Model(play.universe, play.words, model))
+            if isinstance(call, str):
+                shown.against = call
+            else:
+                self._hold(subject, readings, call, fallen, shown)
+        shown.elsewhere = left
+
+    def _vacuous(
+        self,
+        subject: Subject,
+        operation: Operation,
+        shown: Shown,
+        library: Library,
+        fallen: Collection[str],
+    ) -> Iterator[str]:
+        """Where what is taken to be known of an operation contradicts itself."""
+        if not shown.calls:
+            if next(self._turned(subject, operation).models(fallen), None) is None:
+                yield operation.name
+            return
+        prover = library.prover(subject, operation)
+        asked = id(prover), frozenset(shown.ran), frozenset(fallen)
+        if asked not in self._contradicted:
+            self._contradicted[asked] = contradicted(prover, shown.ran, fallen)
+        for place in sorted(self._contradicted[asked]):
+            yield f"{operation.name} at {words_of(subject, place)}"
+
+    def _turned(self, subject: Subject, operation: Operation) -> Paths:
+        return self._read(replace(subject, unrolls=True), operation)
+
+    def _read(self, subject: Subject, operation: Operation) -> Paths:
+        reading = subject.unrolls, subject.reading_of(operation)
+        if reading not in self._paths:
+            self._paths[reading] = Paths(Play(subject, operation, self._language))
+        return self._paths[reading]
+
+
+def _said(
+    subject: Subject, paths: Paths, call: Call, fallen: Collection[str]
+) -> tuple[frozenset[Place], bool] | None:
+    """The places that a path went through which admits a call, and whether none admits a state
+    after with one thing changed; None where no path admits the call."""
+    changed = with_a_change(call.after, subject.types, random.Random(call.mark))
+    given = call.given(paths.play)
+    afters = [call.after, changed]
+    end, of_changed = paths.admitting(call.before, given, afters, call.answered, fallen)
+    if isinstance(end, Refused):
+        return None
+    return places_of([end]), of_changed is Refused.BY_ALL
+
+
+def _unreached(subject: Subject, operation: Operation, shown: Shown) -> Iterator[str]:
+    """What calls did not show of an operation."""
+    if shown.unread:
+        yield f"{operation.name}: {shown.unread}"
+    elif not shown.calls and not shown.against:
+        yield operation.name
+    for place in sorted(shown.elsewhere):
+        yield f"{operation.name} at {words_of(subject, place)}"
+
+
+def _has_loop(subject: Subject, operation: Operation) -> bool:
+    reached = reached_from(operation.method, subject.sources.values())
+    return not operation.method or any(
+        isinstance(node, ast.For | ast.While)
+        for source in subject.sources.values()
+        for name in reached & source.methods.keys()
+        for node in ast.walk(source.methods[name])
+    )

@@ -1,0 +1,80 @@
+"""A witness that agrees with everything is not taken for one."""
+
+from typing import Any
+
+import pytest
+import z3
+
+from cacheproof.proofs.crosshair.episode import Episode
+from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, Witness, witnessed
+from cacheproof.proofs.symbolic import block_pool, encoder_decoder_cache, validation
+from cacheproof.proofs.symbolic.conditions import Library
+from cacheproof.proofs.symbolic.witnesses import Exploring, ManagerExploring, PoolExploring
+from cacheproof.proofs.witness import pool
+
+ROW = Evidence(
+    "ED-1", "reference", "a class", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
+    (RedTwin("a change", refuted=True),),
+)  # fmt: skip
+DECODER = encoder_decoder_cache.of_reference()
+POOL = block_pool.of_reference()
+
+
+def word(witness: Witness) -> Outcome:
+    return witnessed(ROW, [witness]).outcome
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Explorations, of changes too, of a few calls each."""
+    monkeypatch.setattr("cacheproof.proofs.symbolic.witnesses.CALLS", 300)
+    monkeypatch.setattr("cacheproof.proofs.symbolic.witnesses.CALLS_OF_TWIN", (40, 60))
+
+
+@pytest.mark.usefixtures("few")
+def test_a_manager_of_which_nothing_is_judged_is_proved_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Episode, "_judge", lambda *_: None)
+    assert word(ManagerExploring(DECODER).witness("ED-1", (), None)) is Outcome.ALONE
+
+
+@pytest.mark.usefixtures("few")
+def test_a_pool_of_which_nothing_is_judged_is_proved_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "_judged", lambda *_: ())
+    assert word(PoolExploring(POOL).witness("BP-1", (), None)) is Outcome.ALONE
+
+
+def validated(exploring: Exploring) -> Witness:
+    return exploring.validator().witness(DECODER, Library(), exploring.calls(()), ())
+
+
+@pytest.fixture(scope="module")
+def exploring() -> ManagerExploring:
+    return ManagerExploring(DECODER)
+
+
+def test_a_reading_that_admits_everything_is_proved_alone(
+    monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
+) -> None:
+    monkeypatch.setattr(validation, "_is_there", lambda *_: z3.sat)
+    assert word(validated(exploring)) is Outcome.ALONE
+
+
+def test_a_validation_without_calls_is_proved_alone(
+    monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
+) -> None:
+    def none(*_: Any) -> dict[str, Any]:
+        return {}
+
+    monkeypatch.setattr(ManagerExploring, "calls", none)
+    assert word(validated(exploring)) is Outcome.ALONE
+
+
+def test_a_contradiction_that_is_found_everywhere_is_vacuous(
+    monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
+) -> None:
+    monkeypatch.setattr("cacheproof.proofs.symbolic.vacuity._is_contradiction", lambda *_: True)
+    assert word(validated(exploring)) is Outcome.VACUOUS
