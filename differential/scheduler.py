@@ -215,7 +215,8 @@ class SchedulerJudge(Judge):
         inputs = self._inputs(outcome)
         self._check("schedule", inputs, lambda: self._withholding(inputs, outcome))
         encodes, total = outcome["encode"], outcome["total"]
-        self._check("schedule", Telling(plan.tokens, outcome["drafts"], encodes, total))
+        told = Telling(plan.tokens, outcome["drafts"], encodes, total)
+        self._check("schedule", told, lambda: self._overdrafting(told))
         if outcome["preempted"]:
             self._check("schedule", self._order.victims(outcome["preempted"], self._ran))
         if not self._config.ec_connector:
@@ -404,6 +405,12 @@ class SchedulerJudge(Judge):
             if any(count > subject.right[name][block] for block, count in blocks.items())
         }
         return "in a session" if wrong <= self._resumable else ""
+
+    def _overdrafting(self, told: Telling) -> str:
+        """Whether all who have no token beside their drafts join the step: kinds in which that
+        is."""
+        wrong = {name for name, drafts in told.drafts.items() if drafts >= told.tokens.get(name, 0)}
+        return "as they join" if wrong and wrong.isdisjoint(self._ran) else ""
 
     def _withholding(self, inputs: Inputs, outcome: Mapping[str, Any]) -> str:
         """When a request needs what was withheld: kinds in which that is."""
