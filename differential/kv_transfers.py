@@ -189,9 +189,10 @@ class KVTransferMirror:
 
     def _blocks_of(self, name: str, first: int, end: int) -> Iterator[tuple[int, int]]:
         """The request's blocks from the `first` one up to token `end`, as far as it has blocks: for
-        more tokens than these hold the scheduler's own contracts speak."""
+        more tokens than these hold the scheduler's own contracts speak, and for those before the
+        first."""
         table = self._tables[name]
-        for index in range(first, min(ceil_div(end, self._block_size), len(table))):
+        for index in range(max(0, first), min(ceil_div(end, self._block_size), len(table))):
             yield index, table[index]
 
     def _as_handed_out(self, numbers: Sequence[int]) -> tuple[_Block, ...]:

@@ -101,7 +101,8 @@ class KVMirror:
         for name, drafts in self._drafted.items():
             if name in self._computed:
                 rejected = drafts + 1 - max(1, sampled.get(name, 0))
-                self._computed[name] -= rejected
+                # More drafts than tokens are against SC-10, and what they leave is followed on.
+                self._computed[name] = max(0, self._computed[name] - rejected)
                 self._forget_behind(name, self._computed[name])
         self._drafted = {}
 
@@ -114,7 +115,8 @@ class KVMirror:
 
     def _write(self, name: str, start: int, end: int) -> None:
         text, table = self._texts[name], self._tables[name]
-        for index in range(start // self._size, min(-(-end // self._size), len(table))):
+        # What is computed twice, down to before the first token, is against SC-14.
+        for index in range(max(0, start) // self._size, min(-(-end // self._size), len(table))):
             first = index * self._size
             filled = min(self._size, end - first)
             right = self._right(text, index, table[index])

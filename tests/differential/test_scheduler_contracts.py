@@ -107,6 +107,13 @@ def test_a_fault_of_releases_breaks_the_contract_that_speaks_of_it(
     assert broken(trace, without(*lacking))[contract].kind == kind
 
 
+def test_a_request_joins_with_more_drafts_than_tokens() -> None:
+    trace = found("padded-drafts-before")
+    lacking = without("pads_within_threshold", "pads_wholly")
+    assert broken(trace) == {}
+    assert broken(trace, lacking)["SC-10"].kind == "as they join"
+
+
 def found(name: str) -> Trace:
     path = FINDINGS / f"{name}.jsonl"
     with path.open("rb") as lines:
