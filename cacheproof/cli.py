@@ -163,13 +163,18 @@ def prove(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The solver's.")] = 0,
     markdown: Annotated[bool, typer.Option("--markdown", help="As docs/evidence.md.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Prove all, also what was proved before.")
+    ] = False,
     known: KnownOption = None,
     json: JsonOption = None,
 ) -> None:
     """Prove contracts of the reference and of releases by their text, beside red twins."""
     output = Output(json)
     faults = known_faults.load(known)
-    raise typer.Exit(proving.prove(output, target or None, faults, seed=seed, markdown=markdown))
+    raise typer.Exit(
+        proving.prove(output, target or None, faults, seed=seed, markdown=markdown, fresh=fresh)
+    )
 
 
 @app.command()

@@ -1,11 +1,13 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -18,11 +20,12 @@ from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets import checkouts, releases
 from cacheproof.differential.targets.resolve import reading_of, stated_release
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.kept_proofs import KeptProofs, digest_of
 from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.workers import results
 
 if TYPE_CHECKING:
-    from cacheproof.proofs.symbolic.evidence import Read
+    from cacheproof.proofs.symbolic.evidence import Read, Text
 
 REFERENCE = "reference"
 CHECKOUT = "path:"
@@ -40,8 +43,10 @@ def prove(
     *,
     seed: int,
     markdown: bool,
+    fresh: bool = False,
 ) -> int:
-    """Prove targets by their text and print the evidence. Returns the exit code.
+    """Prove targets by their text and print the evidence; what was proved before of the same text
+    is told again, unless all is to be proved afresh. Returns the exit code.
 
     Raises:
         InputError: no such target; or a library that proofs need is missing.
@@ -51,25 +56,37 @@ def prove(
     told = {one.name: _announced(one, say) for one in wanted if one is not None}
     names = {REFERENCE if one is None else one.name for one in wanted}
     jobs = list(_jobs(wanted, seed))
-    longest_first = sorted(range(len(jobs)), key=lambda number: -jobs[number].seconds)
-    found: dict[int, list[Evidence]] = {}
-    with output.bar("proving", len(jobs)) as advance:
-        for place, evidence in results(_run, [jobs[number] for number in longest_first]):
-            found[longest_first[place]] = evidence
+    kept = KeptProofs.locate(output.say)
+    found = {} if fresh else _proved_before(jobs, kept)
+    before = sum(len(rows) for rows in found.values())
+    due = [one for one in (job.without(found) for job in jobs) if one.pieces]
+    due.sort(key=lambda job: -job.seconds)
+    with output.bar("proving", len(due)) as advance:
+        for number, evidence in results(_Job.evidence, due):
+            for piece, rows in due[number].by_piece(evidence):
+                kept.keep(piece.digest, rows)
+                found[piece] = rows
             advance(1)
-    rows = [row for number in sorted(found) for row in found[number] if row.target in names]
+    rows = [
+        row
+        for job in jobs
+        for piece in job.pieces
+        for row in piece.told(found[piece])
+        if row.target in names
+    ]
     code = exit_code(rows, known)
     if markdown:
         output.line(evidence_page.markdown(rows, _tools()))
     else:
         _print(output, rows, known)
-        output.line(_closing_line(rows, known, code))
+        output.line(_closing_line(rows, known, before, code))
     output.write_json(
         "prove",
         {
             "tools": _tools(),
             "models": told,
             "evidence": [asdict(row) for row in rows],
+            "proved_before": before,
             "exit_code": code,
         },
     )
@@ -114,16 +131,55 @@ def _announced(tree: _Tree, say: Callable[[str], None]) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
+class _Piece:
+    """What is proved by itself, and kept.
+
+    Attributes:
+        digest: of all that its rows say something of.
+        text: what of a target it is about; None where no target's text enters it.
+    """
+
+    digest: str
+    text: "Text | None" = field(default=None, compare=False)
+
+    def told(self, rows: Iterable[Evidence]) -> Iterator[Evidence]:
+        """Its rows, of each target that has the text."""
+        for row in rows:
+            for target in (row.target,) if self.text is None else self.text.targets:
+                yield replace(row, target=target)
+
+
+@dataclass(frozen=True)
 class _Job:
-    """A piece of the work, and about how long it takes: the longest are begun first."""
+    """Pieces that are proved in one process, since what they have in common is proved once; and
+    about how long each takes: the longest jobs are begun first."""
 
-    seconds: int
-    run: Callable[..., list[Evidence]]
-    arguments: tuple[Any, ...]
+    seconds_of_piece: int
+    run: Callable[[Sequence["Text"]], list[Evidence]]
+    pieces: tuple[_Piece, ...]
+
+    @property
+    def seconds(self) -> int:
+        return self.seconds_of_piece * len(self.pieces)
+
+    def without(self, found: Mapping[_Piece, object]) -> "_Job":
+        """What is left of it."""
+        return replace(self, pieces=tuple(one for one in self.pieces if one not in found))
+
+    def evidence(self) -> list[Evidence]:
+        """Do the work."""
+        return self.run([one.text for one in self.pieces if one.text is not None])
+
+    def by_piece(self, evidence: Sequence[Evidence]) -> Iterator[tuple[_Piece, list[Evidence]]]:
+        """What came of each piece: of a text, the rows of the first target that has it."""
+        for piece in self.pieces:
+            first = None if piece.text is None else piece.text.targets[0]
+            yield piece, [row for row in evidence if first in (None, row.target)]
 
 
-def _run(job: _Job) -> list[Evidence]:
-    return job.run(*job.arguments)
+def _proved_before(jobs: Iterable[_Job], kept: KeptProofs) -> dict[_Piece, list[Evidence]]:
+    found = {piece: kept.rows(piece.digest) for job in jobs for piece in job.pieces}
+    return {piece: rows for piece, rows in found.items() if rows is not None}
 
 
 def _wanted(targets: Sequence[str] | None, output: Output) -> list[_Tree | None]:
@@ -167,20 +223,44 @@ def _is_keyed(version: str) -> bool:
 
 def _jobs(wanted: Sequence[_Tree | None], seed: int) -> Iterator[_Job]:
     """The work, in the order in which it is told."""
-    from cacheproof.proofs.crosshair import text, witness
-    from cacheproof.proofs.keys.prove import prove_keys
+    from cacheproof.proofs.crosshair import text
     from cacheproof.proofs.symbolic.evidence import SUBJECTS, families, prove_texts, texts_of
-    from cacheproof.proofs.symbolic.lemmas import prove_lemmas
 
     for name in SUBJECTS:
         texts = texts_of(name, _sources(name, wanted))
         for family in families(one for one in texts if one.release is not None or None in wanted):
-            yield _Job(SECONDS_OF_TEXT[name] * len(family), prove_texts, (family, seed))
-    yield _Job(40, prove_keys, (seed,))
-    yield _Job(1, prove_lemmas, (seed,))
+            pieces = tuple(_Piece(_digest(one, seed), one) for one in family)
+            yield _Job(SECONDS_OF_TEXT[name], partial(prove_texts, seed=seed), pieces)
+    yield _Job(40, partial(_prove_keys, seed), (_Piece(digest_of("keys", str(seed))),))
+    yield _Job(1, partial(_prove_lemmas, seed), (_Piece(digest_of("lemmas", str(seed))),))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
-            yield _Job(20, witness.run, (text.of_reference(name),))
+            yield _Job(20, partial(_search, name), (_Piece(digest_of("crosshair", name)),))
+
+
+def _digest(text: "Text", seed: int) -> str:
+    """Of a text, what its module and its bases say beside it, and what is asked of it."""
+    source = text.source
+    parts = source.name, source.text, source.module, ast.unparse(source.tree)
+    return digest_of(*parts, text.release or "", str(seed))
+
+
+def _prove_keys(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.proofs.keys.prove import prove_keys
+
+    return prove_keys(seed)
+
+
+def _prove_lemmas(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.proofs.symbolic.lemmas import prove_lemmas
+
+    return prove_lemmas(seed)
+
+
+def _search(name: str, _texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.proofs.crosshair import text, witness
+
+    return witness.run(text.of_reference(name))
 
 
 def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
@@ -235,7 +315,9 @@ def _is_hollow(row: Evidence) -> bool:
     return row.outcome is Outcome.HOLDS and not row.counts
 
 
-def _closing_line(rows: Sequence[Evidence], known: Sequence[KnownFault], code: int) -> str:
+def _closing_line(
+    rows: Sequence[Evidence], known: Sequence[KnownFault], before: int, code: int
+) -> str:
     held = sum(row.outcome is Outcome.HOLDS and row.counts for row in rows)
     refuted = [row for row in rows if row.outcome is Outcome.REFUTED]
     unlisted = sum(not _is_listed(row, known) for row in refuted)
@@ -249,6 +331,7 @@ def _closing_line(rows: Sequence[Evidence], known: Sequence[KnownFault], code: i
         f"them not listed; {unknown} unknown; {alone} proved alone; {vacuous} vacuous; "
         f"witnesses disagree about {disagree}; {hollow} without such a change; "
         f"the hardest condition took {_work(*rows) or 'nothing'} of the solver's limit; "
+        f"{before} rows were proved before (--fresh proves all); "
         f"exit code {code}"
     )
 

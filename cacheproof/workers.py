@@ -24,6 +24,8 @@ def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tu
     Raises:
         HarnessError: a process ended before its task did.
     """
+    if not tasks:
+        return
     context = get_context("spawn")
     followed, held = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(

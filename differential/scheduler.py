@@ -396,15 +396,19 @@ class SchedulerJudge(Judge):
         return Inputs(encodes, {name: self._withheld[name] for name in encodes})
 
     def _misreading(self, subject: Progress | KVReads | Holding) -> str:
-        """Whether all who read KV that is not theirs are sessions: kinds in which that is."""
-        if not isinstance(subject, KVReads):
+        """Whether all who read KV that is not theirs, or have no slots for their tokens, are
+        sessions: kinds in which that is."""
+        if isinstance(subject, KVReads):
+            wrong = {
+                name
+                for name, blocks in subject.reads.items()
+                if any(count > subject.right[name][block] for block, count in blocks.items())
+            }
+        elif isinstance(subject, Holding):
+            wrong = {name for name, end in subject.ends.items() if end > subject.slots[name]}
+        else:
             return ""
-        wrong = {
-            name
-            for name, blocks in subject.reads.items()
-            if any(count > subject.right[name][block] for block, count in blocks.items())
-        }
-        return "in a session" if wrong <= self._resumable else ""
+        return "in a session" if wrong and wrong <= self._resumable else ""
 
     def _overdrafting(self, told: Telling) -> str:
         """Whether all who have no token beside their drafts join the step: kinds in which that

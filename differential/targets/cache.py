@@ -78,6 +78,10 @@ class Cache:
         return self.root / "logs"
 
     @property
+    def proofs(self) -> Path:
+        return self.root / "proofs"
+
+    @property
     def scratch(self) -> Path:
         return self.root / "scratch"
 
