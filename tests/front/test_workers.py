@@ -40,7 +40,7 @@ def command(
         started = start("explore", "--target", two_releases[1], "--findings", str(tmp_path))
         at_work = explores_a_release
     else:
-        started, at_work = start("prove", "--target", "reference"), proves
+        started, at_work = start("prove", "--target", "reference", "--fresh"), proves
     while not any(at_work(worker) for worker in children(started.pid)):
         assert started.poll() is None, "it ended before it was at work"
     left = [os.pidfd_open(one) for one in descendants(started.pid)]
