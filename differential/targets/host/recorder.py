@@ -6,6 +6,7 @@ None when it left}, queue or None, notices or None); an unchanged part is empty 
 the deltas gives the whole state after every call.
 """
 
+from inspect import signature
 from typing import Any
 
 _OPERATIONS = {
@@ -69,11 +70,12 @@ class Recorder:
             try:
                 answer = method(*args, **kwargs)
             except BaseException as error:
-                self._log(operation, (*args, *kwargs.values()), {"raises": type(error).__name__})
+                given = _in_order(method, args, kwargs)
+                self._log(operation, given, {"raises": type(error).__name__})
                 raise
             finally:
                 self._inside = False
-            self._log(operation, (*args, *kwargs.values()) if kwargs else args, answer)
+            self._log(operation, _in_order(method, args, kwargs) if kwargs else args, answer)
             return answer
 
         return call
@@ -110,6 +112,15 @@ class Recorder:
             known_sizes = dict(sizes)
         self._last = (free, freeable, known, known_sizes, queue, notices)
         return delta
+
+
+def _in_order(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """What is given, in the order of the method's parameters; as it comes, where they do not take
+    it."""
+    try:
+        return tuple(signature(method).bind(*args, **kwargs).arguments.values())
+    except TypeError:
+        return (*args, *kwargs.values())
 
 
 def _changed_entries(
