@@ -69,7 +69,7 @@ class Read:
 
 def texts_of(name: str, of_targets: Iterable[Read]) -> list[Text]:
     """The reference's text of a class, and those of targets, each once: of classes that read alike,
-    in modules that say nothing else of them."""
+    in modules that say nothing else of them, and promise the same contracts."""
     found = [Text((REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
     for one in of_targets:
         for number, text in enumerate(found):
@@ -82,8 +82,9 @@ def texts_of(name: str, of_targets: Iterable[Read]) -> list[Text]:
 
 
 def _reads_as(text: Text, one: Read) -> bool:
-    """Whether a class is one that was read before; where a gate refuses its module, it is not."""
-    if text.source.text != one.source.text:
+    """Whether a class is one that was read before, and is asked the same; where a gate refuses its
+    module, it is not."""
+    if text.source.text != one.source.text or _promised(text) != _promised(one):
         return False
     if text.source.module == one.source.module:
         return True
@@ -93,6 +94,12 @@ def _reads_as(text: Text, one: Read) -> bool:
     except NotTranslated:
         return False
     return True
+
+
+def _promised(one: Text | Read) -> frozenset[str]:
+    """The contracts that its release promises to keep."""
+    component = SUBJECTS[one.source.name].COMPONENT
+    return frozenset(rule.id for rule in all_contracts(component, one.release))
 
 
 def families(texts: Iterable[Text]) -> list[list[Text]]:

@@ -9,7 +9,7 @@ import pytest
 from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.symbolic.conditions import prove
 from cacheproof.proofs.symbolic.encoder_decoder_cache import CLASS, of_reference
-from cacheproof.proofs.symbolic.evidence import prove_texts, texts_of
+from cacheproof.proofs.symbolic.evidence import SUBJECTS, Read, prove_texts, texts_of
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proofs.symbolic.twins import is_refuted_negated
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -51,3 +51,10 @@ def test_a_second_release_breaks_what_it_breaks_in_releases(forgetful: Path) -> 
         "ED-2",
         "ED-5",
     }
+
+
+def test_one_text_under_other_promises_is_another() -> None:
+    source = SUBJECTS[CLASS].of_reference().sources["m"]
+    reads = [Read("path:a", one, source) for one in ("0.33.0", "0.32.0", "0.10.2")]
+    _, *texts = texts_of(CLASS, reads)
+    assert [(one.release, len(one.targets)) for one in texts] == [("0.33.0", 2), ("0.10.2", 1)]
