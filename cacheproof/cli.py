@@ -158,7 +158,9 @@ def prove(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="T", help="reference, vllm@VERSION or path:DIR; by default all installed."
+            metavar="T",
+            help="reference, vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]; by default all "
+            "installed.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The solver's.")] = 0,

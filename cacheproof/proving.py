@@ -1,6 +1,7 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
 import ast
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -18,7 +19,7 @@ from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets import checkouts, releases
-from cacheproof.differential.targets.resolve import reading_of, stated_release
+from cacheproof.differential.targets.resolve import NEWEST, reading_of, stated_release
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.kept_proofs import KeptProofs, digest_of
 from cacheproof.proofs.evidence import Evidence, Outcome
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 REFERENCE = "reference"
 CHECKOUT = "path:"
 MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
+PLUGGED = "EncoderCacheManager"
+"""The class whose place a plug-in takes."""
 KEYED_SINCE = "0.10.2"
 """Managers of releases before know requests, not identifiers; their text is not proved."""
 SECONDS_OF_TEXT = {"EncoderCacheManager": 30, "EncoderDecoderCacheManager": 5, "BlockPool": 45}
@@ -95,10 +98,18 @@ def prove(
 
 @dataclass(frozen=True)
 class _Tree:
-    """A release or a checkout, by the name that the user gives it."""
+    """A release or a checkout, by the name that the user gives it; or the class of a `plug_in`, by
+    its file and name, in the place of the release's encoder cache manager."""
 
     name: str
     release: releases.Release
+    plug_in: tuple[Path, str] | None = None
+
+    def place_of(self, kind: str) -> tuple[Path, str] | None:
+        """The file and the name of a class of that kind; None where a plug-in has none."""
+        if self.plug_in is None:
+            return self.release.tree / MANAGERS, kind
+        return self.plug_in if kind == PLUGGED else None
 
     @property
     def promises(self) -> str:
@@ -203,9 +214,21 @@ def _wanted(targets: Sequence[str] | None, output: Output) -> list[_Tree | None]
             found.append(_Tree(target, checkouts.for_path(folder, report=output.say)))
             continue
         word, _, version = target.partition("@")
+        module, colon, own_name = word.partition(":")
+        if colon and module and own_name.isidentifier():
+            release = releases.install(version or NEWEST, report=output.say)
+            path = _file_of(module, release.tree)
+            if path is None:
+                raise InputError(
+                    f"--target {target}: no file of a module {module} in the current folder, in "
+                    "vLLM or in what is installed here; expected MODULE:CLASS"
+                )
+            found.append(_Tree(target, release, (path, own_name)))
+            continue
         if word != "vllm" or not version:
             raise InputError(
-                f"--target {target}: expected {REFERENCE}, vllm@VERSION or {CHECKOUT}DIR"
+                f"--target {target}: expected {REFERENCE}, vllm@VERSION, {CHECKOUT}DIR or "
+                "MODULE:CLASS[@VERSION]"
             )
         if not _is_keyed(releases.parse(version)):
             raise InputError(
@@ -215,6 +238,16 @@ def _wanted(targets: Sequence[str] | None, output: Output) -> list[_Tree | None]
         release = releases.install(version, report=output.say)
         found.append(_Tree(f"vllm@{release.version}", release))
     return found
+
+
+def _file_of(module: str, tree: Path) -> Path | None:
+    """The file of a module, which is not run: it may need what is not installed here."""
+    place = Path(*module.split("."))
+    for folder in (Path.cwd(), tree, *map(Path, sys.path)):
+        for path in (folder / place.with_suffix(".py"), folder / place / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
 
 
 def _is_keyed(version: str) -> bool:
@@ -242,7 +275,7 @@ def _digest(text: "Text", seed: int) -> str:
     """Of a text, what its module and its bases say beside it, and what is asked of it."""
     source = text.source
     parts = source.name, source.text, source.module, ast.unparse(source.tree)
-    return digest_of(*parts, text.release or "", str(seed))
+    return digest_of(text.kind, *parts, text.release or "", str(seed))
 
 
 def _prove_keys(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
@@ -273,13 +306,19 @@ def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
     from cacheproof.proofs.symbolic.source import source_of
 
     for one in reversed(wanted):
-        if one is not None:
-            path = one.release.tree / MANAGERS
+        place = None if one is None else one.place_of(name)
+        if one is not None and place is not None:
+            path, own_name = place
             within = one.name.replace("@", " ")
             try:
-                yield Read(one.name, one.promises, source_of(path, name, within))
+                yield Read(one.name, one.promises, source_of(path, own_name, within))
             except LookupError:
-                continue  # a release before the class
+                if one.plug_in is None:
+                    continue  # a release before the class
+                raise InputError(
+                    f"--target {one.name}: {path} has no class {own_name}; expected MODULE:CLASS "
+                    "with the class defined in that module"
+                ) from None
             except (OSError, SyntaxError, ValueError) as error:
                 raise InputError(
                     f"--target {one.name}: {path}: {error}; expected the managers' module, as "

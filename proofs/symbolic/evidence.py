@@ -38,15 +38,15 @@ PROMISES: tuple[Promise, ...] = (
 )
 """What a caller promises beside what each operation asks of it, from nothing on."""
 _PROMISES_OF = {block_pool.CLASS: block_pool.PROMISES}
-_EXPLORING: Mapping[str, type[Exploring]] = {block_pool.CLASS: PoolExploring}
-"""How CPython runs a class; ManagerExploring by default."""
 
 
 @dataclass(frozen=True)
 class Text:
     """A manager's class as it stands in some targets; `release` is the first of theirs, None for
-    the reference."""
+    the reference. The class of a plug-in has a name of its own: `kind` is that of the class whose
+    place it takes."""
 
+    kind: str
     targets: tuple[str, ...]
     source: Source
     release: str | None
@@ -70,36 +70,37 @@ class Read:
 def texts_of(name: str, of_targets: Iterable[Read]) -> list[Text]:
     """The reference's text of a class, and those of targets, each once: of classes that read alike,
     in modules that say nothing else of them, and promise the same contracts."""
-    found = [Text((REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
+    found = [Text(name, (REFERENCE,), SUBJECTS[name].of_reference().sources["m"], None)]
     for one in of_targets:
         for number, text in enumerate(found):
             if text.release is not None and _reads_as(text, one):
                 found[number] = dataclasses.replace(text, targets=(*text.targets, one.target))
                 break
         else:
-            found.append(Text((one.target,), one.source, one.release))
+            found.append(Text(name, (one.target,), one.source, one.release))
     return found
 
 
 def _reads_as(text: Text, one: Read) -> bool:
     """Whether a class is one that was read before, and is asked the same; where a gate refuses its
     module, it is not."""
-    if text.source.text != one.source.text or _promised(text) != _promised(one):
+    if text.source.text != one.source.text:
+        return False
+    if _promised(text.kind, text.release) != _promised(text.kind, one.release):
         return False
     if text.source.module == one.source.module:
         return True
     try:
         for source in (text.source, one.source):
-            refuse_subject(SUBJECTS[source.name].of_release(one.release, source))
+            refuse_subject(SUBJECTS[text.kind].of_release(one.release, source))
     except NotTranslated:
         return False
     return True
 
 
-def _promised(one: Text | Read) -> frozenset[str]:
-    """The contracts that its release promises to keep."""
-    component = SUBJECTS[one.source.name].COMPONENT
-    return frozenset(rule.id for rule in all_contracts(component, one.release))
+def _promised(kind: str, release: str | None) -> list[str]:
+    """The contracts that a release promises to keep."""
+    return [rule.id for rule in all_contracts(SUBJECTS[kind].COMPONENT, release)]
 
 
 def families(texts: Iterable[Text]) -> list[list[Text]]:
@@ -121,9 +122,8 @@ def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
         seed: of the solver.
 
     """
-    promises = _PROMISES_OF.get(texts[0].source.name, PROMISES)
-    exploring = _EXPLORING.get(texts[0].source.name, ManagerExploring)
-    validator = exploring(_subject(texts[0], ())).validator
+    promises = _PROMISES_OF.get(texts[0].kind, PROMISES)
+    validator = _exploring(texts[0].kind)(_subject(texts[0], ())).validator
     tools = [(Library(seed), validator()) for _ in promises]
     noticed: dict[str, tuple[str, str]] = {}
     rows: list[Evidence] = []
@@ -138,6 +138,11 @@ def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
             why = f"{text.source.path}: the translator fails: {type(failure).__name__}: {failure}"
             rows += _unread(text, subject, why)
     return rows
+
+
+def _exploring(kind: str) -> type[Exploring]:
+    """How CPython runs a class."""
+    return PoolExploring if kind == block_pool.CLASS else ManagerExploring
 
 
 def _unread(text: Text, subject: Subject, why: str) -> Iterator[Evidence]:
@@ -159,7 +164,7 @@ def _proved(
     settled: set[str] = set()
     known: dict[str, OfRule] = {}
     plain = _subject(text, ())
-    exploring = _EXPLORING.get(text.source.name, ManagerExploring)(plain, noticed)
+    exploring = _exploring(text.kind)(plain, noticed)
     for (promise, assumptions), (library, validator) in promises:
         started = time.monotonic()
         subject = _subject(text, assumptions)
@@ -226,7 +231,7 @@ def _words(refuted: OfRule) -> str:
 
 
 def _subject(text: Text, assumptions: tuple[Assumption, ...]) -> Subject:
-    about = SUBJECTS[text.source.name]
+    about = SUBJECTS[text.kind]
     if text.release is None:
         return about.of_reference(assumptions)
     return about.of_release(text.release, text.source, assumptions)

@@ -72,7 +72,9 @@ def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_text_that_the_gate_refuses_is_unknown_with_its_line() -> None:
     changed = TEXT.replace("    def free(self", "    @staticmethod\n    def free(self")
-    rows = prove_texts([Text(("changed",), source_in(changed, CLASS, "changed.py"), "0.33.0")])
+    rows = prove_texts(
+        [Text(CLASS, ("changed",), source_in(changed, CLASS, "changed.py"), "0.33.0")]
+    )
     assert {one.outcome for one in rows} == {Outcome.UNKNOWN}
     assert rows[0].note.startswith("changed.py:")
     assert "a decorated method, free" in rows[0].note
