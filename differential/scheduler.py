@@ -222,7 +222,7 @@ class SchedulerJudge(Judge):
         if not self._config.ec_connector:
             self._judge_spending(telling)
         for subject in () if self._kv_blocks is None else self._kv_blocks.schedule(outcome):
-            self._check("schedule", subject, partial(self._misreading, subject))
+            self._check("schedule", subject, partial(self._misreading, subject, outcome))
         rest = self._rest(plan, telling)
         if not self._is_decoder:  # whose items are in no prompt
             self._judge_items(plan, outcome, telling, kept, rest)
@@ -395,9 +395,9 @@ class SchedulerJudge(Judge):
         }
         return Inputs(encodes, {name: self._withheld[name] for name in encodes})
 
-    def _misreading(self, subject: Progress | KVReads | Holding) -> str:
-        """Whether all who read KV that is not theirs, or have no slots for their tokens, are
-        sessions: kinds in which that is."""
+    def _misreading(self, subject: Progress | KVReads | Holding, outcome: Mapping[str, Any]) -> str:
+        """Whether it is sessions alone that read KV that is not theirs, have no slots for their
+        tokens, or have left all queues with their blocks: kinds in which that is."""
         if isinstance(subject, KVReads):
             wrong = {
                 name
@@ -406,6 +406,8 @@ class SchedulerJudge(Judge):
             }
         elif isinstance(subject, Holding):
             wrong = {name for name, end in subject.ends.items() if end > subject.slots[name]}
+            if not wrong and self._resumable - {*outcome["running"], *outcome["waiting"]}:
+                return "a lost session"
         else:
             return ""
         return "in a session" if wrong and wrong <= self._resumable else ""
