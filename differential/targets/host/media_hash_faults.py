@@ -52,7 +52,8 @@ def forgets_image_ids(hash_arguments: HashArguments) -> HashArguments:
         shown = getattr(value, "media", value)
         if library is None or not isinstance(shown, library.Image):
             return value
-        return shown.tobytes() if shown.getexif() else value
+        form = ["image", shown.mode, *shown.size]
+        return [*form, shown.tobytes()] if shown.getexif() else value
 
     return _replacing(hash_arguments, pixels_of)
 
