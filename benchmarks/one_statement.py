@@ -58,7 +58,8 @@ PAGE = ROOT / "docs" / "one-statement.md"
 SEED = 20261123
 CHANGES = 200
 SEEDS = 215
-"""Of each lane: as many as `cacheproof fuzz --target vllm@0.33.0 --seconds 60` ran on two cores."""
+"""Of each lane: as many as `cacheproof fuzz --target vllm@0.33.0 --seconds 60` ran on two cores, when
+it had two lanes fewer."""
 
 Kept = TypeVar("Kept")
 
@@ -254,10 +255,11 @@ class Search:
         self, lane: Lane, trace: Trace, result: TraceResult
     ) -> Mapping[str, tuple[str, str, int, str]]:
         """What a result shows that the unchanged release does not: by contracts, in lockstep."""
-        if result.illegal is not None:
-            raise HarnessError(f"it refuses what the release runs: {result.illegal}")
+        seen = examine(trace, result, self._host)
+        if seen.illegal is not None:
+            raise HarnessError(f"it refuses what the release runs: {seen.illegal}")
         found: dict[str, tuple[str, str, int, str]] = {}
-        for broken in examine(trace, result, self._host).breaks():
+        for broken in seen.breaks():
             contract, kind = broken[:2]
             if (contract, lane.name, kind) in self._own:
                 continue
@@ -390,11 +392,14 @@ def main() -> None:
     parser.add_argument(
         "--unseen", action="store_true", help="run again what differs and no contract has seen"
     )
+    parser.add_argument(
+        "--again", nargs="+", default=[], metavar="KEY", help="run again these, and no others"
+    )
     parser.add_argument("--page", action="store_true", help="write the page, and run nothing")
     parser.add_argument("--tree", nargs=2, metavar=("KEY", "DIR"), help="write a change's tree")
     given = parser.parse_args()
     unseen = (one for one in outcomes() if one.by_contracts is None and one.differing)
-    again = {one.key for one in unseen} if given.unseen else set()
+    again = {*given.again, *((one.key for one in unseen) if given.unseen else ())}
     options = Options(given.changes, given.seed, given.seeds, frozenset(again))
     if given.tree:
         key, folder = given.tree

@@ -19,7 +19,7 @@ from cacheproof.differential.engine_generator import engine_trace
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.examine import Examination, examine
 from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.kv_cache_generator import kv_cache_trace
+from cacheproof.differential.kv_cache_generator import drafted_kv_cache_trace, kv_cache_trace
 from cacheproof.differential.media_hash_generator import media_hash_trace
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import TraceResult
@@ -274,6 +274,13 @@ LANES = {
             frozenset({"decoder item released again", "decoder entry reported"}),
         ),
         Lane(
+            "encoder-decoder of several items",
+            "manager",
+            "encoder_decoder",
+            lambda seed: manager_trace(seed, "encoder_decoder", several=True),
+            frozenset({"decoder item released again", "admitted beside pending items"}),
+        ),
+        Lane(
             "scheduler",
             "scheduler",
             "encoder_cache",
@@ -409,6 +416,14 @@ LANES = {
             by_release=True,
         ),
         Lane("KV cache", "kv_cache", "kv_cache", kv_cache_trace, _KV_CACHE),
+        Lane(
+            "KV cache beside a drafter",
+            "kv_cache",
+            "kv_cache",
+            drafted_kv_cache_trace,
+            frozenset({"hit of a free block", "groups disagree on a hit", "hit in several groups"}),
+            since="0.23.0",
+        ),
     )
 }
 

@@ -51,7 +51,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "ED-2": "credits_decoder_again",
         "ED-3": "loses_notices",
         "ED-4": "raises_now_and_then",
-        "ED-5": "leaks_a_slot",
+        "ED-5": {"as an item is debited": "leaks_a_slot"},
         "ED-6": "refuses_now_and_then",
         "WM-3": "loses_notices",
         "WM-4": "reports_what_it_just_encoded",
@@ -73,6 +73,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "MH-3a": {"shape of an array": "forgets_forms"},
         "MH-4": {"image": "never_repeats", "layout of an array": "leans_on_layout"},
         "MH-6": "raises_now_and_then",
+        "MH-7": {"image or media": "forgets_image_ids"},
     },
     "scheduler": {
         "SC-1a": "schedules_beyond_the_budget",
@@ -97,6 +98,8 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "SC-15": "reads_what_nobody_wrote",
         "SC-16": "counts_a_block_too_few",
         "SC-17": "tells_of_a_block_too_few",
+        "SC-18": {"it is the second": "refuses_requests"},
+        "SC-19": "forgets_who_waits",
         "DF-1": "drops_what_is_read",
         "LV-1": "stops",
         "LV-3": "computes_the_same_again",
@@ -133,6 +136,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "KV-11": "caches_nothing_computed",
         "KV-12": "loads_to_nowhere",
         "KV-13": "counts_no_lookups",
+        "KV-14": "caches_what_nobody_reads",
     },
 }
 # No order of its rows matters to a decoder that attends to all, and WM-1 does not judge its store.

@@ -25,6 +25,8 @@ from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.records import EncoderCacheState
 
 LOCKSTEP = "lockstep"
+SERVED = "SC-18"
+"""The contract that a release breaks by a refusal for which it has no documented reason."""
 AnyJudge = Judge | BlockHashJudge | MediaHashJudge | KVCacheJudge
 
 
@@ -70,24 +72,29 @@ def examine(
     reference: ReferenceTarget | None = None,
     reach: Reachability | None = None,
 ) -> Examination:
-    """Judge a target's result for a trace.
+    """Judge a target's result for a trace. One that the target refuses, with a documented reason or
+    for want of what is asked for, is not judged.
 
     Raises:
         HarnessError: the records contradict the trace or themselves: some are missing, they name
             what the trace does not have, or deltas do not add up to the full state.
     """
-    if result.illegal is not None:
-        return Examination({}, {}, None, result.illegal, 0, 0, compared=False)
-    _check_complete(trace, result, target)
+    if result.illegal is None:
+        _check_complete(trace, result, target)
+    elif not result.records:
+        return _not_judged(result.illegal)
     judge = judge_of(
         trace, target.release, target.protocol, result.capacity, reach or Reachability()
     )
     for number, (event, record) in enumerate(zip(trace.events, result.records, strict=False)):
         judge_record(judge, number, event, record, target)
+    if result.illegal is not None and SERVED not in judge.violations:
+        return _not_judged(result.illegal)
     difference = None
     compared = reference is not None and reference.runs(trace)
     if reference is not None and compared:
-        difference = compare(reference.run([trace])[0], result)
+        expected = reference.run([trace])[0]
+        difference = compare(expected, result) if expected.illegal is None else None
     violations = judge.violations
     by_kind = (
         judge.by_kind
@@ -97,6 +104,10 @@ def examine(
     return Examination(
         violations, by_kind, difference, None, judge.calls_judged, judge.resident_sum, compared
     )
+
+
+def _not_judged(illegal: str) -> Examination:
+    return Examination({}, {}, None, illegal, 0, 0, compared=False)
 
 
 def judge_record(

@@ -320,6 +320,7 @@ VARIANTS: tuple[Variant, ...] = (
     _media_hasher_with(media_hash_faults.forgets_forms),
     _media_hasher_with(media_hash_faults.forgets_frames),
     _media_hasher_with(media_hash_faults.forgets_kinds_of_containers),
+    _media_hasher_with(media_hash_faults.forgets_image_ids),
     _media_hasher_with(media_hash_faults.leans_on_order),
     _media_hasher_with(media_hash_faults.leans_on_layout),
     _media_hasher_with(media_hash_faults.never_repeats),
@@ -400,6 +401,7 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_with(kv_cache.free_forgets_a_group),
     _kv_cache_with(kv_cache_faults.caches_what_is_loading),
     _kv_cache_with(kv_cache_faults.caches_nothing_computed),
+    _kv_cache_with(kv_cache_faults.caches_what_nobody_reads, shape="coarse full and window"),
     _kv_cache_without(
         "touches_before_loading",
         "load-takes-a-hit",
@@ -426,6 +428,14 @@ VARIANTS: tuple[Variant, ...] = (
         "A window's hit ends a block before where blocks of all groups end (as before 0.20.0).",
         shape="coarse full and window",
         seeds=(36,),
+    ),
+    _kv_cache_without(
+        "aligns_first_hit_once",
+        "first-hit-aligned-twice",
+        "A hit of a window's first blocks is aligned before a drafter's block is dropped, and "
+        "again after it (as vLLM 0.33.0).",
+        shape="coarse full and window",
+        seeds=(60,),
     ),
     _kv_cache_without(
         "shares_no_prefix_reads",
@@ -621,6 +631,8 @@ VARIANTS: tuple[Variant, ...] = (
     _scheduler_with(scheduler_faults.computes_the_same_again),
     _scheduler_with(scheduler_faults.stops),
     _scheduler_with(scheduler_faults.raises_in_update),
+    _scheduler_with(scheduler_faults.refuses_requests),
+    _scheduler_with(scheduler_faults.forgets_who_waits),
     _scheduler_with(scheduler_faults.calls_all_tokens_drafts),
     _scheduler_with(scheduler_faults.keeps_drafts),
     _scheduler_with(scheduler_faults.offers_less),

@@ -52,18 +52,26 @@ CROWDED = Shape("crowded", (30, 60), (16, 24), 4, (4, 8), (120, 240))
 
 
 def manager_trace(
-    seed: int, manager: str = "encoder_cache", shape: Shape | None = None, resized: bool = False
+    seed: int,
+    manager: str = "encoder_cache",
+    shape: Shape | None = None,
+    resized: bool = False,
+    several: bool = False,
 ) -> Trace:
     """The manager-depth trace of a seed.
 
-    `resized` lets an identifier come back with another size, as a reused media id does.
+    `resized` lets an identifier come back with another size, as a reused media id does; `several`
+    gives requests of an encoder-decoder several items, where they have one.
     """
-    return _ManagerTrace(seed, manager, shape, resized).build()
+    return _ManagerTrace(seed, manager, shape, resized, several).build()
 
 
 class _ManagerTrace:
-    def __init__(self, seed: int, manager: str, shape: Shape | None, resized: bool) -> None:
+    def __init__(
+        self, seed: int, manager: str, shape: Shape | None, resized: bool, several: bool
+    ) -> None:
         self._random = Random(f"{VERSION}/{manager}/{resized}/{seed}")
+        self._several = Random(f"{VERSION}/several/{seed}") if several else None
         self._seed = seed
         self._manager = manager
         self._decoder = manager == "encoder_decoder"
@@ -178,6 +186,8 @@ class _ManagerTrace:
         request = f"r{self._arrived}"
         self._arrived += 1
         count = 1 if self._decoder else random.choice((1, 1, 2, 2, 3, ITEMS_MAX))
+        if self._several is not None:
+            count = self._several.choice((1, 2, 2, 3))
         position = 0 if self._decoder else random.randrange(4)
         items: list[Item] = []
         repeated = random.choice(self._items) if random.random() < 0.25 else None

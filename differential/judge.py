@@ -35,6 +35,8 @@ from cacheproof.spec.scheduler import Span
 
 _READS = frozenset({"check", "inputs", "embeds", "notices"})
 CREDITS = frozenset({"release", "free"})
+AS_DEBITED = "as an item is debited"
+"""The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""
 SCHEDULER = cacheproof.spec.scheduler.COMPONENT
 ENGINE = cacheproof.spec.engine.COMPONENT
 
@@ -641,10 +643,12 @@ class Judge:
             for rule, holds in rules.of_state:
                 if not holds(post):
                     self._broken(rule, {"s": post}, operation, request_id, identifier)
+        debited = AS_DEBITED if self._is_decoder and operation == "allocate" else ""
         if claimed or delta is not None or (self._is_decoder and operation in CREDITS):
             for rule, holds in rules.of_state_and_ghost:
                 if not holds(post, ghost):
-                    self._broken(rule, {"s": post, "g": ghost}, operation, request_id, identifier)
+                    values = {"s": post, "g": ghost}
+                    self._broken(rule, values, operation, request_id, identifier, debited)
         self.resident_sum += self._residents
         if not self._is_decoder and (note := self._notes.get(operation)):
             note(record, identifier, size, pre, post)
@@ -712,12 +716,14 @@ class Judge:
     # rare states
 
     def _note_decoder(self, record: Any, identifier: str, size: int) -> None:
-        operation, request_id, input_id, budget, _, answer, _ = record
+        operation, request_id, input_id, budget, pending, answer, _ = record
         meet = self._reach.meet
         if operation == "release" and (request_id, input_id) not in self.ghost.debits:
             meet("decoder item released again")
         elif operation == "can" and answer is not True:
             meet("refused by budget" if size > (budget or 0) else "refused by space")
+        elif operation == "can" and pending:
+            meet("admitted beside pending items")
         elif operation == "allocate":
             if (request_id, identifier) in self._decoded:
                 meet("decoder item encoded again")

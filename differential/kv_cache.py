@@ -8,7 +8,7 @@ import msgspec
 
 import cacheproof.spec.kv_cache
 from cacheproof.differential.judge import Violation
-from cacheproof.differential.kv_cache_ghost import Asked, Layout, RequestGhost
+from cacheproof.differential.kv_cache_ghost import Asked, Layout, Place, RequestGhost
 from cacheproof.differential.kv_cache_mirror import (
     KVCacheMirror,
     Queues,
@@ -37,6 +37,7 @@ from cacheproof.spec.kv_cache import (
     Load,
     Lookup,
     Outcome,
+    Retained,
     Slots,
     Statistics,
     Tables,
@@ -44,6 +45,7 @@ from cacheproof.spec.kv_cache import (
 from cacheproof.spec.registry import Contract, contracts
 
 Event = Mapping[str, Any]
+FIRST_BLOCKS = "first blocks of a window"
 MANAGER = cacheproof.spec.kv_cache.COMPONENT
 _LETTERS = {
     PoolState: "s",
@@ -137,12 +139,13 @@ class KVCacheJudge:
         if kind == "take_events" and self._config["kv_events"]:
             self._judge_events(answer)
 
-    def _check(self, subject: Any) -> None:
+    def _check(self, subject: Any, kind: str = "") -> None:
+        """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
             if rule.id not in self.violations and not rule.predicate(subject):
                 why = rule.explain(**{_LETTERS.get(type(subject), "c"): subject})
-                self.violations[rule.id] = Violation(rule, *self._where, "", why)
+                self.violations[rule.id] = Violation(rule, *self._where, "", why, kind)
                 self.subjects[rule.id] = subject
 
     def _judge_slots(self, name: str, known: RequestGhost, outcome: Event, queues: Queues) -> None:
@@ -153,7 +156,8 @@ class KVCacheJudge:
         for call in outcome["calls"]:
             if call[0] == "get_computed_blocks":
                 hit = call[3][0]
-                self._check(self._lookup(known, call[3]))
+                lookup = self._lookup(known, call[3])
+                self._check(lookup, self._missing(lookup))
             else:
                 asked, answer = Asked.of(call), call[3]
         if asked is None:
@@ -222,10 +226,20 @@ class KVCacheJudge:
             self._mirror.hashes,
             frozenset(places),
             self._layout.read_behind(hit),
-            self._layout.longest_hit(known, self._mirror.found)
-            if looks and not self._config["use_eagle"]
-            else 0,
+            self._layout.longest_hit(known, self._mirror.found) if looks else 0,
         )
+
+    def _missing(self, lookup: Lookup) -> str:
+        """Whether a lookup beside a drafter should have found a window from its first token on, in
+        blocks smaller than another group's: a kind in which something is missed."""
+        of_first_blocks = any(
+            group.kind == "sliding_window"
+            and group.drops
+            and group.size < self._layout.aligned
+            and lookup.longest < group.window + group.size
+            for group in self._layout.groups
+        )
+        return FIRST_BLOCKS if of_first_blocks else ""
 
     def _admission(
         self,
@@ -330,8 +344,15 @@ class KVCacheJudge:
             due = frozenset(
                 self._layout.key(known, place)
                 for place in self._layout.places_worth_caching(certain)
-                if blocks.get(place) not in self._evicted_by_id
+                if self._is_due(place, blocks)
             )
+        unread = [
+            place
+            for place in self._layout.places(known, new)
+            if not self._layout.can_be_read(place)
+        ]
+        if new:
+            self._check(Retained(frozenset(new), len(unread)))
         self._check(
             Cached(
                 {key: covered.get(key, known.tokens + 1) for key in new},
@@ -340,6 +361,13 @@ class KVCacheJudge:
                 self._mirror.found,
             )
         )
+
+    def _is_due(self, place: Place, blocks: Mapping[Place, int]) -> bool:
+        """Whether the block at that place must be found: a window has given back those before."""
+        block = blocks.get(place)
+        if self._layout.groups[place[0]].kind == "sliding_window" and block is None:
+            return False
+        return block not in self._evicted_by_id
 
     def _check_common_prefix(self, name: str, counts: Sequence[int]) -> None:
         tables = self._mirror.tables.get(name, [])

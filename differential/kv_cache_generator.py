@@ -24,6 +24,17 @@ WHOLE = 10_000
 _FAMILY_TOKENS = 1_000
 _TAIL_FIRST = 50_000
 
+_DRAFTERS = "kv-cache-drafters-1"
+_SHAPES_OF_DRAFTERS = (
+    "full",
+    "window",
+    "coarse full and window",
+    "full and coarse window",
+    "two windows",
+    "full and two windows",
+    "two full and window",
+)
+
 Event = dict[str, Any]
 Groups = list[dict[str, Any]]
 
@@ -62,6 +73,23 @@ def kv_cache_trace(seed: int, shape: str | None = None) -> Trace:
     config, events = generate(seed, EVENTS_OF_A_LANE, shape)
     header = KVCacheHeader(
         SCHEMA, msgspec.convert(config, KVCacheConfig), seed=seed, generator=GENERATOR
+    )
+    return Trace(header, tuple(msgspec.convert(events, list[AnyEvent])))
+
+
+def drafted_kv_cache_trace(seed: int) -> Trace:
+    """The trace of a seed beside a drafter, which reads all groups or some of them alone; blocks
+    are mostly of two sizes, and prompts long enough for several of the larger."""
+    rng = random.Random(f"{_DRAFTERS}:{seed}")
+    config = _config(rng, rng.choice(_SHAPES_OF_DRAFTERS))
+    config |= {"enable_caching": True, "use_eagle": True, "max_model_len": rng.choice((48, 96))}
+    groups = config["groups"]
+    if len(groups) > 1 and rng.random() < 0.5:
+        for group in rng.sample(groups, rng.randint(1, len(groups) - 1)):
+            group["has_drafter"] = True
+    events = _Writer(rng, config).write(EVENTS_OF_A_LANE)
+    header = KVCacheHeader(
+        SCHEMA, msgspec.convert(config, KVCacheConfig), seed=seed, generator=_DRAFTERS
     )
     return Trace(header, tuple(msgspec.convert(events, list[AnyEvent])))
 

@@ -3,7 +3,7 @@
 Nothing here is read off a manager's state: it is evidence against one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import gcd, lcm
 from typing import Any, NamedTuple
 
@@ -112,7 +112,8 @@ class RequestGhost:
 
 
 class Group:
-    """What tokens read in one group of layers; `size` is that of its blocks, in tokens."""
+    """What tokens read in one group of layers; `size` is that of its blocks, in tokens. Where it
+    `drops`, a drafter reads it, or a group alike: a hit ends a block before what is found."""
 
     def __init__(self, number: int, config: Event) -> None:
         group = config["groups"][number]
@@ -120,6 +121,15 @@ class Group:
         self.kind: str = group["kind"]
         self.size: int = group["block_size"]
         self.window: int = group["window"]
+        marked = any(one["has_drafter"] for one in config["groups"])
+        alike = [
+            one
+            for one in config["groups"]
+            if {**one, "has_drafter": 0} == {**group, "has_drafter": 0}
+        ]
+        self.drops: bool = config["use_eagle"] and (
+            not marked or any(one["has_drafter"] for one in alike)
+        )
         self._in_flight_max: int = config["max_in_flight_tokens"]
         self._tokens_max: int = config["max_model_len"]
 
@@ -176,14 +186,34 @@ class Layout:
         return f"{group}:{request.hashes[end - 1]}" if end <= len(request.hashes) else ""
 
     def places_worth_caching(self, tokens: int) -> frozenset[Place]:
-        """The full-attention blocks before the last place within so many tokens at which a hit can
-        end."""
-        end = tokens - tokens % self.aligned
+        """The blocks of full attention and of windows that a hit reads which ends within so many
+        tokens, and those that it drops."""
+        ends = range(self.aligned, tokens + 1, self.aligned)
         return frozenset(
             (group.number, position)
             for group in self.groups
-            if group.kind == "full"
-            for position in range(end // group.size)
+            if group.kind in ("full", "sliding_window")
+            for end in (ends[-1:] if group.kind == "full" else ends)
+            for position in range(group.first_read(end), end // group.size + group.drops)
+            if (position + 1) * group.size <= tokens
+        )
+
+    def can_be_read(self, place: Place) -> bool:
+        """Whether there is a hit that reads the full block at that place, or drops it."""
+        number, position = place
+        group = self.groups[number]
+        ends = range(0, (position + 1) * group.size + group.window + self.aligned, self.aligned)
+        return group.kind != "sliding_window" or any(
+            group.first_read(end) <= position < end // group.size + group.drops for end in ends
+        )
+
+    def places(self, request: RequestGhost, keys: Collection[str]) -> frozenset[Place]:
+        """The full blocks of the request that have these keys."""
+        return frozenset(
+            (group.number, position)
+            for group in self.groups
+            for position in range(len(request.hashes) * self.hash_size // group.size)
+            if self.key(request, (group.number, position)) in keys
         )
 
     def read_behind(self, computed: int) -> frozenset[Place]:
@@ -220,7 +250,8 @@ class Layout:
         return min(start + asked.tokens + asked.lookahead, self._tokens_max)
 
     def longest_hit(self, request: RequestGhost, found: Mapping[str, Any]) -> int:
-        """The longest aligned prefix that leaves a token, and of which all that is read is found.
+        """The longest aligned prefix that leaves a token, and of which all that is read is found,
+        and what a drafter drops, which leaves a token too.
 
         0 beside a window of one token, which reads no block before its own.
         """
@@ -228,7 +259,20 @@ class Layout:
             return 0
         longest = (request.tokens - 1) // self.aligned * self.aligned
         return next(
-            length
-            for length in range(longest, -1, -self.aligned)
-            if all(self.key(request, place) in found for place in self.read_behind(length))
+            (
+                length
+                for length in range(longest, 0, -self.aligned)
+                if all(
+                    self.key(request, place) in found
+                    for place in (*self.read_behind(length), *self._dropped(length))
+                )
+                and all(
+                    length + group.size < request.tokens for group in self.groups if group.drops
+                )
+            ),
+            0,
         )
+
+    def _dropped(self, length: int) -> list[Place]:
+        """The blocks behind a hit that are looked up with it."""
+        return [(group.number, length // group.size) for group in self.groups if group.drops]

@@ -24,6 +24,8 @@ def pair_of(
         same_spelling=same_spelling,
         same_but_order=not same_spelling
         and spelling(first, ordered=False) == spelling(second, ordered=False),
+        same_but_pixels=not same_spelling
+        and spelling(first, by_id=True) == spelling(second, by_id=True),
         first_digest=first_digest,
         second_digest=second_digest,
     )
@@ -47,6 +49,7 @@ class MediaHashJudge:
         self._reach = reach
         self._last: Description | None = None
         self._of_digest: dict[str, dict[Meaning, tuple[int, Description]]] = {}
+        self._of_ids: dict[Meaning, tuple[int, Description, str]] = {}
         self._of_spelling: dict[Meaning, dict[tuple[Meaning, str], tuple[int, Description]]] = {}
 
     @property
@@ -79,6 +82,11 @@ class MediaHashJudge:
         for (_, other), (earlier, seen) in spelled.items():
             self._judge(number, earlier, seen, value, (other, digest))
         spelled.setdefault((spelling(value), digest), (number, value))
+        by_id = spelling(value, by_id=True)
+        if by_id != spelling(value):
+            earlier, seen, other = self._of_ids.setdefault(by_id, (number, value, digest))
+            if earlier != number:
+                self._judge(number, earlier, seen, value, (other, digest))
 
     def _judge_answer(self, number: int, answer: Answer) -> None:
         for rule in self._of_answer:

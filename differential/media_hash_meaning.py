@@ -24,17 +24,17 @@ def content(value: Description) -> Meaning:
         case "media":
             return content(value["media"])
         case "image":
-            identity = value["image_id"]
-            if identity is not None and "uuid" in identity:
-                return ("image id", identity["uuid"])
-            return _image(value)
+            identity = _own_id(value)
+            return _image(value) if identity is None else ("image id", identity)
         case _:
             return spelling(value)
 
 
-def spelling(value: Description, *, ordered: bool = True) -> Meaning:
+def spelling(value: Description, *, ordered: bool = True, by_id: bool = False) -> Meaning:
     """How the value is put, but for layouts in memory and lists for tuples; without `ordered` also
-    but for the order of keywords and mappings."""
+    but for the order of keywords and mappings, and `by_id` but for images that carry an id."""
+    if by_id and (identity := _own_id(value)) is not None:
+        return ("image id", identity)
     match value["is"]:
         case "none":
             return ("none",)
@@ -49,15 +49,23 @@ def spelling(value: Description, *, ordered: bool = True) -> Meaning:
         case "bytes":
             return ("bytes", value["hex"])
         case "list" | "tuple":
-            return ("sequence", *(spelling(item, ordered=ordered) for item in value["items"]))
+            return (
+                "sequence",
+                *(spelling(item, ordered=ordered, by_id=by_id) for item in value["items"]),
+            )
         case "map":
             entries = [
-                (spelling(k, ordered=ordered), spelling(v, ordered=ordered))
+                (
+                    spelling(k, ordered=ordered, by_id=by_id),
+                    spelling(v, ordered=ordered, by_id=by_id),
+                )
                 for k, v in value["entries"]
             ]
             return ("mapping", tuple(entries) if ordered else frozenset(entries))
         case "call":
-            named = [(name, spelling(v, ordered=ordered)) for name, v in value["arguments"]]
+            named = [
+                (name, spelling(v, ordered=ordered, by_id=by_id)) for name, v in value["arguments"]
+            ]
             return ("call", tuple(named) if ordered else frozenset(named))
         case "array" | "tensor":
             return (value["is"], _dtype(value), tuple(value["shape"]), value["hex"])
@@ -68,9 +76,9 @@ def spelling(value: Description, *, ordered: bool = True) -> Meaning:
             settings = value["io_config"]
             return (
                 "media",
-                spelling(value["media"], ordered=ordered),
+                spelling(value["media"], ordered=ordered, by_id=by_id),
                 value["original"],
-                None if settings is None else spelling(settings, ordered=ordered),
+                None if settings is None else spelling(settings, ordered=ordered, by_id=by_id),
             )
         case kind:
             raise ValueError(f"value of kind {kind!r}; expected one of media_hash_description")
@@ -100,6 +108,14 @@ def same_form(first: Description, second: Description) -> bool:
         forms = [(value["dtype"], value["shape"]) for value in (first, second)]
         return not (plain and first["hex"] == second["hex"] and forms[0] != forms[1])
     return True
+
+
+def _own_id(value: Description) -> str | None:
+    """The id that an image carries, fetched or not."""
+    if value["is"] == "media":
+        return _own_id(value["media"])
+    identity = value["image_id"] if value["is"] == "image" else None
+    return None if identity is None else identity.get("uuid")
 
 
 def _image(value: Description) -> Meaning:

@@ -33,7 +33,8 @@ ExplorerStep = tuple[StepRecord, int, Any]
 class TraceResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A target's records for one trace, one per event up to the first exception.
 
-    `illegal` says why the release itself refuses the trace; it then has no records that count.
+    `illegal` says why the trace cannot be asked of the release. The records are then those up to
+    the event at which the release itself refuses it, or none where it lacks what is asked for.
     `capacity` is the cache's size after the release floored it at its largest item.
     """
 

@@ -7,6 +7,7 @@ from typing import Any
 from cacheproof.differential import trace as events
 from cacheproof.differential.judge import CREDITS, Judge, Rules
 from cacheproof.differential.kv_transfers import KVTransferMirror
+from cacheproof.differential.limits import service, way_of
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.record import CallRecord, Raised, StepRecord
 from cacheproof.differential.scheduler_generator import offered_by
@@ -14,7 +15,7 @@ from cacheproof.differential.scheduler_items import Item, Rest, Stopping
 from cacheproof.differential.scheduler_kv import KVMirror, follows
 from cacheproof.differential.scheduler_order import Order
 from cacheproof.differential.scheduler_rare import RareStates
-from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.targets.host.protocol import REFUSED, Protocol
 from cacheproof.differential.trace import SchedulerConfig, Trace
 from cacheproof.spec.kv_transfers import Reading, Writing
 from cacheproof.spec.records import EncoderCacheState, RowsRead, SlotsRead, StoreMemory, Twins
@@ -26,6 +27,7 @@ from cacheproof.spec.scheduler import (
     Inputs,
     Overtaking,
     Plan,
+    Presence,
     Reads,
     References,
     Span,
@@ -55,6 +57,7 @@ _LETTERS: Mapping[type, str] = {
     KVReads: "w",
     Holding: "w",
     References: "s",
+    Presence: "s",
     Writing: "w",
     Reading: "w",
     Twins: "p",
@@ -93,6 +96,7 @@ class SchedulerJudge(Judge):
     ) -> None:
         super().__init__(trace, rules, reach, protocol)
         assert isinstance(trace.header.config, SchedulerConfig)
+        self._trace = trace
         config = self._config = trace.header.config
         facts = offered_by(release)
         self._order = Order(config, facts)
@@ -120,6 +124,7 @@ class SchedulerJudge(Judge):
         self._steps_without_token = 0
         self._preempted: set[str] = set()
         self._withheld: dict[str, frozenset[int]] = {}
+        self._present: set[str] = set()
         self._resumed: set[str] = set()
         self._ran: list[str] = []
         self._kv_blocks = (
@@ -151,6 +156,7 @@ class SchedulerJudge(Judge):
             self._steps_without_token,
             self._preempted,
             self._withheld,
+            self._present,
         )
 
     def go_to(self, position: tuple[Any, ...]) -> None:
@@ -168,6 +174,7 @@ class SchedulerJudge(Judge):
             self._steps_without_token,
             self._preempted,
             self._withheld,
+            self._present,
         ) = position[len(of_manager) :]
         super().go_to(of_manager)
         self._order.go_to(order)
@@ -191,6 +198,7 @@ class SchedulerJudge(Judge):
         kind = type(event)
         if isinstance(outcome, dict) and "running" in outcome:
             self._ran = outcome["running"]
+            self._judge_presence(event, outcome)
             if self._kv_blocks is not None:
                 self._kv_blocks.keep({*self._ran, *outcome["waiting"]})
         if self._kv_blocks is not None and kind is events.ResetPrefix and event.running and outcome:
@@ -245,6 +253,16 @@ class SchedulerJudge(Judge):
         if isinstance(self._state, EncoderCacheState):
             held = References(set(outcome["running"]), self._state.holders)
             self._check("update", held, lambda: self._holding(held, outcome["waiting"]))
+
+    def _judge_presence(self, event: Any, outcome: Mapping[str, Any]) -> None:
+        """Judge who is there behind an event; a session is there between its turns, which end."""
+        if isinstance(event, events.Add) and not event.resumable:
+            self._present = self._present | {event.request}
+        ended = {event.request} if isinstance(event, events.Abort) else outcome.get("finished", ())
+        self._present = self._present.difference(ended)
+        there = {*outcome["running"], *outcome["waiting"]} - self._resumable
+        operation = type(event).__struct_config__.tag
+        self._check(operation, Presence(self._present, there))
 
     def _judge_transfers(self, kv: KVTransferMirror, event: Any, outcome: Any) -> None:
         """Judge what an event does with KV that comes from elsewhere, before all else: what a step
@@ -311,6 +329,10 @@ class SchedulerJudge(Judge):
             super()._raised(event, calls, raised)
             return
         operation = type(event).__struct_config__.tag
+        if raised[0].startswith(REFUSED):
+            refused = service(self._trace, raised[0].removeprefix(REFUSED))
+            self._check(operation, refused, lambda: way_of(raised[1]))
+            return
         self._check(operation, Answer(raised[0]), lambda: f"{raised[0]} in {operation}")
 
     def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:

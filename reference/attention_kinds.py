@@ -143,7 +143,9 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
                 run.append(blocks)
         covered = bool(run) and len(run) >= need
         if not covered:
-            number, end = 0, _aligned(len(run), size, alignment_tokens)
+            number, end = 0, len(run)
+            if not (drop_eagle_block and block_pool.semantics.aligns_first_hit_once):
+                end = _aligned(end, size, alignment_tokens)
         if drop_eagle_block and end:
             end = _aligned(end - 1, size, alignment_tokens)
         nulls = [[block_pool.null_block] * len(kv_cache_group_ids)] * number

@@ -302,6 +302,11 @@ class Semantics:
     aligns_behind_drop: bool = change(
         "0.20.0", "release source", "a window's hit is aligned without the block to be dropped"
     )
+    aligns_first_hit_once: bool = change(
+        None,
+        "release source",
+        "a hit of a window's first blocks is aligned once, without the block to be dropped",
+    )
     caches_block_to_drop: bool = change(
         "0.23.0", "vLLM #32802", "hybrid caches cache the block that a drafter then drops"
     )

@@ -20,8 +20,9 @@ class Lookup(NamedTuple):
     blocks: those of the hit: block -> the key that the request has for its place; hashes: block ->
     the keys that the block has.
     table: the places of the hit that have a block; read: those that the next token reads.
-    longest: the longest prefix of which everything is cached that the next token reads, in tokens;
-    0, which says nothing, where a drafter drops a part of every hit or a window is one token wide.
+    longest: the longest prefix of which everything is cached that the next token reads, in tokens,
+    and the block behind it where a drafter drops one of every hit; 0, which says nothing, where a
+    window is one token wide.
     """
 
     tokens: int
@@ -99,13 +100,23 @@ class Cached(NamedTuple):
 
     new: keys that blocks got in it -> tokens that each covers; certain: tokens of the request that
     are known and computed, or being computed.
-    due: the keys of its full blocks; found: keys that find a block.
+    due: the keys of its full blocks that a hit reads which ends within them, or that it drops for a
+    drafter; found: keys that find a block.
     """
 
     new: Mapping[str, int]
     certain: int
     due: frozenset[str]
     found: Mapping[str, tuple[int, ...]]
+
+
+class Retained(NamedTuple):
+    """Keys that blocks got in an event, and how many of these blocks no hit can ever read: a window
+    reads what is just before a place where blocks of all groups end, and a drafter the block
+    behind."""
+
+    new: frozenset[str]
+    unread: int
 
 
 class CommonPrefix(NamedTuple):
@@ -290,7 +301,8 @@ def common_prefix_is_common(c: CommonPrefix) -> bool:
     kind="answer",
     harm="efficiency",
     component=COMPONENT,
-    source="vLLM KVCacheManager.cache_blocks; full attention, as far as a hit can end there",
+    source="vLLM KVCacheManager.cache_blocks; full attention and windows, as far as a hit can end "
+    "there",
 )
 def certain_is_found(c: Cached) -> bool:
     return all(key in c.found for key in c.due)
@@ -319,3 +331,17 @@ def load_is_readable(c: Load) -> bool:
 )
 def says_what_it_did(c: Statistics) -> bool:
     return c.used == c.held and c.told == c.counted
+
+
+@contract(
+    "KV-14",
+    "Only what a hit can read is cached",
+    kind="answer",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM SlidingWindowManager.reachable_block_mask: a freed block without a key is reused "
+    "first, and one with a key that nobody can use takes the place of one that somebody can",
+    versions=">=0.23.0",
+)
+def caches_what_is_read(c: Retained) -> bool:
+    return c.unread == 0

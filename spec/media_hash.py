@@ -21,12 +21,15 @@ class HashedPair(NamedTuple):
     same_spelling: built alike but for where the values lie in memory, the layout of arrays, and
         lists for tuples
     same_but_order: spelled alike but for the order of keywords or of a mapping, which differs
+    same_but_pixels: spelled alike but for images, each of which has its counterpart's own id, and
+        for the files that these come from; one of these differs
     """
 
     same_content: bool
     same_form: bool
     same_spelling: bool
     same_but_order: bool
+    same_but_pixels: bool
     first_digest: str
     second_digest: str
 
@@ -141,3 +144,17 @@ def identifiers_apart(p: NamedPair) -> bool:
 )
 def has_a_digest(c: Answer) -> bool:
     return c.raised == ""
+
+
+@contract(
+    "MH-7",
+    "An image that carries an id of its own is known by it",
+    kind="pair",
+    harm="efficiency",
+    component=COMPONENT,
+    source="vLLM MultiModalHasher.serialize_item: a UUID in EXIF ImageID is the key, pixels need "
+    "not be hashed, and another process finds what is cached; of fetched images since 0.13.0",
+    versions=">=0.13.0",
+)
+def own_id_is_the_key(p: HashedPair) -> bool:
+    return not p.same_but_pixels or p.first_digest == p.second_digest

@@ -207,6 +207,38 @@ class Arrival(NamedTuple):
     together_max: int
 
 
+class Presence(NamedTuple):
+    """Requests that were taken in and have not ended, and those that run or wait."""
+
+    owed: Set[str]
+    there: Set[str]
+
+
+class Service(NamedTuple):
+    """What a trace asks of a release, against the limits that releases document, in tokens.
+
+    refused: how the release refused it, empty where it did not.
+    seqs: how many requests may run, of at most `step`, which a step may compute; `least` is the
+        smallest of the configuration's numbers that must not be 0.
+    together: most tokens that one step must compute: the longest prompt where prompts, the largest
+        item where items are not split.
+    prompt: the longest prompt, shorter than `prompt_max`; chunk: the most that a step computes of
+        one prompt, at most `prompt_max` too.
+    blocks: KV blocks for the longest request, of at most `blocks_max`.
+    """
+
+    refused: str
+    seqs: int
+    step: int
+    least: int
+    together: int
+    prompt: int
+    chunk: int
+    prompt_max: int
+    blocks: int
+    blocks_max: int
+
+
 class Stretch(NamedTuple):
     """Steps in a row with tokens and without one for anybody, while nothing arrives or ends from
     outside, nobody is waited for, and nothing is in the way; of at most `steps_max`: as many as the
@@ -467,6 +499,41 @@ def can_run_alone(c: Arrival) -> bool:
         and c.blocks <= c.blocks_max
         and c.together <= c.together_max
     )
+
+
+@contract(
+    "SC-18",
+    "What keeps the documented limits is served",
+    kind="trace",
+    harm="liveness",
+    component=COMPONENT,
+    source="vLLM SchedulerConfig.verify_max_model_len, compute_mm_encoder_budget, "
+    "get_kv_cache_configs and InputProcessor say what they refuse; LV-2 says what they must",
+    versions=">=0.14.0",
+)
+def serves_within_limits(c: Service) -> bool:
+    return (
+        c.refused == ""
+        or c.least < 1
+        or c.seqs > c.step
+        or c.together > c.step
+        or c.prompt >= c.prompt_max
+        or c.chunk > c.prompt_max
+        or c.blocks > c.blocks_max
+    )
+
+
+@contract(
+    "SC-19",
+    "A request runs or waits from its arrival to its end, and no longer",
+    kind="state",
+    harm="liveness",
+    component=COMPONENT,
+    source="conservation; vLLM Scheduler.finish_requests ends whom it is told to end, and a client "
+    "whose request is nowhere waits for ever",
+)
+def nobody_is_forgotten(s: Presence) -> bool:
+    return s.owed == s.there
 
 
 @contract(

@@ -148,7 +148,7 @@ class ReferenceTarget:
         try:
             return self._run(trace, fault)
         except Illegal as reason:
-            return TraceResult([], illegal=str(reason))
+            return TraceResult(_with_states(reason.records), illegal=str(reason))
 
     def _run(self, trace: Trace, fault: str | None) -> TraceResult:
         if trace.depth == "engine":

@@ -54,7 +54,7 @@ def tree(judge: Judge) -> list[Any]:
 def _of_scheduler(order: Any, *further: Any) -> list[Any]:
     """How requests arrived, the target knows; the judge knows in which order, and who has run."""
     running, prompts, claims, dropped, paused, pending, in_vain, *progress = further
-    stood, steps, preempted, withheld = progress
+    stood, steps, preempted, withheld, present = progress
     added, has_run = order
     return [
         list(added),
@@ -70,6 +70,7 @@ def _of_scheduler(order: Any, *further: Any) -> list[Any]:
         steps,
         tree_of(preempted),
         _map(withheld, tree_of),
+        tree_of(present),
     ]
 
 

@@ -79,7 +79,7 @@ def media_apart(texts: Texts) -> Iterator[str | None]:
             yield None
             continue
         (one, first), (other, second) = pair
-        broken = not apart(HashedPair(one == other, True, False, False, "digest", "digest"))
+        broken = not apart(HashedPair(one == other, True, False, False, False, "digest", "digest"))
         yield f"one stream for {_short(first)} and {_short(second)}" if broken else None
     for value in scopes.refused():
         try:
@@ -116,7 +116,7 @@ def framed_apart(semantics: Semantics, text: str) -> Iterator[str | None]:
             yield None
             continue
         same = pair[0].identity == pair[1].identity
-        broken = not apart(HashedPair(same, True, False, False, "digest", "digest"))
+        broken = not apart(HashedPair(same, True, False, False, False, "digest", "digest"))
         yield f"one stream for {pair[0]} and {pair[1]}" if broken else None
 
 

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from cacheproof.differential.kv_cache import KVCacheJudge, judge_records
-from cacheproof.differential.kv_cache_generator import generate
+from cacheproof.differential.kv_cache import FIRST_BLOCKS, KVCacheJudge, judge_records
+from cacheproof.differential.kv_cache_generator import drafted_kv_cache_trace, generate
+from cacheproof.differential.examine import examine
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Illegal
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_kv_cache import run
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
@@ -42,6 +44,7 @@ KILLS = {
     "caches_nothing_computed": "KV-11",
     "loads_to_nowhere": "KV-12",
     "counts_no_lookups": "KV-13",
+    "caches_what_nobody_reads": "KV-14",
 }
 RARE = {
     "pool empty",
@@ -159,6 +162,22 @@ def test_a_window_that_moved_with_rejected_tokens_is_found() -> None:
     """Releases before 0.26.0 give back what a step in flight may still need."""
     assert broken([128], Semantics.of_vllm("0.22.1"))["KV-5"] == 1
     assert not broken([128], IDEAL)
+
+
+def test_a_hit_that_is_aligned_twice_beside_a_drafter_is_found() -> None:
+    """Releases up to 0.33.0 lose the whole hit."""
+    trace = drafted_kv_cache_trace(10)
+    release = ReferenceTarget(Semantics.of_vllm("0.33.0"))
+    found = examine(trace, release.run([trace])[0], release).by_kind
+    assert found.keys() == {("KV-9", FIRST_BLOCKS)}
+    ideal = ReferenceTarget()
+    assert not examine(trace, ideal.run([trace])[0], ideal).by_kind
+
+
+def test_the_ideal_keeps_every_contract_beside_a_drafter() -> None:
+    ideal = ReferenceTarget()
+    for trace in map(drafted_kv_cache_trace, SEEDS):
+        assert not examine(trace, ideal.run([trace])[0], ideal).by_kind
 
 
 def test_every_fault_and_every_contract_is_in_the_table() -> None:

@@ -35,6 +35,7 @@ SEED_THAT_SHOWS = {
     "keeps_watermark": 0,
     "defers_frees": 0,
     "aligns_behind_drop": 36,
+    "aligns_first_hit_once": 453,
     "caches_block_to_drop": 16,
     "looks_past_limit_to_drop": 122,
     "joins_equal_groups": 55,

@@ -182,6 +182,7 @@ OF_THE_KV_CACHE = {
     "reserves_blocks",
     "defers_frees",
     "aligns_behind_drop",
+    "aligns_first_hit_once",
     "caches_block_to_drop",
     "looks_past_limit_to_drop",
     "joins_equal_groups",

@@ -10,15 +10,17 @@ SOUND = HashedPair(
     same_form=True,
     same_spelling=True,
     same_but_order=False,
+    same_but_pixels=False,
     first_digest="a",
     second_digest="a",
 )
-ALL = ("MH-2", "MH-3", "MH-3a", "MH-4")
+ALL = ("MH-2", "MH-3", "MH-3a", "MH-4", "MH-7")
 BROKEN = {
     "MH-2": SOUND._replace(same_spelling=False, same_but_order=True, second_digest="b"),
     "MH-3": SOUND._replace(same_content=False, same_spelling=False),
     "MH-3a": SOUND._replace(same_form=False, same_spelling=False),
     "MH-4": SOUND._replace(second_digest="b"),
+    "MH-7": SOUND._replace(same_spelling=False, same_but_pixels=True, second_digest="b"),
 }
 
 
@@ -29,7 +31,7 @@ def test_equal_values_with_one_digest_are_sound(id: str) -> None:
 
 @pytest.mark.parametrize("id", ALL)
 def test_different_values_with_two_digests_are_sound(id: str) -> None:
-    apart = HashedPair(False, False, False, False, "a", "b")
+    apart = HashedPair(False, False, False, False, False, "a", "b")
     assert by_id(id).predicate(apart)
 
 

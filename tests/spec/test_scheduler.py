@@ -11,7 +11,9 @@ from cacheproof.spec.scheduler import (
     Fills,
     Inputs,
     Overtaking,
+    Presence,
     Reads,
+    Service,
     Spending,
     Stops,
     Stretch,
@@ -50,6 +52,19 @@ VICTIMS = Victims(preempted={"c": 2, "d": 3}, stay={"a": 0, "b": 1})
 PROGRESS = Progress(starts={"a": 4, "b": 0}, computed={"a": 4, "b": 0, "c": 7})
 KV_READS = KVReads(reads={"a": {1: 8, 2: 3}}, right={"a": {1: 8, 2: 5}})
 HOLDING = Holding(free=3, held=4, blocks=7, ends={"a": 9, "b": 8}, slots={"a": 16, "b": 8})
+PRESENCE = Presence(owed={"a", "b"}, there={"a", "b"})
+SERVICE = Service(
+    refused="ValueError",
+    seqs=4,
+    step=16,
+    least=1,
+    together=16,
+    prompt=63,
+    chunk=64,
+    prompt_max=64,
+    blocks=4,
+    blocks_max=4,
+)
 
 
 def holds(contract: str, subject: NamedTuple) -> bool:
@@ -80,6 +95,8 @@ def holds(contract: str, subject: NamedTuple) -> bool:
         ("SC-15", KV_READS),
         ("SC-16", HOLDING),
         ("SC-17", HOLDING),
+        ("SC-18", SERVICE._replace(refused="")),
+        ("SC-19", PRESENCE),
         ("DF-1", READS),
         ("DF-1", READS._replace(dropped={"y"})),
         ("LV-2", ARRIVAL),
@@ -120,6 +137,9 @@ def test_what_a_correct_scheduler_does_keeps_the_contract(
         ("SC-16", HOLDING._replace(free=2)),
         ("SC-16", HOLDING._replace(held=5)),
         ("SC-17", HOLDING._replace(slots={"a": 8, "b": 8})),
+        ("SC-18", SERVICE),
+        ("SC-19", PRESENCE._replace(there={"a"})),
+        ("SC-19", PRESENCE._replace(owed={"b"})),
         ("DF-1", READS._replace(dropped={"x"})),
         ("LV-2", ARRIVAL._replace(tokens=64)),
         ("LV-2", ARRIVAL._replace(embeddings=9)),
@@ -138,3 +158,12 @@ def test_any_listed_reason_lets_a_request_be_overtaken(reason: str) -> None:
     nobody = Overtaking({"a"}, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY)
     assert not holds("SC-7", nobody)
     assert holds("SC-7", nobody._replace(**{reason: {"a"}}))
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [{"seqs": 17}, {"least": 0}, {"together": 17}, {"prompt": 64}, {"chunk": 65}, {"blocks": 5}],
+    ids=lambda beyond: next(iter(beyond)),
+)
+def test_what_is_beyond_a_documented_limit_may_be_refused(beyond: dict[str, int]) -> None:
+    assert holds("SC-18", SERVICE._replace(**beyond))

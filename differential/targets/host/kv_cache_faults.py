@@ -263,6 +263,17 @@ def caches_nothing_computed(manager: Any) -> None:
     _caches(manager, delay=True)
 
 
+def caches_what_nobody_reads(manager: Any) -> None:
+    """Of a window every full block can be found."""
+    pool = manager.block_pool
+    cache_full_blocks = pool.cache_full_blocks
+
+    def cache_all(*args: Any, **kwargs: Any) -> None:
+        cache_full_blocks(*args, **{**kwargs, "block_mask": None})
+
+    pool.cache_full_blocks = cache_all
+
+
 def misses_every_third_hit(manager: Any) -> None:
     """Every third lookup finds nothing."""
     get_computed_blocks = manager.get_computed_blocks
@@ -313,6 +324,7 @@ KV_CACHE_FAULTS: dict[str, Fault] = {
         refuses_every_third_time,
         caches_what_is_loading,
         caches_nothing_computed,
+        caches_what_nobody_reads,
         misses_every_third_hit,
         claims_whole_tables_as_common,
     )

@@ -101,6 +101,9 @@ class KVCacheRecorder:
             further = FURTHER_STORED_FIELDS & self._takes
             fields.update({name: plain(getattr(event, name)) for name in further})
             fields["token_ids"] = list(event.token_ids)
+            ahead = getattr(event, "lookahead_token_ids", None)
+            if ahead is not None:  # the keys of these traces look at no token ahead
+                fields["lookahead_token_ids"] = plain(ahead)
             parent = event.parent_block_hash
             return [
                 "stored",

@@ -44,6 +44,20 @@ def forgets_kinds_of_containers(hash_arguments: HashArguments) -> HashArguments:
     return _replacing(hash_arguments, values_of)
 
 
+def forgets_image_ids(hash_arguments: HashArguments) -> HashArguments:
+    """An image that carries an id is hashed by its pixels."""
+
+    def pixels_of(value: Any) -> Any:
+        library = sys.modules.get("PIL.Image")
+        shown = getattr(value, "media", value)
+        if library is None or not isinstance(shown, library.Image):
+            return value
+        form = ["image", shown.mode, *shown.size]
+        return [*form, shown.tobytes()] if shown.getexif() else value
+
+    return _replacing(hash_arguments, pixels_of)
+
+
 def leans_on_order(hash_arguments: HashArguments) -> HashArguments:
     """Keyword arguments count in the order in which they are given."""
 
@@ -111,6 +125,7 @@ MEDIA_HASH_FAULTS: dict[str, Callable[[HashArguments], HashArguments]] = {
         forgets_forms,
         forgets_frames,
         forgets_kinds_of_containers,
+        forgets_image_ids,
         leans_on_order,
         leans_on_layout,
         never_repeats,

@@ -52,7 +52,26 @@ class Protocol(NamedTuple):
 
 
 class Illegal(Exception):
-    """The release itself refuses this configuration or request; the message says why."""
+    """This configuration or request cannot be asked of the release; the message says why.
+
+    `records` are those of the events before; only a refusal of the release's own has any.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.records: list[tuple[Any, ...]] = []
+
+
+REFUSED = "refused: "
+"""What the type of an exception begins with by which a release refuses what it is asked."""
+
+
+class Refused(Illegal):
+    """The release itself raises where it is configured, or given a request."""
+
+    def __init__(self, error: BaseException, reason: str) -> None:
+        super().__init__(reason)
+        self.records = [(None, [], (f"{REFUSED}{type(error).__name__}", reason), None)]
 
 
 class HostError(Exception):

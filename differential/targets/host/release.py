@@ -112,7 +112,7 @@ class Release:
                 )
             records = run_events(session, trace["events"])
         except Illegal as reason:
-            return {"records": [], "illegal": str(reason)}
+            return {"records": reason.records, "illegal": str(reason)}
         return {"records": records, "capacity": session.recorder.manager.cache_size}
 
 

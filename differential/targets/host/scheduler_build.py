@@ -27,7 +27,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
-from .protocol import Event, HostError, Illegal
+from .protocol import Event, HostError, Illegal, Refused
 from .scheduler_session import VOCABULARY_SIZE
 
 for _name, _value in {
@@ -195,7 +195,7 @@ def _prepare_process() -> None:
     if seeded != kv_cache_utils.NONE_HASH:
         raise HostError("block hashes start from a random value in this release")
     plain = _engine(json.dumps(_PLAIN))
-    if isinstance(plain, str):
+    if isinstance(plain, Illegal):
         raise HostError(f"the release refuses the plainest configuration: {plain}")
 
 
@@ -396,7 +396,8 @@ def _plan_kv_cache(vllm_config: Any, groups: list[Event], num_blocks: int) -> An
 
 
 @functools.lru_cache(maxsize=256)
-def _engine(key: str) -> Engine | str:
+def _engine(key: str) -> Engine | Illegal:
+    """The parts, or why there are none."""
     config = json.loads(key)
     try:
         vllm_config = _configure(config)
@@ -404,8 +405,10 @@ def _engine(key: str) -> Engine | str:
             kv_cache_config = _plan_kv_cache(vllm_config, config["groups"], config["num_blocks"])
         finally:  # 0.11 and before refuse with a shrunken length left in the shared ModelConfig
             vllm_config.model_config.max_model_len = config["max_model_len"]
-    except (Illegal, *REFUSALS) as error:
-        return refusal(error)
+    except Illegal as reason:
+        return reason
+    except REFUSALS as error:
+        return Refused(error, refusal(error))
     return Engine(
         vllm_config,
         kv_cache_config,
@@ -422,7 +425,8 @@ def _block_hasher(vllm_config: Any, block_size: int) -> Any:
 
 
 def engine_for(config: Event, *, encoder_decoder: bool) -> Engine:
-    """The parts for this configuration, cached; raises Illegal where the release refuses it."""
+    """The parts for this configuration, cached. Raises Illegal where the release has no such thing,
+    and Refused where it raises."""
     _prepare_process()
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
     fixed = {
@@ -432,8 +436,8 @@ def engine_for(config: Event, *, encoder_decoder: bool) -> Engine:
         "encoder_decoder": encoder_decoder,
     }
     engine = _engine(json.dumps({**config, **fixed}, sort_keys=True))
-    if isinstance(engine, str):
-        raise Illegal(engine)
+    if isinstance(engine, Illegal):
+        raise engine.with_traceback(None)
     return engine
 
 
@@ -454,7 +458,7 @@ def encoder_budget(engine: Engine, config: Event, largest_item: int) -> tuple[in
             engine.vllm_config.model_config, scheduler_config, registry
         )
     except REFUSALS as error:
-        raise Illegal(refusal(error)) from error
+        raise Refused(error, refusal(error)) from error
 
 
 def make_scheduler(
@@ -489,7 +493,7 @@ def make_scheduler(
     try:
         scheduler = (AsyncScheduler if is_async else Scheduler)(**_known_to(Scheduler, arguments))
     except REFUSALS as error:
-        raise Illegal(refusal(error)) from error
+        raise Refused(error, refusal(error)) from error
     finally:
         scheduler_module.KVCacheManager = own
     if v2 and not hasattr(scheduler, "use_v2_model_runner"):
@@ -509,7 +513,7 @@ def _one_by_one(finish: Callable[..., Any]) -> Callable[..., Any]:
     def finish_requests(request_ids: Any, finished_status: Any) -> Any:
         if request_ids is None or isinstance(request_ids, str):
             return finish(request_ids, finished_status)
-        ended = [finish(name, finished_status) for name in sorted(request_ids)]
+        ended = [finish([name], finished_status) for name in sorted(request_ids)]
         return [one for several in ended for one in several or ()]
 
     return finish_requests

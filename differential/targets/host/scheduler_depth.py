@@ -64,7 +64,7 @@ def build(
         recorder,
         RequestMaker(engine, cache_size, encoder_decoder=encoder_decoder).make,
         update,
-        lambda request: scheduler.finish_requests(request, RequestStatus.FINISHED_ABORTED),
+        lambda request: scheduler.finish_requests([request], RequestStatus.FINISHED_ABORTED),
         functools.partial(_propose, scheduler),
         functools.partial(_pause, scheduler),
         RequestStatus.PREEMPTED,
@@ -113,7 +113,7 @@ def _reported(report: Report) -> Any:
         raise Illegal("no load may fail")
     return call_known(
         KVConnectorOutput,
-        finished_sending={report.sent} - {None},
-        finished_recving={report.received} - {None},
+        finished_sending=report.sent and {report.sent},
+        finished_recving=report.received and {report.received},
         invalid_block_ids=set(report.invalid),
     )

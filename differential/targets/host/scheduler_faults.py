@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from .manager_call_faults import MANAGER_CALL_FAULTS, SchedulerFault, state_of
+from .protocol import Refused
 from .scheduler_told import carrier_of
 
 _QUEUES = ("waiting", "skipped_waiting", "passed_over")
@@ -209,6 +210,36 @@ def raises_in_update(scheduler: Any) -> None:
     scheduler.update_from_output = patched
 
 
+def forgets_who_waits(scheduler: Any) -> None:
+    """Whoever is first of those that wait behind a step is not there any more."""
+    schedule = scheduler.schedule
+
+    def patched(*arguments: Any) -> Any:
+        output = schedule(*arguments)
+        state = state_of(scheduler)
+        for name in _QUEUES:
+            if queue := getattr(state, name, None):
+                queue.pop_request()
+                break
+        return output
+
+    scheduler.schedule = patched
+
+
+def refuses_requests(scheduler: Any) -> None:
+    """The second request is refused as if it were malformed."""
+    add_request = scheduler.add_request
+    scheduler.requests_seen = 0
+
+    def patched(request: Any) -> Any:
+        scheduler.requests_seen += 1
+        if scheduler.requests_seen == 2:
+            raise Refused(ValueError(), "it is the second")
+        return add_request(request)
+
+    scheduler.add_request = patched
+
+
 def calls_all_tokens_drafts(scheduler: Any) -> None:
     """All tokens that a step computes of the first request that went on are said to be drafts."""
     schedule = scheduler.schedule
@@ -347,6 +378,8 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
         computes_the_same_again,
         stops,
         raises_in_update,
+        refuses_requests,
+        forgets_who_waits,
         calls_all_tokens_drafts,
         keeps_drafts,
         offers_less,

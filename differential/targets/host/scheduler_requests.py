@@ -16,7 +16,7 @@ from vllm.multimodal.inputs import MultiModalKwargsItem, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.v1.request import Request
 
-from .protocol import Event, Illegal
+from .protocol import Event, Illegal, Refused
 from .scheduler_build import (
     EOS_TOKEN_ID,
     REFUSALS,
@@ -72,7 +72,7 @@ class RequestMaker:
                 temperature=0,
             )
         except REFUSALS as error:
-            raise Illegal(refusal(error)) from error
+            raise Refused(error, refusal(error)) from error
         if event["skip_reading"]:
             if not hasattr(sampling_params, "skip_reading_prefix_cache"):
                 raise Illegal("no request skips reading the prefix cache")

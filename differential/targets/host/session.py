@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
-from .protocol import Event, HostError, Illegal
+from .protocol import Event, HostError, Illegal, Refused
 
 FULL_STATE_EVERY = 1000
 COLLECT_AFTER_OBJECTS = 200_000
@@ -52,14 +52,19 @@ def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:
     """One (outcome, calls, raised, state) per event, up to the first exception of the release.
 
     Raises:
-        Illegal: the release itself refuses a request of the trace.
+        Refused: the release itself refuses a request of the trace; it has the records so far.
+        Illegal: a request of the trace cannot be asked of the release.
         HostError: the driver is at fault.
     """
     records: list[tuple[Any, ...]] = []
     recorder = session.recorder
     calls_until_state = FULL_STATE_EVERY
     for event in events:
-        outcome, calls, raised = run_event(session, event)
+        try:
+            outcome, calls, raised = run_event(session, event)
+        except Refused as refusal:
+            refusal.records = [*records, *refusal.records]
+            raise
         calls_until_state -= len(calls)
         state = None
         if calls_until_state <= 0:
