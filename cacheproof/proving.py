@@ -1,5 +1,6 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -19,6 +20,7 @@ from cacheproof.differential.targets import checkouts, releases
 from cacheproof.differential.targets.resolve import reading_of, stated_release
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.spec.versions import Versions
 from cacheproof.workers import results
 
 if TYPE_CHECKING:
@@ -29,7 +31,13 @@ CHECKOUT = "path:"
 MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
 KEYED_SINCE = "0.10.2"
 """Managers of releases before know requests, not identifiers; their text is not proved."""
+CLASSES = {
+    "EncoderCacheManager": Versions("all"),
+    "EncoderDecoderCacheManager": Versions(">=0.13.0"),
+}
+"""The releases that have each class of the module; of none the block pool is read."""
 SECONDS_OF_TEXT = {"EncoderCacheManager": 30, "EncoderDecoderCacheManager": 5, "BlockPool": 45}
+_EXTENSIONS = (".pyd", ".so")
 TOOLS = ("z3-solver", "crosshair-tool")
 
 
@@ -187,7 +195,8 @@ def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
     """The class in each tree that has it, the newest release first.
 
     Raises:
-        InputError: a tree has no such file, or it is no Python that can be read here.
+        InputError: a tree has no such file or class, its Python cannot be read here, or Python
+            imports something else in its place.
     """
     from cacheproof.proofs.symbolic.evidence import Read
     from cacheproof.proofs.symbolic.source import source_of
@@ -196,15 +205,35 @@ def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
         if one is not None:
             path = one.release.tree / MANAGERS
             within = one.name.replace("@", " ")
+            if (other := _in_place_of(path)) is not None:
+                raise InputError(
+                    f"--target {one.name}: Python imports {other}; expected {path} in its place"
+                )
             try:
                 yield Read(one.name, one.promises, source_of(path, name, within))
-            except LookupError:
-                continue  # a release before the class
+            except LookupError as error:
+                if one.promises in CLASSES.get(name, ()):
+                    raise InputError(
+                        f"--target {one.name}: {path}: {error.args[0]}; expected the class that "
+                        f"{one.promises} has"
+                    ) from error
             except (OSError, SyntaxError, ValueError) as error:
                 raise InputError(
                     f"--target {one.name}: {path}: {error}; expected the managers' module, as "
                     "this Python reads it"
                 ) from error
+
+
+def _in_place_of(module: Path) -> Path | None:
+    """What Python imports by the module's name though a module stands there: a package or an
+    extension of that name, or what is no file."""
+    package = module.with_suffix("").glob("__init__.*")
+    extensions = (
+        one for one in module.parent.glob(f"{module.stem}.*") if one.suffix in _EXTENSIONS
+    )
+    if (other := next(itertools.chain(package, extensions), None)) is not None:
+        return other
+    return module if module.exists() and not (module.is_file() or module.is_dir()) else None
 
 
 # what came of it

@@ -23,9 +23,10 @@ Check = Callable[[Source, Collection[str]], Iterator[Refusal]]
 
 
 def missing(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
-    """A class without a method that the scheduler of its release calls."""
+    """A class without a method that the scheduler of its release calls, or with a property in its
+    place."""
     for name in operations:
-        if name not in source.methods:
+        if name not in source.methods or name in source.properties:
             yield Refusal(_class_of(source), f"{source.name} without a method {name}")
 
 

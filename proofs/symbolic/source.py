@@ -116,6 +116,7 @@ def source_of(path: Path, name: str, within: str | None = None) -> Source:
     Raises:
         LookupError: the file has no such class.
         SyntaxError: it is no Python, or Python does not know its encoding.
+        ValueError: it is nested too deeply, or its encoding is another one.
     """
     return source_in(decode_source(path.read_bytes()), name, within or path.name)
 
@@ -126,7 +127,11 @@ def source_in(text: str, name: str, within: str) -> Source:
     Raises:
         LookupError: the module has no such class.
     """
-    for node in ast.parse(text).body:
+    try:
+        tree = ast.parse(text)
+    except (MemoryError, RecursionError):
+        raise ValueError("nested too deeply") from None
+    for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
             segment = ast.get_source_segment(text, node) or ""

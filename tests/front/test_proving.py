@@ -1,12 +1,18 @@
-"""The exit code of prove says whether all that is told holds."""
+"""The exit code of prove says whether all that is told holds; what it cannot read it refuses."""
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from cacheproof.differential.errors import InputError
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
-from cacheproof.proving import exit_code
+from cacheproof.proving import MANAGERS, _sources, _Tree, exit_code
 
 ROW = Evidence(
     "EC-1", "reference", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
@@ -32,3 +38,75 @@ def test_one_row_decides(outcome: Outcome, code: int) -> None:
 def test_a_check_that_no_change_was_seen_to_fail_is_void() -> None:
     assert exit_code([replace(ROW, twins=())], []) == VOID
     assert exit_code([], []) == VOID
+
+
+CLASS = "EncoderCacheManager"
+TEXT = f"class {CLASS}:\n    pass\n"
+
+
+def _read(tree: Path, name: str = CLASS) -> list[Any]:
+    release = cast("Any", SimpleNamespace(tree=tree, version="0.33.0"))
+    return list(_sources(name, [_Tree("path:DIR", release)]))
+
+
+def _module(tree: Path, text: str) -> Path:
+    module = tree / MANAGERS
+    module.parent.mkdir(parents=True)
+    module.write_text(text)
+    return module
+
+
+def test_the_managers_are_read(tmp_path: Path) -> None:
+    _module(tmp_path, TEXT)
+    assert [one.source.name for one in _read(tmp_path)] == [CLASS]
+    assert _read(tmp_path, "BlockPool") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", f"no class {CLASS}"),
+        (TEXT.replace(CLASS, "Other"), f"no class {CLASS}"),
+        (TEXT + "(", "was never closed"),
+        (TEXT + "\0", "null bytes"),
+        ("# coding: nosuch\n" + TEXT, "unknown encoding"),
+        (TEXT + f"X = 1{' + 0' * 5000}\n", "nested too deeply"),
+        (TEXT + f"X = {'-' * 20000}1\n", "nested too deeply"),
+    ],
+)
+def test_a_module_without_the_class_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    _module(tmp_path, text)
+    with pytest.raises(InputError, match=says):
+        _read(tmp_path)
+
+
+def test_a_release_without_the_other_manager_is_not_asked_for_it(tmp_path: Path) -> None:
+    _module(tmp_path, TEXT)
+    with pytest.raises(InputError, match="no class EncoderDecoderCacheManager"):
+        _read(tmp_path, "EncoderDecoderCacheManager")
+    release = cast("Any", SimpleNamespace(tree=tmp_path, version="0.12.0"))
+    trees = [_Tree("path:DIR", release)]
+    assert list(_sources("EncoderDecoderCacheManager", trees)) == []
+
+
+def _package(module: Path) -> None:
+    module.with_suffix("").mkdir()
+    (module.with_suffix("") / "__init__.py").write_text("")
+
+
+def _extension(module: Path) -> None:
+    module.with_suffix(".cpython-311-x86_64-linux-gnu.so").write_bytes(b"")
+
+
+def _pipe(module: Path) -> None:
+    module.unlink()
+    os.mkfifo(module)
+
+
+@pytest.mark.parametrize("put", [_package, _extension, _pipe])
+def test_what_python_would_import_in_its_place_is_refused(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    put(_module(tmp_path, TEXT))
+    with pytest.raises(InputError, match=r"Python imports .*; expected"):
+        _read(tmp_path)
