@@ -16,7 +16,7 @@ from cacheproof.console import Output
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault
-from cacheproof.differential.targets import checkouts, releases
+from cacheproof.differential.targets import checkouts, imported, releases
 from cacheproof.differential.targets.resolve import reading_of, stated_release
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome
@@ -57,6 +57,9 @@ def prove(
     wanted = _wanted(targets, output)
     say = output.say if markdown else output.line
     told = {one.name: _announced(one, say) for one in wanted if one is not None}
+    for one in wanted:
+        if one is not None and one.name.startswith(CHECKOUT):
+            _refuse_changed(one)
     names = {REFERENCE if one is None else one.name for one in wanted}
     jobs = list(_jobs(wanted, seed))
     longest_first = sorted(range(len(jobs)), key=lambda number: -jobs[number].seconds)
@@ -222,6 +225,18 @@ def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
                     f"--target {one.name}: {path}: {error}; expected the managers' module, as "
                     "this Python reads it"
                 ) from error
+
+
+def _refuse_changed(tree: _Tree) -> None:
+    """Refuse a checkout of which another module changes a class that is proved.
+
+    Raises:
+        InputError: it does; or the checkout cannot be read or imported.
+    """
+    read = [one.source for name in CLASSES for one in _sources(name, [tree])]
+    module = ".".join(Path(MANAGERS).with_suffix("").parts)
+    names = [one.name for one in read]
+    imported.refuse_changed(tree.name, tree.release, module, read[0].module, names)
 
 
 def _in_place_of(module: Path) -> Path | None:
