@@ -53,7 +53,7 @@ def refuse_subject(subject: Subject) -> None:
             is_pool=bool(subject.objects),
             is_record=not under_proof,
         )
-        if subject.replay is not None and under_proof:
+        if owner == "m":
             for check in OF_SURFACE:
                 _refuse(source, check(source, called))
 
