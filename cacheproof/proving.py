@@ -212,13 +212,17 @@ def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
                 raise InputError(
                     f"--target {one.name}: Python imports {other}; expected {path} in its place"
                 )
+            if path.exists() and not path.is_file():
+                raise InputError(
+                    f"--target {one.name}: {path} is no file; expected the managers' module"
+                )
             try:
                 yield Read(one.name, one.promises, source_of(path, name, within))
             except LookupError as error:
                 if one.promises in CLASSES.get(name, ()):
                     raise InputError(
-                        f"--target {one.name}: {path}: {error.args[0]}; expected the class that "
-                        f"{one.promises} has"
+                        f"--target {one.name}: {path}: no class {name}; expected that of "
+                        f"{one.promises}"
                     ) from error
             except (OSError, SyntaxError, ValueError) as error:
                 raise InputError(
@@ -241,14 +245,12 @@ def _refuse_changed(tree: _Tree) -> None:
 
 def _in_place_of(module: Path) -> Path | None:
     """What Python imports by the module's name though a module stands there: a package or an
-    extension of that name, or what is no file."""
+    extension of that name."""
     package = module.with_suffix("").glob("__init__.*")
     extensions = (
         one for one in module.parent.glob(f"{module.stem}.*") if one.suffix in _EXTENSIONS
     )
-    if (other := next(itertools.chain(package, extensions), None)) is not None:
-        return other
-    return module if module.exists() and not (module.is_file() or module.is_dir()) else None
+    return next(itertools.chain(package, extensions), None)
 
 
 # what came of it

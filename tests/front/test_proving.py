@@ -103,10 +103,16 @@ def _pipe(module: Path) -> None:
     os.mkfifo(module)
 
 
-@pytest.mark.parametrize("put", [_package, _extension, _pipe])
+@pytest.mark.parametrize("put", [_package, _extension])
 def test_what_python_would_import_in_its_place_is_refused(
     tmp_path: Path, put: Callable[[Path], None]
 ) -> None:
     put(_module(tmp_path, TEXT))
     with pytest.raises(InputError, match=r"Python imports .*; expected"):
+        _read(tmp_path)
+
+
+def test_a_module_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    _pipe(_module(tmp_path, TEXT))
+    with pytest.raises(InputError, match="is no file; expected the managers' module"):
         _read(tmp_path)
