@@ -6,6 +6,7 @@ its docstring is a line of docs/language.md.
 """
 
 import ast
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cacheproof.proofs.symbolic.gate_module import Refusal
@@ -16,6 +17,9 @@ CAPACITY = "cache_size"
 _KEEPS = f"self.{CAPACITY} = {CAPACITY}"
 _BUILDS = (["return cls(cache_size)"], ["return cls(cache_size=cache_size)"])
 _READS = frozenset({"copy", "get", "items", "keys", "values"})
+_CHANGES = frozenset(
+    name for kind in (dict, list, set, OrderedDict) for name in dir(kind) if name not in _READS
+)
 _STANDARD = "collections"
 """A module of which a method that changes nothing may call what it imports."""
 
@@ -32,9 +36,10 @@ def missing(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
 
 def unread(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
     """A public method that no proof calls, be it inherited, and that may change something: it sets
-    or deletes an attribute or an item, or calls more than builtins, methods of the class that do
-    none of this, and `get`, `copy` and views of a dict. A `create_manager` builds an object of its
-    capacity and does nothing else."""
+    or deletes an attribute or an item, has an augmented assignment, names a container's method, or
+    calls more than builtins and methods of the class that do none of this; of containers it may
+    have `get`, `copy` and the views. A `create_manager` builds an object of its capacity and does
+    nothing else."""
     in_module = _in_module(source)
     methods = {**in_module, **source.methods}
     called = {name for one in operations for name in reached_among(one, methods)}
@@ -127,9 +132,10 @@ def _effects(
                     | ast.YieldFrom()
                 ):
                     yield node
-                case ast.AugAssign(target=ast.Name(), value=value):
-                    if not isinstance(value, ast.Constant):
-                        yield node  # a container that has other names is changed in place
+                case ast.AugAssign():  # it may be a container that has other names
+                    yield node
+                case ast.Attribute(attr=name) if name in _CHANGES:
+                    yield node  # called here, or given to what calls it
                 case ast.Call(func=ast.Name(id=name)) if name in {*BUILTINS, *standard}:
                     continue
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if (

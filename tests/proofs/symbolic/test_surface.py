@@ -67,6 +67,14 @@ OF_MANAGER: Mapping[str, tuple[str, str]] = {
         METHOD,
         METHOD + "        self.cached.clear()\n",
     ),
+    "one that empties a list in place": (
+        METHOD,
+        METHOD + "        freed = self.freed\n        freed *= 0\n",
+    ),
+    "one that has a builtin change a list": (
+        METHOD,
+        METHOD + "        sorted(self.cached, key=self.freed.append)\n",
+    ),
     "one that sets an attribute": (METHOD, METHOD + "        self.num_free_slots = 0\n"),
     "one that runs a call that is proved": (METHOD, METHOD + "        self.reset()\n"),
     "one that gives a container away": (METHOD, METHOD + "        empty(self.cached)\n"),
