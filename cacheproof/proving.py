@@ -1,6 +1,7 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
 import ast
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,11 +19,12 @@ from cacheproof.console import Output
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault
-from cacheproof.differential.targets import checkouts, releases
+from cacheproof.differential.targets import checkouts, imported, releases
 from cacheproof.differential.targets.resolve import NEWEST, reading_of, stated_release
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.kept_proofs import KeptProofs, digest_of
 from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.spec.versions import Versions
 from cacheproof.workers import results
 
 if TYPE_CHECKING:
@@ -35,7 +37,13 @@ PLUGGED = "EncoderCacheManager"
 """The class whose place a plug-in takes."""
 KEYED_SINCE = "0.10.2"
 """Managers of releases before know requests, not identifiers; their text is not proved."""
+CLASSES = {
+    "EncoderCacheManager": Versions("all"),
+    "EncoderDecoderCacheManager": Versions(">=0.13.0"),
+}
+"""The releases that have each class of the module; of none the block pool is read."""
 SECONDS_OF_TEXT = {"EncoderCacheManager": 30, "EncoderDecoderCacheManager": 5, "BlockPool": 45}
+_EXTENSIONS = (".pyd", ".so")
 TOOLS = ("z3-solver", "crosshair-tool")
 
 
@@ -57,6 +65,9 @@ def prove(
     wanted = _wanted(targets, output)
     say = output.say if markdown else output.line
     told = {one.name: _announced(one, say) for one in wanted if one is not None}
+    for one in wanted:
+        if one is not None and one.name.startswith(CHECKOUT):
+            _refuse_changed(one)
     names = {REFERENCE if one is None else one.name for one in wanted}
     jobs = list(_jobs(wanted, seed))
     kept = KeptProofs.locate(output.say)
@@ -300,7 +311,8 @@ def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
     """The class in each tree that has it, the newest release first.
 
     Raises:
-        InputError: a tree has no such file, or it is no Python that can be read here.
+        InputError: a tree has no such file or class, its Python cannot be read here, or Python
+            imports something else in its place.
     """
     from cacheproof.proofs.symbolic.evidence import Read
     from cacheproof.proofs.symbolic.source import source_of
@@ -310,20 +322,50 @@ def _sources(name: str, wanted: Sequence[_Tree | None]) -> Iterator["Read"]:
         if one is not None and place is not None:
             path, own_name = place
             within = one.name.replace("@", " ")
+            if (other := _in_place_of(path)) is not None:
+                raise InputError(
+                    f"--target {one.name}: Python imports {other}; expected {path} in its place"
+                )
+            if path.exists() and not path.is_file():
+                raise InputError(
+                    f"--target {one.name}: {path} is no file; expected the managers' module"
+                )
             try:
                 yield Read(one.name, one.promises, source_of(path, own_name, within))
-            except LookupError:
-                if one.plug_in is None:
-                    continue  # a release before the class
-                raise InputError(
-                    f"--target {one.name}: {path} has no class {own_name}; expected MODULE:CLASS "
-                    "with the class defined in that module"
-                ) from None
+            except LookupError as error:
+                if one.plug_in is not None or one.promises in CLASSES.get(name, ()):
+                    expected = one.promises if one.plug_in is None else "MODULE:CLASS"
+                    raise InputError(
+                        f"--target {one.name}: {path}: no class {own_name}; expected that of "
+                        f"{expected}"
+                    ) from error
             except (OSError, SyntaxError, ValueError) as error:
                 raise InputError(
                     f"--target {one.name}: {path}: {error}; expected the managers' module, as "
                     "this Python reads it"
                 ) from error
+
+
+def _refuse_changed(tree: _Tree) -> None:
+    """Refuse a checkout of which another module changes a class that is proved.
+
+    Raises:
+        InputError: it does; or the checkout cannot be read or imported.
+    """
+    read = [one.source for name in CLASSES for one in _sources(name, [tree])]
+    module = ".".join(Path(MANAGERS).with_suffix("").parts)
+    names = [one.name for one in read]
+    imported.refuse_changed(tree.name, tree.release, module, read[0].module, names)
+
+
+def _in_place_of(module: Path) -> Path | None:
+    """What Python imports by the module's name though a module stands there: a package or an
+    extension of that name."""
+    package = module.with_suffix("").glob("__init__.*")
+    extensions = (
+        one for one in module.parent.glob(f"{module.stem}.*") if one.suffix in _EXTENSIONS
+    )
+    return next(itertools.chain(package, extensions), None)
 
 
 # what came of it

@@ -40,9 +40,14 @@ def read(tree: Path) -> Text:
     for component in COMPONENTS:
         for path in component.paths:
             if (file := tree / "vllm" / path).is_file():
-                module = _parsed(file)
-                digests = _digests(component, module) | digests
-                members.update(_members(module))
+                try:
+                    module = _parsed(file)
+                    digests = _digests(component, module) | digests
+                    members.update(_members(module))
+                except (MemoryError, RecursionError):
+                    raise InputError(
+                        f"{file}: nested too deeply; expected Python that can be read"
+                    ) from None
     return Text(digests, frozenset(members))
 
 
@@ -50,7 +55,7 @@ def _parsed(file: Path) -> ast.Module:
     try:
         return ast.parse(file.read_bytes(), file)
     except SyntaxError as error:
-        where = f"{file}, line {error.lineno}"
+        where = f"{file}, line {error.lineno}" if error.lineno else f"{file}"
         raise InputError(f"{where}: {error.msg}; expected Python that can be read") from None
     except ValueError as error:
         raise InputError(f"{file}: {error}; expected Python that can be read") from None

@@ -159,7 +159,7 @@ class Episode:
         answer, raised = None, ""
         try:
             answer = getattr(self.manager, METHODS[operation])(*arguments)
-        except Exception as error:
+        except (Exception, GeneratorExit, SystemExit) as error:
             raised, self.ended = type(error).__name__, True
         call = Call(
             operation,

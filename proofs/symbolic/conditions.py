@@ -43,6 +43,7 @@ from cacheproof.proofs.symbolic.values import (
     negated,
 )
 from cacheproof.spec.registry import contracts
+from cacheproof.spec.versions import release_key
 
 Names = Mapping[str, Any]
 
@@ -71,12 +72,18 @@ class End:
 class Operation:
     """A call of a `method`, as a scheduler makes it: `run` plays it with the ghost's part. One that
     builds the object `begins` where nothing is known. Where only the ghost is told something there
-    is no method."""
+    is no method. Schedulers make it `since` a release, or all of them."""
 
     name: str
     run: Callable[["Play", State], Iterable[End]]
     method: str = ""
     begins: bool = False
+    since: str = "0"
+
+    def is_asked(self, source: Source, release: str | None) -> bool:
+        """Whether a scheduler of a release makes it, of a class that may be older."""
+        is_due = release is None or release_key(release) >= release_key(self.since)
+        return is_due or self.method in {"", *source.methods}
 
 
 @dataclass(frozen=True)

@@ -255,8 +255,8 @@ _OPERATIONS = (
     Operation("free", free, "free"),
     Operation("notices", notices, "get_freed_mm_hashes"),
     Operation("inputs", inputs, "get_cached_input_ids"),
-    Operation("embeds", embeds, "get_cached_num_encoder_embeds"),
-    Operation("reset", reset, "reset"),
+    Operation("embeds", embeds, "get_cached_num_encoder_embeds", since="0.31.0"),
+    Operation("reset", reset, "reset", since="0.16.0"),
     Operation("consume", consume),
     Operation("withdraw", withdraw),
 )
@@ -314,7 +314,7 @@ def subject_of(
         for rule in contracts(COMPONENT, release)
         if rule.component == COMPONENT and rule.id not in OF_SCHEDULER
     ]
-    operations = [one for one in _OPERATIONS if one.method in {"", *source.methods}]
+    operations = [one for one in _OPERATIONS if one.is_asked(source, release)]
     return Subject(
         name,
         {"m": source, "g": source_of(Path(inspect.getfile(Ghost)), "Ghost")},

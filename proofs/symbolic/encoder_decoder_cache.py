@@ -229,7 +229,7 @@ _OPERATIONS = (
     Operation("free", free, "free"),
     Operation("notices", notices, "get_freed_mm_hashes"),
     Operation("inputs", encoder_cache.inputs, "get_cached_input_ids"),
-    Operation("reset", encoder_cache.reset, "reset"),
+    Operation("reset", encoder_cache.reset, "reset", since="0.16.0"),
     Operation("consume", consume),
 )
 
@@ -325,7 +325,7 @@ def _subject_of(
         *_ALWAYS,
         *(rule for name, rules in _OF_ATTRIBUTE.items() if name in attributes for rule in rules),
     ]
-    operations = [one for one in _OPERATIONS if one.method in {"", *source.methods}]
+    operations = [one for one in _OPERATIONS if one.is_asked(source, release)]
     return Subject(
         name,
         {"m": source, "g": source_of(Path(inspect.getfile(Ghost)), "Ghost")},

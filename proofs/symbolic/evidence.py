@@ -38,6 +38,7 @@ PROMISES: tuple[Promise, ...] = (
 )
 """What a caller promises beside what each operation asks of it, from nothing on."""
 _PROMISES_OF = {block_pool.CLASS: block_pool.PROMISES}
+_FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
             rows += _proved(text, list(zip(promises, tools, strict=True)), noticed)
         except NotTranslated as refusal:
             rows += _unread(text, subject, str(refusal))
-        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as failure:
+        except _FAILURES as failure:
             why = f"{text.source.path}: the translator fails: {type(failure).__name__}: {failure}"
             rows += _unread(text, subject, why)
     return rows

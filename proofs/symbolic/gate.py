@@ -8,6 +8,7 @@ docs/language.md; what a module and a class may be, gate_module.py says.
 """
 
 import ast
+import builtins
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any
 
 from cacheproof.proofs.symbolic.conditions import Subject
 from cacheproof.proofs.symbolic.gate_module import Refusal, of_class, of_module
+from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE
 from cacheproof.proofs.symbolic.language import (
     BUILTINS,
     CHANGES,
@@ -51,6 +53,9 @@ def refuse_subject(subject: Subject) -> None:
             is_pool=bool(subject.objects),
             is_record=not under_proof,
         )
+        if owner == "m":
+            for check in OF_SURFACE:
+                _refuse(source, check(source, called))
 
 
 def refuse_unread(
@@ -71,10 +76,13 @@ def refuse_unread(
     text = Text(source, [one for name, one in source.methods.items() if name in reached], is_pool)
     refusals = [of_module(source), *of_class(source, is_record=is_record)]
     for found in (*refusals, *(check(text) for check in CHECKS)):
-        for refusal in found:
-            line = getattr(refusal.node, "lineno", 0)
-            place = f"{source.path}:{line}"
-            raise NotTranslated(f"{place}: no reading of {refusal.what}", has_place=True)
+        _refuse(source, found)
+
+
+def _refuse(source: Source, refusals: Iterator[Refusal]) -> None:
+    for refusal in refusals:
+        place = f"{source.path}:{getattr(refusal.node, 'lineno', 0)}"
+        raise NotTranslated(f"{place}: no reading of {refusal.what}", has_place=True)
 
 
 @dataclass(frozen=True)
@@ -220,6 +228,26 @@ def _targets(text: Text) -> Iterator[Refusal]:
                     yield Refusal(node, ast.unparse(node))
             case ast.For(orelse=[_, *_]) | ast.While(orelse=[_, *_]):
                 yield Refusal(node, "else of a loop")
+
+
+@_check
+def _raised(text: Text) -> Iterator[Refusal]:
+    """`raise` of anything but one of Python's exceptions by its name, which `except Exception`
+    catches; a call in what it is given but of a method of the class."""
+    for node in text.nodes:
+        if isinstance(node, ast.Raise):
+            raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            known = getattr(builtins, raised.id, None) if isinstance(raised, ast.Name) else None
+            is_plain = isinstance(known, type) and issubclass(known, Exception)
+            others = [
+                one
+                for one in ast.walk(node)
+                if isinstance(one, ast.Call)
+                and one is not node.exc
+                and not (isinstance(one.func, ast.Attribute) and text.is_effect(one))
+            ]
+            if not is_plain or others:
+                yield Refusal(node, ast.unparse(node))
 
 
 @_check

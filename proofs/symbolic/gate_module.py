@@ -18,6 +18,10 @@ REACHES_ANYTHING = frozenset(
 """Names by which a module may change what it does not name."""
 
 
+_GUARDED = frozenset({*BUILTINS, *REACHES_ANYTHING, "classmethod", "staticmethod"})
+"""Names that mean what Python says that they mean."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """What has no reading, and where it stands."""
@@ -43,7 +47,7 @@ def of_module(source: Source) -> Iterator[Refusal]:
     }
     for node in _at_import(tree):
         for bound in _bound_by(node):
-            if bound == "*" or bound in BUILTINS:
+            if bound == "*" or bound in _GUARDED:
                 yield Refusal(node, f"a module that binds {bound}")
             if bound == ORDERED and not _imports_ordered(node):
                 yield Refusal(node, f"an {ORDERED} that is not that of collections")
@@ -85,15 +89,18 @@ def definition(source: Source) -> Iterator[Refusal]:
 
 def body(source: Source, found: ast.ClassDef, is_record: bool) -> Iterator[Refusal]:
     """Classes with decorators or keywords (`ghost.py`'s records may be dataclasses), with bases
-    from elsewhere or of which a scheduler calls a method that is not read, with a body that binds
-    anything but methods, one twice, or a method that begins with two underscores, `__init__`
-    aside."""
+    from elsewhere, that are bound twice or of which a scheduler calls a method that is not read,
+    with a body that binds anything but methods, one twice, or a method that begins with two
+    underscores, `__init__` aside."""
     tree = ast.parse(source.module)
     decorators = [ast.unparse(one).partition("(")[0] for one in found.decorator_list]
     if found.keywords or decorators not in ([], ["dataclass"] if is_record else []):
         yield Refusal(found, "a class with decorators or keywords")
     for base in found.bases:
         bases = _classes(tree, ast.unparse(base))
+        for node in _at_import(tree):
+            if bases and not isinstance(node, ast.ClassDef) and bases[0].name in _bound_by(node):
+                yield Refusal(node, f"the base {bases[0].name} bound to something else")
         if len(bases) != 1 and not source.inherits and ast.unparse(base) not in _PLAIN_BASES:
             yield Refusal(base, f"the base {ast.unparse(base)}, which is not in this module")
         for inherited in bases:

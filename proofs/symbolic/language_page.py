@@ -13,6 +13,7 @@ from typing import Any
 
 from cacheproof.proofs.symbolic import gate_module
 from cacheproof.proofs.symbolic.gate import CHECKS
+from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE
 from cacheproof.proofs.symbolic.language import (
     BUILTINS,
     EXPRESSIONS,
@@ -30,7 +31,8 @@ _HEAD = """# The language that proofs read
 
 makes this page from the tables that the gate of the proofs asks
 ([language.py](../proofs/symbolic/language.py), [gate.py](../proofs/symbolic/gate.py),
-[gate_module.py](../proofs/symbolic/gate_module.py)). Only texts in this language are proved:
+[gate_module.py](../proofs/symbolic/gate_module.py),
+[gate_surface.py](../proofs/symbolic/gate_surface.py)). Only texts in this language are proved:
 managers, block pools, and the ghost beside them. A text outside is refused with file and line. The
 gate refuses what its form tells, before any path is run; what hangs on the type of an operand is
 refused where it is read, before anything is proved. [A suite of texts](../proofs/conformance) holds
@@ -39,7 +41,11 @@ _REQUESTS = """Requests are asked for `request_id`, `mm_features[i].identifier`,
 `get_num_encoder_embeds(i)` and `get_num_encoder_tokens(i)`. A call of a method of the class gives
 every parameter that the method has, by place or by name."""
 OF_MODULE = (gate_module.of_module, gate_module.uses_of_class)
-OF_CLASS = (gate_module.definition, gate_module.body)
+OF_CLASS: tuple[Callable[..., Any], ...] = (
+    gate_module.definition,
+    gate_module.body,
+    *OF_SURFACE,
+)
 
 
 def page() -> str:

@@ -67,7 +67,8 @@ class Replay:
             Broken: one of the rules does not hold there.
         """
         before = {**constants, **found.attributes(at)}
-        manager, ghost = object.__new__(class_of(source.tree, source.path, source.name)), Ghost()
+        of_class = class_of(source.tree, source.path, source.name)
+        manager, ghost = object.__new__(of_class), Ghost()
         for (owner, name), value in before.items():
             if owner in ("m", "g"):
                 setattr(manager if owner == "m" else ghost, name, value)
@@ -76,7 +77,8 @@ class Replay:
             encoded=before.get(("w", "encoded"), {}),
         )  # fmt: skip
         if operation == "init":
-            manager.__init__(found.arguments()["capacity"], *constants.values())
+            built = of_class(found.arguments()["capacity"], *constants.values())
+            vars(manager).update(vars(built))
             episode.judge_state(operation)
             return episode, None
         made = made_of(operation, found)

@@ -2,8 +2,9 @@
 
 import ast
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import decode_source
 from pathlib import Path
 
 
@@ -53,9 +54,11 @@ class Source:
     @property
     def attributes(self) -> frozenset[str]:
         """What `__init__` sets on the object."""
+        begun = [self.methods[name] for name in ("__init__",) if name in self.methods]
         return frozenset(
             node.attr
-            for node in ast.walk(self.methods["__init__"])
+            for method in begun
+            for node in ast.walk(method)
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         )
 
@@ -78,6 +81,15 @@ def reached_from(method: str, sources: Iterable[Source]) -> frozenset[str]:
     for source in sources:
         for name, definition in source.methods.items():
             methods.setdefault(name, []).append(definition)
+    return _reached(method, methods)
+
+
+def reached_among(method: str, methods: Mapping[str, ast.FunctionDef]) -> frozenset[str]:
+    """Those of these methods that a call of one may run."""
+    return _reached(method, {name: [one] for name, one in methods.items()})
+
+
+def _reached(method: str, methods: Mapping[str, Sequence[ast.FunctionDef]]) -> frozenset[str]:
     found: set[str] = set()
     to_do = [method]
     while to_do:
@@ -103,8 +115,10 @@ def source_of(path: Path, name: str, within: str | None = None) -> Source:
 
     Raises:
         LookupError: the file has no such class.
+        SyntaxError: it is no Python, or Python does not know its encoding.
+        ValueError: it is nested too deeply, or its encoding is another one.
     """
-    return source_in(path.read_text(), name, within or path.name)
+    return source_in(decode_source(path.read_bytes()), name, within or path.name)
 
 
 def source_in(text: str, name: str, within: str) -> Source:
@@ -113,7 +127,11 @@ def source_in(text: str, name: str, within: str) -> Source:
     Raises:
         LookupError: the module has no such class.
     """
-    for node in ast.parse(text).body:
+    try:
+        tree = ast.parse(text)
+    except (MemoryError, RecursionError):
+        raise ValueError("nested too deeply") from None
+    for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
             segment = ast.get_source_segment(text, node) or ""

@@ -221,7 +221,8 @@ class Explorer:
         nothing = State(pickle.dumps(({}, ghost)), {}, ((), (), (), ()))
 
         def build(episode: Episode) -> None:
-            episode.manager.__init__(scope.capacity, *self._constants.values())
+            given = scope.capacity, *self._constants.values()
+            vars(episode.manager).update(vars(self._manager(*given)))
             episode.judge_state("init")
 
         return self._judged(manager, ghost, build, scope, nothing, Made("init"), found)
@@ -254,7 +255,7 @@ class Explorer:
         episode = Episode(
             manager,
             ghost,
-            self._state_of,
+            lambda one, told: self._seen(scope, one, told),
             lambda _: Tables({}, {}),
             rules,
             encoded=dict(state.encoded),
@@ -285,6 +286,11 @@ class Explorer:
             found.unlike[met] = Transition(scope, made, answer, before, after)
         return after
 
+    def _seen(self, scope: Scope, manager: Any, ghost: Ghost) -> Any:
+        """What contracts look at; the capacity is what the manager was built with, whatever it says
+        of it."""
+        return self._state_of(manager, ghost)._replace(capacity=scope.capacity)
+
     # what a caller may ask
 
     def _offered(self, scope: Scope) -> Iterator[Made]:
@@ -295,7 +301,7 @@ class Explorer:
 
     def _may(self, scope: Scope, manager: Any, ghost: Ghost, state: State, made: Made) -> bool:
         """Whether a caller that keeps its promises makes this call."""
-        seen = self._state_of(manager, ghost)
+        seen = self._seen(scope, manager, ghost)
         holders = getattr(seen, "holders", {})
         is_progress = made.operation in ("consume", "withdraw")
         if is_progress and any(held and h not in ghost.needed for h, held in holders.items()):

@@ -1,7 +1,11 @@
-"""The exit code of prove says whether all that is told holds."""
+"""The exit code of prove says whether all that is told holds; what it cannot read it refuses."""
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -9,7 +13,7 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
-from cacheproof.proving import _sources, _wanted, exit_code
+from cacheproof.proving import MANAGERS, _sources, _Tree, _wanted, exit_code
 
 ROW = Evidence(
     "EC-1", "reference", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
@@ -66,7 +70,7 @@ def test_a_plug_in_is_read_where_it_lies_in_the_place_of_a_manager(plug_ins: Pat
 @pytest.mark.parametrize(
     ("target", "line"),
     [
-        ("company.plug_in:Theirs", r"plug_in\.py has no class Theirs; expected MODULE:CLASS with"),
+        ("company.plug_in:Theirs", r"plug_in\.py: no class Theirs; expected that of MODULE:CLASS"),
         ("company.nothing:Mine", r"no file of a module company\.nothing in the current folder"),
         ("company:", r"expected reference, vllm@VERSION, path:DIR or MODULE:CLASS\[@VERSION\]"),
         ("company.plug_in:a-b", r"expected reference, vllm@VERSION, path:DIR or MODULE:CLASS"),
@@ -75,3 +79,81 @@ def test_a_plug_in_is_read_where_it_lies_in_the_place_of_a_manager(plug_ins: Pat
 def test_a_plug_in_that_is_not_there_costs_a_line(plug_ins: Path, target: str, line: str) -> None:
     with pytest.raises(InputError, match=line):
         list(_sources("EncoderCacheManager", _wanted([target], Output(None))))
+
+
+CLASS = "EncoderCacheManager"
+TEXT = f"class {CLASS}:\n    pass\n"
+
+
+def _read(tree: Path, name: str = CLASS) -> list[Any]:
+    release = cast("Any", SimpleNamespace(tree=tree, version="0.33.0"))
+    return list(_sources(name, [_Tree("path:DIR", release)]))
+
+
+def _module(tree: Path, text: str) -> Path:
+    module = tree / MANAGERS
+    module.parent.mkdir(parents=True)
+    module.write_text(text)
+    return module
+
+
+def test_the_managers_are_read(tmp_path: Path) -> None:
+    _module(tmp_path, TEXT)
+    assert [one.source.name for one in _read(tmp_path)] == [CLASS]
+    assert _read(tmp_path, "BlockPool") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", f"no class {CLASS}"),
+        (TEXT.replace(CLASS, "Other"), f"no class {CLASS}"),
+        (TEXT + "(", "was never closed"),
+        (TEXT + "\0", "null bytes"),
+        ("# coding: nosuch\n" + TEXT, "unknown encoding"),
+        (TEXT + f"X = 1{' + 0' * 5000}\n", "nested too deeply"),
+        (TEXT + f"X = {'-' * 20000}1\n", "nested too deeply"),
+    ],
+)
+def test_a_module_without_the_class_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    _module(tmp_path, text)
+    with pytest.raises(InputError, match=says):
+        _read(tmp_path)
+
+
+def test_a_release_without_the_other_manager_is_not_asked_for_it(tmp_path: Path) -> None:
+    _module(tmp_path, TEXT)
+    with pytest.raises(InputError, match="no class EncoderDecoderCacheManager"):
+        _read(tmp_path, "EncoderDecoderCacheManager")
+    release = cast("Any", SimpleNamespace(tree=tmp_path, version="0.12.0"))
+    trees = [_Tree("path:DIR", release)]
+    assert list(_sources("EncoderDecoderCacheManager", trees)) == []
+
+
+def _package(module: Path) -> None:
+    module.with_suffix("").mkdir()
+    (module.with_suffix("") / "__init__.py").write_text("")
+
+
+def _extension(module: Path) -> None:
+    module.with_suffix(".cpython-311-x86_64-linux-gnu.so").write_bytes(b"")
+
+
+def _pipe(module: Path) -> None:
+    module.unlink()
+    os.mkfifo(module)
+
+
+@pytest.mark.parametrize("put", [_package, _extension])
+def test_what_python_would_import_in_its_place_is_refused(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    put(_module(tmp_path, TEXT))
+    with pytest.raises(InputError, match=r"Python imports .*; expected"):
+        _read(tmp_path)
+
+
+def test_a_module_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    _pipe(_module(tmp_path, TEXT))
+    with pytest.raises(InputError, match="is no file; expected the managers' module"):
+        _read(tmp_path)

@@ -118,9 +118,10 @@ def _in_order(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     """What is given, in the order of the method's parameters; as it comes, where they do not take
     it."""
     try:
-        return tuple(signature(method).bind(*args, **kwargs).arguments.values())
+        bound = signature(method).bind(*args, **kwargs)
     except TypeError:
         return (*args, *kwargs.values())
+    return (*bound.args, *bound.kwargs.values())
 
 
 def _changed_entries(

@@ -32,6 +32,15 @@ def test_keywords_are_the_parameters_that_they_name(manager: Any) -> None:
     assert by_keyword == mixed == positional
 
 
+def test_a_method_that_takes_anything_is_given_what_came(manager: Any) -> None:
+    granted = manager.can_allocate
+    manager.can_allocate = lambda *given, **named: granted(*given, **named)
+    recorder = Recorder(manager)
+    manager.can_allocate(REQUEST, 1, 3, num_embeds_to_schedule=0)
+    (call,) = recorder.take()
+    assert call[:6] == ("can", "a", 1, 3, 0, True)
+
+
 def test_a_call_that_the_method_does_not_take_is_logged_as_it_came(
     manager: Any,
 ) -> None:

@@ -121,6 +121,12 @@ def test_a_file_that_is_no_python_is_the_users_error(tmp_path: Path) -> None:
         read(tmp_path, "def broken(:\n")
 
 
+@pytest.mark.parametrize("value", [f"1{' + 0' * 900}", f"1{' + 0' * 9000}", f"{'-' * 20000}1"])
+def test_a_file_that_is_nested_too_deeply_is_the_users_error(tmp_path: Path, value: str) -> None:
+    with pytest.raises(InputError, match=r"encoder_cache_manager\.py: nested too deeply; expected"):
+        read(tmp_path, f"def budget() -> int:\n    return {value}\n")
+
+
 def test_a_definition_may_move_between_the_files_of_its_component(tmp_path: Path) -> None:
     component = next(one for one in COMPONENTS if one.name == "encoder_budget")
     digests = []

@@ -1,0 +1,101 @@
+"""A class that is not what its module's text says, once all is imported, is told."""
+
+import builtins
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.targets.host.as_imported import differences, replaced
+
+TEXT = '''
+from collections import OrderedDict
+
+
+class Base:
+    def given(self):
+        return sorted(OrderedDict())
+
+    @property
+    def kept(self):
+        return 1
+
+
+class Manager(Base):
+    """Manages."""
+
+    @classmethod
+    def create(cls):
+        return cls()
+
+    def free(self, request):
+        return [one for one in request]
+'''
+NAMES = ["Manager"]
+
+
+@pytest.fixture
+def module() -> ModuleType:
+    made = ModuleType("made")
+    made.__file__ = "made.py"
+    exec(compile(TEXT, "made.py", "exec"), vars(made))
+    return made
+
+
+def _told(module: Any) -> list[str]:
+    return list(differences(module, TEXT, NAMES))
+
+
+def test_a_class_is_what_its_text_says(module: Any) -> None:
+    assert _told(module) == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [("Manager", "free"), ("Base", "given"), ("Base", "kept"), ("Manager", "__setattr__")],
+)
+def test_a_method_that_another_module_sets_is_told(module: Any, owner: str, name: str) -> None:
+    setattr(getattr(module, owner), name, lambda self, *given: None)
+    assert _told(module) == [f"{owner}.{name}"]
+
+
+def test_other_code_of_a_method_is_told(module: Any) -> None:
+    module.Manager.free.__code__ = (lambda self, request: None).__code__
+    assert _told(module) == ["Manager.free"]
+
+
+def test_a_method_that_is_gone_is_told(module: Any) -> None:
+    del module.Manager.free
+    assert _told(module) == ["Manager.free"]
+
+
+def test_a_class_that_is_another_is_told(module: Any) -> None:
+    module.Manager = type("Manager", (module.Manager,), {})
+    assert "Manager.free" in _told(module)
+
+
+def test_a_base_from_elsewhere_is_told(module: Any) -> None:
+    module.Manager.__bases__ = (type("Other", (module.Base,), {}),)
+    assert _told(module) == ["Other, a base of Manager"]
+
+
+def test_a_name_that_means_something_else_is_told(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module.OrderedDict = dict
+    assert _told(module) == ["OrderedDict"]
+    del module.OrderedDict
+    with monkeypatch.context() as patched:
+        patched.setattr(builtins, "sorted", lambda found: list(found))
+        assert _told(module) == ["sorted"]
+    module.sorted = sorted
+    assert _told(module) == ["sorted"]
+
+
+def test_a_user_that_has_another_class_of_that_name_is_told(module: Any) -> None:
+    user = ModuleType("user")
+    assert list(replaced(module, [user], NAMES)) == []
+    vars(user)["Manager"] = module.Manager
+    assert list(replaced(module, [user], NAMES)) == []
+    vars(user)["Manager"] = module.Base
+    assert list(replaced(module, [user], NAMES)) == ["user.Manager"]

@@ -1,0 +1,180 @@
+"""What no proof of a class's calls would notice is refused: what else changes its objects, calls
+that it lacks, and how they come to be built."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.gate import refuse_subject
+from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.source import source_in, source_of
+from cacheproof.proofs.symbolic.witnesses import ManagerExploring
+from cacheproof.proofs.witness.exploration import SCOPES
+
+RELEASE = "0.33.0"
+MANAGER = encoder_cache.CLASS
+COUNTER = encoder_decoder_cache.CLASS
+TEXT = encoder_cache.of_reference().sources["m"].module
+BUILT = "        self.cache_size = cache_size\n"
+RESET = "    def reset(self) -> None:\n"
+COUNTS = f"""
+
+class {COUNTER}({MANAGER}):
+    def __init__(self, cache_size):
+        self.cache_size = cache_size
+        self.num_free_slots = cache_size
+        self.allocated = []
+        self.to_free = []
+
+    def reset(self):
+        self.num_free_slots = self.cache_size
+        self.allocated.clear()
+        self.to_free.clear()
+
+    def check_and_update_cache(self, request, input_id):
+        return False
+
+    def can_allocate(self, request, input_id, budget, pending):
+        need = request.get_num_encoder_embeds(input_id)
+        return need <= budget and need + pending <= self.num_free_slots
+
+    def allocate(self, request, input_id):
+        self.num_free_slots -= request.get_num_encoder_embeds(input_id)
+        self.allocated.append(request.mm_features[input_id].identifier)
+
+    def free(self, request):
+        for input_id in range(len(request.mm_features)):
+            self.free_encoder_input(request, input_id)
+
+    def get_cached_input_ids(self, request):
+        return set(range(len(request.mm_features)))
+
+    def get_freed_mm_hashes(self):
+        to_free = self.to_free
+        self.to_free = self.allocated
+        self.allocated = []
+        return to_free
+
+    def free_encoder_input(self, request, input_id):
+        self.num_free_slots += request.get_num_encoder_embeds(input_id)
+"""
+HEAD = f"\n\nclass {COUNTER}"
+METHOD = "    def get_manager_metadata(self) -> None:\n"
+BUILDER = "        return cls(cache_size)\n"
+OF_MANAGER: Mapping[str, tuple[str, str]] = {
+    "a method without a proof that empties a dict": (
+        METHOD,
+        METHOD + "        self.cached.clear()\n",
+    ),
+    "one that empties a list in place": (
+        METHOD,
+        METHOD + "        freed = self.freed\n        freed *= 0\n",
+    ),
+    "one that has a builtin change a list": (
+        METHOD,
+        METHOD + "        sorted(self.cached, key=self.freed.append)\n",
+    ),
+    "one that sets an attribute": (METHOD, METHOD + "        self.num_free_slots = 0\n"),
+    "one that runs a call that is proved": (METHOD, METHOD + "        self.reset()\n"),
+    "one that gives a container away": (METHOD, METHOD + "        empty(self.cached)\n"),
+    "a builder that changes what it built": (
+        BUILDER,
+        "        one = cls(cache_size)\n        one.num_free_slots += 1\n        return one\n",
+    ),
+    "a builder of another capacity": (BUILDER, "        return cls(cache_size + 1)\n"),
+    "a class without a call": (RESET, "    def reset_all(self) -> None:\n"),
+    "an __init__ that answers": (
+        BUILT,
+        BUILT + "        if cache_size:\n            return True\n",
+    ),
+    "a capacity that is none's": (BUILT, "        self.cache_size = cache_size + 1\n"),
+    "a parameter that is changed first": (BUILT, "        cache_size += 1\n" + BUILT),
+    "a capacity that grows": (RESET, RESET + "        self.cache_size += 1\n"),
+    "a class that raises what ends a process": (RESET, RESET + "        raise SystemExit(0)\n"),
+    "a module with builtins of its own": (
+        f"class {MANAGER}",
+        f"from elsewhere import some as __builtins__\n\n\nclass {MANAGER}",
+    ),
+}
+OF_COUNTER: Mapping[str, tuple[str, str]] = {
+    "a base that is imported over the one that is read": (
+        HEAD,
+        f"\n\nfrom elsewhere import {MANAGER}{HEAD}",
+    ),
+    "a base that is something else by then": (
+        HEAD,
+        f"\n\nfrom elsewhere import Other\n\n{MANAGER} = Other{HEAD}",
+    ),
+    "an inherited method that sets an attribute": (
+        "        return self.num_embeds_by_hash.get(",
+        "        self.num_free_slots += 1\n        return self.num_embeds_by_hash.get(",
+    ),
+    "a class that inherits a call": (
+        "    def allocate(self, request, input_id):\n",
+        "    def _of(self, request, input_id):\n",
+    ),
+}
+
+
+def test_what_is_changed_here_is_let_through_as_it_stands() -> None:
+    refuse_subject(encoder_cache.of_reference())
+    refuse_subject(encoder_decoder_cache.of_release(RELEASE, source_in(TEXT + COUNTS, COUNTER, "")))
+
+
+@pytest.mark.parametrize("name", OF_MANAGER)
+def test_a_manager_is_refused_with(name: str) -> None:
+    with pytest.raises(NotTranslated, match=r"changed\.py:\d+: no reading of"):
+        refuse_subject(_changed(*OF_MANAGER[name]))
+
+
+@pytest.mark.parametrize("name", OF_COUNTER)
+def test_a_manager_that_inherits_is_refused_with(name: str) -> None:
+    old, new = OF_COUNTER[name]
+    text = TEXT + COUNTS
+    assert old in text
+    before, after = text.rsplit(old, 1)
+    source = source_in(before + new + after, COUNTER, "changed.py")
+    with pytest.raises(NotTranslated, match=r"changed\.py:\d+: no reading of"):
+        refuse_subject(encoder_decoder_cache.of_release(RELEASE, source))
+
+
+def test_a_release_before_a_call_may_lack_it() -> None:
+    text = TEXT.replace(RESET, "    def _reset(self) -> None:\n")
+    operations = [
+        [one.name for one in encoder_cache.of_release(release, source).operations]
+        for source in [source_in(text, MANAGER, "changed.py")]
+        for release in ("0.15.1", "0.16.0")
+    ]
+    assert "reset" not in operations[0]
+    assert "reset" in operations[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("an __init__ that answers", "EC-13"),
+        ("a capacity that is none's", "EC-1"),
+        ("a capacity that grows", "EC-1"),
+        ("a class that raises what ends a process", "EC-13"),
+    ],
+)
+def test_the_exploration_breaks_by_itself(name: str, rule: str) -> None:
+    exploring = ManagerExploring(_changed(*OF_MANAGER[name]))
+    assert any(rule in exploring.explorer.explore(scope, 600).broken for scope in SCOPES)
+
+
+def test_a_text_is_read_in_its_own_encoding(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "changed.py"
+    hidden = "# a remark \\n        return True\n"
+    path.write_text(f"# coding: unicode_escape\nclass A:\n    def m(self):\n        {hidden}")
+    assert "m" in source_of(path, "A").methods
+    assert "return True" in source_of(path, "A").module
+
+
+def _changed(old: str, new: str) -> encoder_cache.Subject:
+    assert TEXT.count(old) == 1
+    source = source_in(TEXT.replace(old, new), MANAGER, "changed.py")
+    return encoder_cache.subject_of(
+        "changed", source, None, constants=encoder_cache.of_reference().constants
+    )
