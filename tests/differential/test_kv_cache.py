@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from cacheproof.differential.examine import examine
 from cacheproof.differential.kv_cache import FIRST_BLOCKS, KVCacheJudge, judge_records
 from cacheproof.differential.kv_cache_generator import drafted_kv_cache_trace, generate
-from cacheproof.differential.examine import examine
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Illegal

@@ -241,13 +241,18 @@ def refuses_requests(scheduler: Any) -> None:
 
 
 def calls_all_tokens_drafts(scheduler: Any) -> None:
-    """All tokens that a step computes of its first request are said to be drafts."""
+    """All tokens that a step computes of the first request that went on are said to be drafts."""
+    schedule = scheduler.schedule
 
-    def call(output: Any) -> None:
-        for request_id, count in list(output.num_scheduled_tokens.items())[:1]:
-            output.scheduled_spec_decode_tokens[request_id] = [0] * count
+    def patched(*arguments: Any) -> Any:
+        ran = [request.request_id for request in state_of(scheduler).running]
+        output = schedule(*arguments)
+        counts = output.num_scheduled_tokens
+        for request_id in [name for name in ran if name in counts][:1]:
+            output.scheduled_spec_decode_tokens[request_id] = [0] * counts[request_id]
+        return output
 
-    _after_schedule(scheduler, call)
+    scheduler.schedule = patched
 
 
 def keeps_drafts(scheduler: Any) -> None:
