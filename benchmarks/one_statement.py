@@ -58,7 +58,7 @@ PAGE = ROOT / "docs" / "one-statement.md"
 SEED = 20261123
 CHANGES = 200
 SEEDS = 215
-"""Of each lane: as many as `cacheproof fuzz --target vllm@0.33.0 --seconds 60` ran on two cores,
+"""Of each lane: as many as `cacheproof fuzz --target vllm@0.33.0 --seconds 60` ran on two cores
 when it had two lanes fewer."""
 
 Kept = TypeVar("Kept")
