@@ -1,10 +1,4 @@
-"""The translator with one reading undone: a changed text of one of its modules.
-
-    python -m cacheproof.proofs.conformance.undone MODULE NUMBER KEY
-
-takes the names of claims, one a line, and says the first complaint about one of them, or nothing.
-Nothing else of the translator is imported before the changed module stands in its place.
-"""
+"""The translator with one reading undone: a changed text of one of its modules."""
 
 import ast
 import copy
@@ -16,6 +10,8 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+
+from cacheproof.proofs.symbolic.mutants import put_in_place
 
 FOLDER = Path(__file__).resolve().parents[1] / "symbolic"
 PACKAGE = "cacheproof.proofs.symbolic"
@@ -74,15 +70,6 @@ def _short(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:90]
 
 
-def _put_in_place(tree: ast.AST, node: ast.AST, other: ast.AST) -> None:
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            if value is node:
-                setattr(parent, name, other)
-            elif isinstance(value, list):
-                value[:] = [other if one is node else one for one in value]
-
-
 _GIVES_STATE = {"require": 1, "_detached": 2, "_fits": 3, "assuming": -1}
 """Methods that go on with a state, by the number of the argument that it is."""
 
@@ -96,7 +83,7 @@ def _without_call(tree: ast.AST, node: ast.AST) -> str | None:
             place = _GIVES_STATE[name]
             if place >= len(given):
                 return None
-            _put_in_place(tree, node, of if place < 0 else given[place])
+            put_in_place(tree, node, of if place < 0 else given[place])
             return words
     return None
 
@@ -104,11 +91,11 @@ def _without_call(tree: ast.AST, node: ast.AST) -> str | None:
 def _without_refusal(tree: ast.AST, node: ast.AST) -> str | None:
     match node:
         case ast.Raise():
-            _put_in_place(tree, node, ast.Pass())
+            put_in_place(tree, node, ast.Pass())
             return f"without {_short(node)}"
         case ast.Expr(value=ast.Yield(value=ast.Call(func=ast.Name(id="Refusal")))):
             words = f"without {_short(node)}"
-            _put_in_place(tree, node, ast.parse("yield from ()").body[0])
+            put_in_place(tree, node, ast.parse("yield from ()").body[0])
             return words
     return None
 
@@ -129,7 +116,7 @@ def _part_left_out(tree: ast.AST, node: ast.AST) -> str | None:
     if isinstance(node, ast.BoolOp):
         words = f"{_short(node)} without its last part"
         if len(node.values) == 2:
-            _put_in_place(tree, node, node.values[0])
+            put_in_place(tree, node, node.values[0])
         else:
             node.values.pop()
         return words
@@ -186,23 +173,13 @@ class _Finder(MetaPathFinder, Loader):
         exec(code, vars(module))
 
 
-def main() -> None:
-    module, number = sys.argv[1], int(sys.argv[2])
-    change = next(one for one in undone(module) if one.number == number)
-    if change.key != sys.argv[3]:
-        sys.exit(f"{module} is another text by now: change {number} is {change.key}")
+def undo(change: Undone) -> None:
+    """Give the changed text to whoever imports its module from now on in this process.
+
+    Raises:
+        RuntimeError: the module stands there already.
+    """
+    name = f"{PACKAGE}.{change.module}"
+    if name in sys.modules:
+        raise RuntimeError(f"{name} is imported already, unchanged")
     sys.meta_path.insert(0, _Finder(change))
-    from cacheproof.proofs.conformance.claims import claims
-    from cacheproof.proofs.conformance.judges import OfCPython, OfTranslator, complaints
-
-    wanted = dict.fromkeys(sys.stdin.read().splitlines())
-    by_name = {str(one): one for one in claims()}
-    cpython, translator = OfCPython(), OfTranslator()
-    for name in wanted:
-        if found := complaints(by_name[name], cpython, translator):
-            print(f"{name}: {found[0]}")
-            return
-
-
-if __name__ == "__main__":
-    main()

@@ -25,6 +25,7 @@ from cacheproof.proofs.symbolic.state import (
     Ref,
     Returned,
     State,
+    term_of,
     truth_of,
 )
 from cacheproof.proofs.symbolic.values import (
@@ -108,6 +109,10 @@ class Machine(Expressions):
                     words = f"{found[operand.cell]} and {name}, which are one object"
                     raise self._refused(owner, method, f"{method.name}(): {words}")
                 found[operand.cell] = name
+
+    def evaluated(self, node: ast.expr, state: State) -> Iterator[tuple[State, Any]]:
+        """What an expression is in a state, on each way that it may take."""
+        return self._eval(node, state)
 
     def granted(self, answer: Any, state: State) -> Iterator[tuple[State, bool]]:
         """Whether an answer is True, and not only as good as true."""
@@ -422,9 +427,10 @@ class Machine(Expressions):
                         operand is not attributes[place]
                         and attributes[place] is state.attributes[place]
                     ):
-                        if not isinstance(operand, z3.ExprRef):
+                        term = term_of(operand)
+                        if not isinstance(term, z3.ExprRef):
                             raise NotTranslated(f"{place} is bound anew in a loop")
-                        attributes[place] = z3.FreshConst(operand.sort(), place[1])
+                        attributes[place] = z3.FreshConst(term.sort(), place[1])
                         changed = True
                 for name in end.names:
                     if name in names and end.names[name] is not names[name]:
