@@ -160,10 +160,13 @@ def known() -> Kept:
 
 
 def running(change: Undone, kept: Kept) -> list[str]:
-    """The claims that run its line, the cheapest first, then one of each construct in turn."""
-    found = [n for n, run in kept.runs.items() if change.line in run.lines.get(change.module, [])]
-    if not found:  # a line of a definition, run when the module is imported
-        found = [name for name, run in kept.runs.items() if change.module in run.lines]
+    """The claims that run its lines, the cheapest first, then one of each construct in turn."""
+    found = [
+        name
+        for name, run in kept.runs.items()
+        if change.module in run.lines
+        and (change.at_import or not {*change.lines}.isdisjoint(run.lines[change.module]))
+    ]
     found.sort(key=lambda name: kept.runs[name].cost)
     by_construct: dict[str, list[str]] = {}
     for one in found:
@@ -195,13 +198,13 @@ def page(
         "",
         f"    {COMMAND}",
         "",
-        "undoes each reading of the translator, one at a time: an obligation or a refusal dropped,",
-        "a condition taken the other way, a part of one left out, a comparison that is off by one,",
-        "an effect forgotten. [The claims](../proofs/conformance) that run the line judge it until",
-        "one of them complains. Where none does, a line argues why the change makes the translator",
-        "say *proved* of no text that CPython breaks. The command fails where such a line is missing,",
-        "and where one speaks of a change that is noticed or gone. It goes on where it stopped, asks",
-        "new claims of what was not noticed, and makes this page.",
+        "undoes each reading of the translator, one at a time: an obligation or a refusal",
+        "dropped, a condition taken the other way, a part left out, a comparison off by one,",
+        "an effect forgotten. [The claims](../proofs/conformance) that run the line judge it",
+        "until one complains. Where none does, a line argues why the translator still says",
+        "*proved* of no text that CPython breaks. The command fails where such a line is",
+        "missing, and where one speaks of a change that is noticed or gone. It goes on where it",
+        "stopped, asks new claims of what was not noticed, and makes this page.",
         "",
         "| module | changes | run | noticed | argued | neither |",
         "|---|---|---|---|---|---|",
@@ -219,7 +222,7 @@ def page(
     for one in changes:
         if one.key in results and not results[one.key].claim:
             why = arguments.get(one.key, "not argued")
-            cells = (one.line, f"`{one.key}`", results[one.key].asked, why)
+            cells = (one.lines.start, f"`{one.key}`", results[one.key].asked, why)
             lines.append(
                 f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |"
             )

@@ -40,12 +40,20 @@ class OfTranslator:
 
     def __init__(self) -> None:
         self._subject = of_reference()
+        self._of_any_state = replace(self._subject, invariants=(), transitions={}, aggregates=())
         self._library = Library()
 
-    def says(self, source: Source, loops: Mapping[str, Sequence[Stated]] | None = None) -> Said:
-        subject = replace(
-            self._subject, sources={**self._subject.sources, "m": source}, replay=None
-        )
+    def says(
+        self,
+        source: Source,
+        loops: Mapping[str, Sequence[Stated]] | None = None,
+        *,
+        of_any_state: bool = False,
+    ) -> Said:
+        """What it says of a text's method, begun where the manager's invariants hold, or in any
+        state, of which less has to be read."""
+        begun = self._of_any_state if of_any_state else self._subject
+        subject = replace(begun, sources={**begun.sources, "m": source}, replay=None)
         if loops:
             subject = replace(subject, loops=partial(_with_loops, loops), unrolls=True)
         try:
@@ -129,14 +137,21 @@ def misreadings(claim: Claim, translator: OfTranslator) -> list[str]:
     """What is wrong with what the translator says of a claim's texts."""
     found = []
     if claim.keeping is not None:
-        said = translator.says(claim.keeping, claim.loops)
+        said = _said(claim, claim.keeping, translator, KEEPING[claim.word])
         if said.word != KEEPING[claim.word]:
             found.append(f"where it is claimed: {said.word} {said.why}")
-    said = translator.says(claim.breaking, claim.loops)
+    said = _said(claim, claim.breaking, translator, BREAKING[claim.word])
     if said.word != BREAKING[claim.word]:
         misread = "misread: " if said.word == "proved" else ""
         found.append(f"where it is denied: {misread}{said.word} {said.why}")
     return found
+
+
+def _said(claim: Claim, source: Source, translator: OfTranslator, expected: str) -> Said:
+    """Of any state; where that is not what is expected, of those in which invariants hold: there
+    is more to prove with, and less to refute."""
+    said = translator.says(source, claim.loops, of_any_state=True)
+    return said if said.word == expected else translator.says(source, claim.loops)
 
 
 def complaints(claim: Claim, cpython: OfCPython, translator: OfTranslator) -> list[str]:

@@ -20,11 +20,13 @@ MODULES = ("expressions", "operands", "machine", "state", "gate")
 
 @dataclass(frozen=True)
 class Undone:
-    """A change of a module: its number among those of the module, where, and in words."""
+    """A change of a module: its number among those of the module, the lines that are run where it
+    is, if not `at_import` alone, and in words."""
 
     module: str
     number: int
-    line: int
+    lines: range
+    at_import: bool
     words: str
     _place: int
     _change: "Change"
@@ -50,7 +52,14 @@ def undone(module: str) -> Iterator[Undone]:
     """Every change of a module's text."""
     number = 0
     met: Counter[str] = Counter()
-    for place, node in enumerate(ast.walk(_tree(module))):
+    tree = _tree(module)
+    inside = {
+        id(one)
+        for found in ast.walk(tree)
+        if isinstance(found, ast.FunctionDef)
+        for one in ast.walk(found)
+    }
+    for place, node in enumerate(ast.walk(tree)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.Match):
             continue
         for change in CHANGES:
@@ -59,8 +68,23 @@ def undone(module: str) -> Iterator[Undone]:
             if words is not None:
                 met[words] += 1
                 words += f" ({met[words]})" if met[words] > 1 else ""
-                yield Undone(module, number, getattr(node, "lineno", 0), words, place, change)
+                at_import = id(node) not in inside
+                yield Undone(module, number, _lines(node), at_import, words, place, change)
                 number += 1
+
+
+def _lines(node: ast.AST) -> range:
+    """Those of a node, without the bodies below it."""
+    match node:
+        case ast.If(test=head) | ast.For(iter=head) | ast.While(test=head):
+            first, last = node.lineno, head.end_lineno
+        case ast.match_case(pattern=pattern, guard=guard):
+            first, last = pattern.lineno, (guard or pattern).end_lineno
+        case ast.stmt() | ast.expr():
+            first, last = node.lineno, node.end_lineno
+        case _:
+            first, last = 0, 0
+    return range(first, (last or first) + 1)
 
 
 Change = Callable[[ast.AST, ast.AST], str | None]

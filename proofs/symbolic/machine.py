@@ -11,7 +11,7 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.expressions import Expressions
+from cacheproof.proofs.symbolic.expressions import Expressions, refuse_kept
 from cacheproof.proofs.symbolic.predicates import NotTranslated, equal
 from cacheproof.proofs.symbolic.state import (
     Around,
@@ -88,6 +88,8 @@ class Machine(Expressions):
         parameters = [one.arg for one in (*method.args.args, *method.args.kwonlyargs)][1:]
         if len(parameters) != len(arguments):
             raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
+        for one in arguments:
+            refuse_kept(one)
         names = {"self": receiver, **dict(zip(parameters, arguments, strict=True))}
         frames = (*state.frames, state.names)
         inside = replace(state, names={**names, "": (owner, name)}, frames=frames)
