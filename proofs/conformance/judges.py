@@ -77,7 +77,13 @@ class OfTranslator:
         first, others = slice(SOON), slice(SOON, EFFORTS)
         open_ = [n for n in numbers if prover.verdict(n, (), first).word != "proved"]
         refuter = library.refuter_of_change(subject)
-        found = (open_ or subject.unrolls) and refuter.counterexample(operation, SAFETY)
+        found = None
+        if open_ or subject.unrolls:
+            try:
+                found = refuter.counterexample(operation, SAFETY)
+            except NotTranslated:
+                if not subject.unrolls:
+                    raise  # else a loop that has too many turns to be run one by one
         if found:
             return Said("refuted" if open_ else "proved and refuted", found.sentence)
         open_ = [n for n in open_ if prover.verdict(n, (), others).word != "proved"]
@@ -140,8 +146,10 @@ def misreadings(claim: Claim, translator: OfTranslator) -> list[str]:
         said = _said(claim, claim.keeping, translator, KEEPING[claim.word])
         if said.word != KEEPING[claim.word]:
             found.append(f"where it is claimed: {said.word} {said.why}")
-    said = _said(claim, claim.breaking, translator, BREAKING[claim.word])
-    if said.word != BREAKING[claim.word]:
+    endless = claim.word == "unproved" and claim.claimed is None
+    expected = "unknown" if endless else BREAKING[claim.word]
+    said = _said(claim, claim.breaking, translator, expected)
+    if said.word != expected:
         misread = "misread: " if said.word == "proved" else ""
         found.append(f"where it is denied: {misread}{said.word} {said.why}")
     return found
