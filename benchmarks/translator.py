@@ -22,12 +22,13 @@ import coverage
 import msgspec
 
 from cacheproof.proofs.conformance.claims import Claim, claims
-from cacheproof.proofs.conformance.noticing import Noticing
+from cacheproof.proofs.conformance.noticing import Noticing, parts
 from cacheproof.proofs.conformance.undone import FOLDER, MODULES, Undone, undone
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "translator.json"
 ARGUMENTS = ROOT / "benchmarks" / "translator.toml"
+CONFORMANCE = ROOT / "proofs" / "conformance"
 COVERAGE = ROOT / "benchmarks" / "translator_coverage.json"
 PAGE = ROOT / "docs" / "translator-kills.md"
 COMMAND = ".venv/bin/python benchmarks/translator.py"
@@ -87,6 +88,12 @@ def put(path: Path, found: object) -> None:
     beside.replace(path)
 
 
+def texts() -> dict[str, str]:
+    """What is asked of a change, by name: claims, and checks of parts; a digest of each."""
+    of_parts = hashlib.sha256((CONFORMANCE / "parts.py").read_bytes()).hexdigest()
+    return {**dict.fromkeys(parts(), of_parts), **{str(one): text_of(one) for one in claims()}}
+
+
 def text_of(claim: Claim) -> str:
     stated = [
         ast.unparse(expression)
@@ -110,6 +117,7 @@ def learn(wanted: Sequence[str], path: Path) -> None:
     found.start()
     from cacheproof.proofs.conformance.cpython import OfCPython
     from cacheproof.proofs.conformance.judges import OfTranslator, complaints
+    from cacheproof.proofs.conformance.parts import CHECKS
 
     cpython, translator = OfCPython(), OfTranslator()
     by_name = {str(one): one for one in claims()}
@@ -117,7 +125,11 @@ def learn(wanted: Sequence[str], path: Path) -> None:
     for name in wanted:
         found.switch_context(name)
         started = time.process_time()
-        if wrong := complaints(by_name[name], cpython, translator):
+        if name in by_name:
+            wrong = complaints(by_name[name], cpython, translator)
+        else:
+            wrong = list(CHECKS[name]())
+        if wrong:
             raise SystemExit(f"{name}: {wrong[0]}")
         cost[name] = time.process_time() - started
     found.stop()
@@ -128,16 +140,16 @@ def learn(wanted: Sequence[str], path: Path) -> None:
             for name in names:
                 if name in lines:
                     lines[name].setdefault(module, []).append(line)
-    kept = Kept.of(path)
+    kept, asked = Kept.of(path), texts()
     for name in wanted:
-        kept.runs[name] = Run(text_of(by_name[name]), cost[name], lines[name])
+        kept.runs[name] = Run(asked[name], cost[name], lines[name])
     put(path, kept)
 
 
 def known() -> Kept:
     """What is known of all claims as they stand."""
     kept = Kept.of(COVERAGE)
-    texts = {str(one): text_of(one) for one in claims()}
+    asked = texts()
     wanted = [
         name
         for name, text in texts.items()
@@ -150,10 +162,10 @@ def known() -> Kept:
         if child.exitcode:
             sys.exit("a claim is complained of, though nothing is undone")
         kept = Kept.of(COVERAGE)
-    kept.runs = {name: kept.runs[name] for name in texts}
+    kept.runs = {name: kept.runs[name] for name in asked}
     changed = {*wanted}
     kept.silent = {
-        key: [one for one in names if one in texts and one not in changed]
+        key: [one for one in names if one in asked and one not in changed]
         for key, names in kept.silent.items()
     }
     return kept
@@ -201,8 +213,9 @@ def page(
         "undoes each reading of the translator, one at a time: an obligation or a refusal",
         "dropped, a condition taken the other way, a part left out, a comparison off by one,",
         "an effect forgotten. [The claims](../proofs/conformance) that run the line judge it",
-        "until one complains. Where none does, a line argues why the translator still says",
-        "*proved* of no text that CPython breaks. The command fails where such a line is",
+        "until one complains, and [checks](../proofs/conformance/parts.py) of parts that no claim",
+        "reaches. Where none does, a line argues why the translator still says *proved* of no",
+        "text that CPython breaks. The command fails where such a line is",
         "missing, and where one speaks of a change that is noticed or gone. It goes on where it",
         "stopped, asks new claims of what was not noticed, and makes this page.",
         "",

@@ -2,16 +2,18 @@
 
     python -m cacheproof.proofs.conformance.noticing
 
-reads lines of a change's key and the names of claims, separated by tabs, and says of each which
-claim complains first of what, or nothing. A key of "" is the translator as it stands.
+reads lines of a change's key and the names of claims and checks of parts, separated by tabs, and
+says of each which complains first of what, or nothing. A key of "" is the translator as it stands.
 """
 
+import ast
 import os
 import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import z3
 
@@ -22,6 +24,16 @@ SECONDS_MAX = 40
 """CPU time of a change for one claim."""
 BYTES_MAX = 6 << 30
 ENDLESS = "it does not end"
+
+
+def parts() -> list[str]:
+    """The names of checks of `parts`, which imports the translator, by its text."""
+    text = Path(__file__).with_name("parts.py").read_text()
+    return [
+        f"parts: {one.name.strip('_').replace('_', ' ')}"
+        for one in ast.parse(text).body
+        if isinstance(one, ast.FunctionDef) and one.decorator_list
+    ]
 
 
 @dataclass(frozen=True)
@@ -74,12 +86,17 @@ class Noticing:
                 undo(change)
             signal.setitimer(signal.ITIMER_PROF, SECONDS_MAX)
             from cacheproof.proofs.conformance.judges import OfTranslator, misreadings
+            from cacheproof.proofs.conformance.parts import CHECKS
 
             translator = OfTranslator()
             for name in names:
                 os.write(write, b"\n")
                 signal.setitimer(signal.ITIMER_PROF, SECONDS_MAX)
-                if found := misreadings(self._claims[name], translator):
+                if name in self._claims:
+                    found = misreadings(self._claims[name], translator)
+                else:
+                    found = list(CHECKS[name]())
+                if found:
                     complaint = f"{name}: {found[0]}"
                     break
         except BaseException as failure:
