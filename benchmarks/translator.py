@@ -152,7 +152,7 @@ def known() -> Kept:
     asked = texts()
     wanted = [
         name
-        for name, text in texts.items()
+        for name, text in asked.items()
         if name not in kept.runs or kept.runs[name].text != text
     ]
     if wanted:

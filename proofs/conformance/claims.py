@@ -20,7 +20,7 @@ METHOD = "get_cached_num_encoder_embeds"
 OPERATION = "embeds"
 FOLDER = Path(__file__).parent
 TABLES = ("calls", "expressions", "containers", "aliases", "loops", "turns", "outside")
-WORDS = ("read", "refused", "unread", "unproved")
+WORDS = ("read", "refused", "unread", "unproved", "alarmed")
 _GIVEN = """
 identifier = request.mm_features[input_id].identifier
 name = request.request_id
@@ -54,7 +54,8 @@ class Claim:
         construct: what of Python matters in them.
         word: "read": the translator proves it; "refused": its gate refuses the text; "unread": the
             text is refused where it is read, since what it means hangs on types; "unproved":
-            what is stated of a loop is not so, and no proof comes of it.
+            what is stated of a loop is not so, and no proof comes of it; "alarmed": it is taken for
+            what may raise, though it does not.
         helpers: methods of the class that the statements call.
         statements: what a method begins with.
         claimed: an expression that is true behind them; None: they raise.

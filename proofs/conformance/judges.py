@@ -134,8 +134,14 @@ def _read(play: Play, expression: ast.expr | None, state: State) -> Any:
     )
 
 
-KEEPING = {"read": "proved", "refused": "refused", "unread": "unread", "unproved": "unknown"}
-BREAKING = {"read": "refuted", "refused": "refused", "unread": "unread", "unproved": "refuted"}
+KEEPING = {
+    "read": "proved",
+    "refused": "refused",
+    "unread": "unread",
+    "unproved": "unknown",
+    "alarmed": "refuted",
+}
+BREAKING = {**KEEPING, "read": "refuted", "unproved": "refuted"}
 """What a translator must say of a claim's two texts, by the claim's word."""
 
 

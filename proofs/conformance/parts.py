@@ -12,8 +12,9 @@ from itertools import product
 
 import z3
 
+from cacheproof.proofs.symbolic import encoder_decoder_cache
 from cacheproof.proofs.symbolic.conditions import Refuter, Subject
-from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
+from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.gate import refuse_subject
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
@@ -52,8 +53,9 @@ def changed(subject: Subject, owner: str, changes: Mapping[str, str]) -> Subject
         if text.count(old) != 1:
             raise ValueError(f"{source.path} does not have this once: {old}")
         text = text.replace(old, new)
-    name = CLASS if owner == "m" else source.name
-    return replace(subject, sources={**subject.sources, owner: source_in(text, name, source.path)})
+    other = source_in(text, source.name, source.path)
+    methods = {**source.methods, **other.methods}
+    return replace(subject, sources={**subject.sources, owner: replace(other, methods=methods)})
 
 
 def _rests_on_none_of(out: frozenset[str], fact: Fact) -> bool:
@@ -73,6 +75,29 @@ def _a_lookup_that_always_hits_is_refuted() -> Iterator[str]:
     subject = changed(of_reference(), "m", {HITS: HITS.replace("False", "True")})
     if not _refuted(subject, ["check"]):
         yield "nothing is refuted of a lookup that always hits"
+
+
+@_check
+def _attributes_that_are_one_object_are_refused() -> Iterator[str]:
+    """At the end of a call each attribute has a container of its own; of encoder-decoder managers,
+    which have two that are alike."""
+    subject = encoder_decoder_cache.of_reference()
+    other = changed(
+        subject,
+        "m",
+        {
+            "encoded, self.allocated = self.allocated, []": "encoded = self.allocated",
+        },
+    )
+    for text, expected in ((subject, False), (other, True)):
+        try:
+            for operation in text.operations:
+                Refuter(text, [Language(Universe(2))]).rules(operation)
+            refused = False
+        except NotTranslated:
+            refused = True
+        if refused != expected:
+            yield f"{text.name}: {'refused' if refused else 'read'}"
 
 
 @_check
