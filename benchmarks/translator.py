@@ -264,12 +264,15 @@ def run(
     """Judge changes, and keep what comes of each at once."""
     judge = Noticing()
     judge.prepare()
+    vain = Counter(itertools.chain.from_iterable(kept.silent.values()))
     stop = time.monotonic() + minutes * 60
     for change in due:
         if time.monotonic() > stop:
             return
         silent = kept.silent.get(change.key, [])
-        names = [one for one in running(change, kept) if one not in {*silent}][:claims_max]
+        names = [one for one in running(change, kept) if one not in {*silent}]
+        names.sort(key=lambda one: vain[one] > 0)  # what was never asked in vain may tell sooner
+        names = names[:claims_max]
         told = judge.told(change, names)
         noticed = names[told.asked - 1] if told.complaint else ""
         if not told.complaint:

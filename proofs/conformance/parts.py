@@ -21,7 +21,7 @@ from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.solver import RLIMIT, Premises
 from cacheproof.proofs.symbolic.source import source_in
 from cacheproof.proofs.symbolic.state import Fact
-from cacheproof.proofs.symbolic.values import Universe
+from cacheproof.proofs.symbolic.values import IDENTIFIER, INT, REQUEST, MapOf, Universe
 
 Check = Callable[[], Iterator[str]]
 CHECKS: dict[str, Check] = {}
@@ -98,6 +98,30 @@ def _attributes_that_are_one_object_are_refused() -> Iterator[str]:
             refused = True
         if refused != expected:
             yield f"{text.name}: {'refused' if refused else 'read'}"
+
+
+@_check
+def _what_is_in_a_container_becomes_no_attribute() -> Iterator[str]:
+    """An attribute has a container of its own, and none of another container."""
+    missing = "        holders = self.cached.get(identifier)\n        if holders is None:\n"
+    taken = "        self.num_embeds_by_hash = self.request_hash_refs[request.request_id]\n"
+    subject = changed(of_reference(), "m", {missing: f"{taken}{missing}"})
+    refs = MapOf(REQUEST, MapOf(IDENTIFIER, INT))
+    source = subject.sources["m"]
+    methods = {one: it for one, it in source.methods.items() if one != "request_hash_refs"}
+    subject = replace(
+        subject,
+        types={**subject.types, ("m", "request_hash_refs"): refs},
+        sources={**subject.sources, "m": replace(source, methods=methods)},
+    )
+    (check,) = (one for one in subject.operations if one.name == "check")
+    try:
+        Refuter(subject, [Language(Universe(2))]).rules(check)
+    except NotTranslated as refusal:
+        if "no reading of self.num_embeds_by_hash =" not in str(refusal):
+            yield f"refused for another reason: {refusal}"
+        return
+    yield "it is read"
 
 
 @_check
