@@ -230,7 +230,7 @@ def page(
         counts = (len(keys), len(run), noticed, argued, len(run) - noticed - argued)
         lines.append(f"| {name} | {' | '.join(map(str, counts))} |")
     lines += ["", "## Not noticed", ""]
-    lines += ["| line | change | claims that run it | why that makes no false *proved* |"]
+    lines += ["| line | change | asked | why that makes no false *proved* |"]
     lines += ["|---|---|---|---|"]
     for one in changes:
         if one.key in results and not results[one.key].claim:
@@ -306,10 +306,10 @@ def main() -> int:
         and (one.key not in results or {*running(one, kept)} - {*kept.silent.get(one.key, [])})
     ]
     random.Random(options.seed).shuffle(due)
-    due.sort(key=lambda one: one.key in results)
+    arguments = read_arguments()
+    due.sort(key=lambda one: (one.key in results, one.key in arguments))
     print(f"{len(due)} of {len(changes)} are to be run", flush=True)
     run(due, kept, results, options.minutes, options.claims)
-    arguments = read_arguments()
     PAGE.write_text(page(results, arguments, changes))
     wrong = problems(results, arguments, changes)
     for one in wrong[:20]:
