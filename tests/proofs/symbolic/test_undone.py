@@ -21,7 +21,7 @@ NOTICED: dict[str, str] = {
     for one in json.loads(RESULTS.read_text())
     if one["claim"] and one["key"] in ALL
 }
-SLICES = 40
+SLICES = 60
 FIRST = int(os.environ.get("CACHEPROOF_SLICE", "0")) % SLICES
 SLICE = sorted(NOTICED)[FIRST::SLICES]
 DETACHED = "without self._detached(of, key, state)"
