@@ -6,18 +6,21 @@ one that `raises` fail by themselves. They stand in front of a method that chang
 """
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from inspect import getfile
 from pathlib import Path
 
-from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.source import Source, source_in
+from cacheproof.reference.encoder_cache import EncoderCacheManager
 
+CLASS = EncoderCacheManager.__name__
 METHOD = "get_cached_num_encoder_embeds"
 OPERATION = "embeds"
 FOLDER = Path(__file__).parent
-TABLES = ("calls", "expressions", "containers", "aliases", "loops", "outside")
+TABLES = ("calls", "expressions", "containers", "aliases", "loops", "turns", "outside")
+WORDS = ("read", "refused", "unread", "unproved", "alarmed")
 _GIVEN = """
 identifier = request.mm_features[input_id].identifier
 name = request.request_id
@@ -33,16 +36,30 @@ _CLAIMED = ast.Name("claimed", ast.Store())
 
 
 @dataclass(frozen=True)
+class Stated:
+    """What is stated of a loop, as a proof's table states it: expressions that are true where it
+    begins anew, in which `seen` are the members that are done, `members` those that there are, and
+    `turns` the turns that are done; and a number that goes down in a while loop."""
+
+    line: int
+    invariants: list[ast.expr] = field(default_factory=list)
+    variant: ast.expr | None = None
+
+
+@dataclass(frozen=True)
 class Claim:
     """Statements, and what is claimed behind them.
 
     Attributes:
         construct: what of Python matters in them.
         word: "read": the translator proves it; "refused": its gate refuses the text; "unread": the
-            text is refused where it is read, since what it means hangs on types.
+            text is refused where it is read, since what it means hangs on types; "unproved":
+            what is stated of a loop is not so, and no proof comes of it; "alarmed": it is taken for
+            what may raise, though it does not.
         helpers: methods of the class that the statements call.
         statements: what a method begins with.
         claimed: an expression that is true behind them; None: they raise.
+        loops: what is stated of loops, by method, in their order.
     """
 
     construct: str
@@ -51,16 +68,17 @@ class Claim:
     helpers: tuple[ast.stmt, ...]
     statements: tuple[ast.stmt, ...]
     claimed: ast.expr | None
+    loops: Mapping[str, Sequence[Stated]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.construct}: {self.name}"
 
-    @property
+    @cached_property
     def keeping(self) -> Source | None:
         """The text that CPython never sees fail."""
         return None if self.claimed is None else self._text("assert claimed")
 
-    @property
+    @cached_property
     def breaking(self) -> Source:
         """The text that CPython sees fail."""
         if self.claimed is None:
@@ -70,7 +88,7 @@ class Claim:
     @property
     def _module(self) -> str:
         """The reference's; of claims of an OrderedDict one whose queue is such."""
-        text = _reference().module
+        text = _reference()
         if not self.is_of_ordered:
             return text
         text = text.replace(_QUEUE, _ORDERED_QUEUE)
@@ -94,8 +112,8 @@ class Claim:
 
 
 @cache
-def _reference() -> Source:
-    return of_reference().sources["m"]
+def _reference() -> str:
+    return Path(getfile(EncoderCacheManager)).read_text()
 
 
 def claims(tables: Sequence[str] = TABLES) -> Iterator[Claim]:
@@ -103,7 +121,7 @@ def claims(tables: Sequence[str] = TABLES) -> Iterator[Claim]:
 
     A table has a line `= construct` above claims of it, of each a line `word: name` and, indented,
     the statements, of which functions are methods of the class; the last calls `claim` with what is
-    true, or `raises`.
+    true, or `raises`. Behind a loop, calls of `invariant` and `variant` state what a proof needs.
 
     Raises:
         ValueError: a table is not of that form.
@@ -120,7 +138,7 @@ def _of_table(text: str) -> Iterator[Claim]:
             construct = first[2:]
             continue
         word, _, name = first.partition(": ")
-        if word not in ("read", "refused", "unread") or not rest:
+        if word not in WORDS or not rest:
             raise ValueError(f"no claim: {first}")
         body = ast.parse("\n".join(line[4:] for line in rest)).body
         yield replace(_claim(body), construct=construct, name=name, word=word)
@@ -142,11 +160,50 @@ def _blocks(text: str) -> Iterator[list[str]]:
 
 def _claim(body: Sequence[ast.stmt]) -> Claim:
     *before, last = body
-    helpers = tuple(one for one in before if isinstance(one, ast.FunctionDef))
-    statements = tuple(one for one in before if not isinstance(one, ast.FunctionDef))
+    loops: dict[str, list[Stated]] = {}
+    helpers = []
+    for one in before:
+        if isinstance(one, ast.FunctionDef):
+            one.body = _without_stated(one.body, loops.setdefault(one.name, []))
+            helpers.append(one)
+    plain = [one for one in before if not isinstance(one, ast.FunctionDef)]
+    statements = _without_stated(plain, loops.setdefault(METHOD, []))
+    in_order = {
+        name: sorted(stated, key=lambda one: one.line) for name, stated in loops.items() if stated
+    }
     match last:
-        case ast.Expr(value=ast.Call(func=ast.Name(id="claim"), args=[claimed])):
-            return Claim("", "", "", helpers, statements, claimed)
+        case ast.Expr(value=ast.Call(func=ast.Name(id="claim"), args=[expression])):
+            claimed: ast.expr | None = expression
         case ast.Expr(value=ast.Call(func=ast.Name(id="raises"), args=[])):
-            return Claim("", "", "", helpers, statements, None)
-    raise ValueError(f"the last statement claims nothing: {ast.unparse(last)}")
+            claimed = None
+        case _:
+            raise ValueError(f"the last statement claims nothing: {ast.unparse(last)}")
+    return Claim("", "", "", tuple(helpers), tuple(statements), claimed, in_order)
+
+
+def _without_stated(body: Sequence[ast.stmt], stated: list[Stated]) -> list[ast.stmt]:
+    """Statements without what is stated of the loops among them, which is added to the list."""
+    left: list[ast.stmt] = []
+    for one in body:
+        match one:
+            case ast.Expr(value=ast.Call(func=ast.Name(id="invariant"), args=[expression])):
+                _of_last(left, stated).invariants.append(expression)
+                continue
+            case ast.Expr(value=ast.Call(func=ast.Name(id="variant"), args=[expression])):
+                loop = _of_last(left, stated)
+                stated[stated.index(loop)] = replace(loop, variant=expression)
+                continue
+            case ast.For() | ast.While() | ast.If():
+                one.body = _without_stated(one.body, stated)
+                one.orelse = _without_stated(one.orelse, stated)
+        left.append(one)
+    return left
+
+
+def _of_last(left: Sequence[ast.stmt], stated: list[Stated]) -> Stated:
+    line = left[-1].lineno
+    found = next((one for one in stated if one.line == line), None)
+    if found is None:
+        found = Stated(line)
+        stated.append(found)
+    return found

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from cacheproof.proofs.conformance.claims import Claim
-from cacheproof.proofs.conformance.judges import OfCPython, OfTranslator, Said
+from cacheproof.proofs.conformance.cpython import OfCPython
+from cacheproof.proofs.conformance.judges import OfTranslator, Said
 
 HELPERS = tuple(
     ast.parse(

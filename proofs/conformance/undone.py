@@ -1,10 +1,4 @@
-"""The translator with one reading undone: a changed text of one of its modules.
-
-    python -m cacheproof.proofs.conformance.undone MODULE NUMBER KEY
-
-takes the names of claims, one a line, and says the first complaint about one of them, or nothing.
-Nothing else of the translator is imported before the changed module stands in its place.
-"""
+"""The translator with one reading undone: a changed text of one of its modules."""
 
 import ast
 import copy
@@ -17,6 +11,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from cacheproof.proofs.symbolic.mutants import put_in_place
+
 FOLDER = Path(__file__).resolve().parents[1] / "symbolic"
 PACKAGE = "cacheproof.proofs.symbolic"
 MODULES = ("expressions", "operands", "machine", "state", "gate")
@@ -24,11 +20,13 @@ MODULES = ("expressions", "operands", "machine", "state", "gate")
 
 @dataclass(frozen=True)
 class Undone:
-    """A change of a module: its number among those of the module, where, and in words."""
+    """A change of a module: its number among those of the module, the lines that are run where it
+    is, if not `at_import` alone, and in words."""
 
     module: str
     number: int
-    line: int
+    lines: range
+    at_import: bool
     words: str
     _place: int
     _change: "Change"
@@ -54,7 +52,14 @@ def undone(module: str) -> Iterator[Undone]:
     """Every change of a module's text."""
     number = 0
     met: Counter[str] = Counter()
-    for place, node in enumerate(ast.walk(_tree(module))):
+    tree = _tree(module)
+    inside = {
+        id(one)
+        for found in ast.walk(tree)
+        if isinstance(found, ast.FunctionDef)
+        for one in ast.walk(found)
+    }
+    for place, node in enumerate(ast.walk(tree)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.Match):
             continue
         for change in CHANGES:
@@ -63,8 +68,23 @@ def undone(module: str) -> Iterator[Undone]:
             if words is not None:
                 met[words] += 1
                 words += f" ({met[words]})" if met[words] > 1 else ""
-                yield Undone(module, number, getattr(node, "lineno", 0), words, place, change)
+                at_import = id(node) not in inside
+                yield Undone(module, number, _lines(node), at_import, words, place, change)
                 number += 1
+
+
+def _lines(node: ast.AST) -> range:
+    """Those of a node, without the bodies below it."""
+    match node:
+        case ast.If(test=head) | ast.For(iter=head) | ast.While(test=head):
+            first, last = node.lineno, head.end_lineno
+        case ast.match_case(pattern=pattern, guard=guard):
+            first, last = pattern.lineno, (guard or pattern).end_lineno
+        case ast.stmt() | ast.expr():
+            first, last = node.lineno, node.end_lineno
+        case _:
+            first, last = 0, 0
+    return range(first, (last or first) + 1)
 
 
 Change = Callable[[ast.AST, ast.AST], str | None]
@@ -72,15 +92,6 @@ Change = Callable[[ast.AST, ast.AST], str | None]
 
 def _short(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:90]
-
-
-def _put_in_place(tree: ast.AST, node: ast.AST, other: ast.AST) -> None:
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            if value is node:
-                setattr(parent, name, other)
-            elif isinstance(value, list):
-                value[:] = [other if one is node else one for one in value]
 
 
 _GIVES_STATE = {"require": 1, "_detached": 2, "_fits": 3, "assuming": -1}
@@ -96,7 +107,7 @@ def _without_call(tree: ast.AST, node: ast.AST) -> str | None:
             place = _GIVES_STATE[name]
             if place >= len(given):
                 return None
-            _put_in_place(tree, node, of if place < 0 else given[place])
+            put_in_place(tree, node, of if place < 0 else given[place])
             return words
     return None
 
@@ -104,11 +115,11 @@ def _without_call(tree: ast.AST, node: ast.AST) -> str | None:
 def _without_refusal(tree: ast.AST, node: ast.AST) -> str | None:
     match node:
         case ast.Raise():
-            _put_in_place(tree, node, ast.Pass())
+            put_in_place(tree, node, ast.Pass())
             return f"without {_short(node)}"
         case ast.Expr(value=ast.Yield(value=ast.Call(func=ast.Name(id="Refusal")))):
             words = f"without {_short(node)}"
-            _put_in_place(tree, node, ast.parse("yield from ()").body[0])
+            put_in_place(tree, node, ast.parse("yield from ()").body[0])
             return words
     return None
 
@@ -129,7 +140,7 @@ def _part_left_out(tree: ast.AST, node: ast.AST) -> str | None:
     if isinstance(node, ast.BoolOp):
         words = f"{_short(node)} without its last part"
         if len(node.values) == 2:
-            _put_in_place(tree, node, node.values[0])
+            put_in_place(tree, node, node.values[0])
         else:
             node.values.pop()
         return words
@@ -186,23 +197,13 @@ class _Finder(MetaPathFinder, Loader):
         exec(code, vars(module))
 
 
-def main() -> None:
-    module, number = sys.argv[1], int(sys.argv[2])
-    change = next(one for one in undone(module) if one.number == number)
-    if change.key != sys.argv[3]:
-        sys.exit(f"{module} is another text by now: change {number} is {change.key}")
+def undo(change: Undone) -> None:
+    """Give the changed text to whoever imports its module from now on in this process.
+
+    Raises:
+        RuntimeError: the module stands there already.
+    """
+    name = f"{PACKAGE}.{change.module}"
+    if name in sys.modules:
+        raise RuntimeError(f"{name} is imported already, unchanged")
     sys.meta_path.insert(0, _Finder(change))
-    from cacheproof.proofs.conformance.claims import claims
-    from cacheproof.proofs.conformance.judges import OfCPython, OfTranslator, complaints
-
-    wanted = dict.fromkeys(sys.stdin.read().splitlines())
-    by_name = {str(one): one for one in claims()}
-    cpython, translator = OfCPython(), OfTranslator()
-    for name in wanted:
-        if found := complaints(by_name[name], cpython, translator):
-            print(f"{name}: {found[0]}")
-            return
-
-
-if __name__ == "__main__":
-    main()

@@ -78,6 +78,20 @@ def _leads_into(operand: Any, ref: Ref) -> bool:
     )
 
 
+def refuse_kept(operand: Any) -> None:
+    """Refuse a tuple that is kept while it has what is in another container: what takes its place
+    there must not take its place in the tuple.
+
+    Raises:
+        NotTranslated: it has such.
+    """
+    if isinstance(operand, tuple):
+        for one in operand:
+            refuse_kept(one)
+            if isinstance(one, Ref) and one.keys:
+                raise NotTranslated("a container of another one in a tuple that is kept")
+
+
 _PARKED = "parked "
 """How the variable begins that stands for what an expression has evaluated; no text has such."""
 _CHANGED = "what a loop runs over is changed in it"
@@ -163,6 +177,7 @@ class Expressions(ABC):
                 kind = self.variables.get((*state.names[""], name))
                 if isinstance(operand, Empty) and kind is not None:
                     state, operand = self._held(self._emptied(operand, kind), state)
+                refuse_kept(operand)
                 yield replace(state, names={**state.names, name: operand})
             case ast.Attribute(value=of, attr=name):
                 for after, receiver in self._eval(of, state):
@@ -204,8 +219,7 @@ class Expressions(ABC):
     def _parked(self, operand: Any, state: State) -> tuple[State, str]:
         """With a variable of no name for what an expression has evaluated, where it leads into a
         container: what takes its place there must not take its place here."""
-        if isinstance(operand, tuple) and any(isinstance(one, Ref) and one.keys for one in operand):
-            raise NotTranslated("a container in a tuple, beside what is run behind it")
+        refuse_kept(operand)
         if not isinstance(operand, Ref) or not operand.keys:
             return state, ""
         name = f"{_PARKED}{next(self._cells)}"

@@ -6,6 +6,7 @@ A check yields refusals; its docstring is a line of docs/language.md.
 import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cacheproof.proofs.crosshair.episode import METHODS
 from cacheproof.proofs.symbolic.language import BUILTINS, ORDERED
@@ -34,11 +35,17 @@ _CALLED = frozenset(name for operation, name in METHODS.items() if operation != 
 """Methods that a scheduler calls, and that every manager is proved of; `embeds` changes nothing."""
 
 
+@lru_cache(maxsize=8)
+def _parsed(module: str) -> ast.Module:
+    """A module's tree, which checks look at and do not change."""
+    return ast.parse(module)
+
+
 def of_module(source: Source) -> Iterator[Refusal]:
     """Modules that bind a builtin's name, import `*`, name what reaches anything (`globals`,
     `setattr`, `sys` and the like), set attributes or items outside of methods, or do more when they
     are imported than import, define, and bind names to values."""
-    tree = ast.parse(source.module)
+    tree = _parsed(source.module)
     within = {
         id(node)
         for found in ast.walk(tree)
@@ -74,14 +81,14 @@ def of_module(source: Source) -> Iterator[Refusal]:
 
 def of_class(source: Source, *, is_record: bool) -> Iterator[Iterator[Refusal]]:
     yield definition(source)
-    tree = ast.parse(source.module)
+    tree = _parsed(source.module)
     for found in _classes(tree, source.name)[:1]:
         yield body(source, found, is_record)
 
 
 def definition(source: Source) -> Iterator[Refusal]:
     """A class that is not defined once, at the top of its module."""
-    tree = ast.parse(source.module)
+    tree = _parsed(source.module)
     found = _classes(tree, source.name)
     if len(found) != 1 or found[0] not in tree.body:
         yield Refusal(found[-1], f"{source.name} where it is not defined once, by its module")
@@ -92,7 +99,7 @@ def body(source: Source, found: ast.ClassDef, is_record: bool) -> Iterator[Refus
     from elsewhere, that are bound twice or of which a scheduler calls a method that is not read,
     with a body that binds anything but methods, one twice, or a method that begins with two
     underscores, `__init__` aside."""
-    tree = ast.parse(source.module)
+    tree = _parsed(source.module)
     decorators = [ast.unparse(one).partition("(")[0] for one in found.decorator_list]
     if found.keywords or decorators not in ([], ["dataclass"] if is_record else []):
         yield Refusal(found, "a class with decorators or keywords")

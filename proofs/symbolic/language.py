@@ -108,6 +108,7 @@ MAY_ALIAS: tuple[str, ...] = (
     "expressions have evaluated among them.",
     "At the end of each call every attribute has a container of its own.",
     "No container is put into another but an empty one that is made there.",
+    "A tuple that a variable keeps, or that a method is given, has nothing that is in a container.",
     "What a loop runs over has the same members in the same order after each change in the loop.",
 )
 

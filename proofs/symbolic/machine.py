@@ -11,7 +11,7 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.expressions import Expressions
+from cacheproof.proofs.symbolic.expressions import Expressions, refuse_kept
 from cacheproof.proofs.symbolic.predicates import NotTranslated, equal
 from cacheproof.proofs.symbolic.state import (
     Around,
@@ -25,6 +25,7 @@ from cacheproof.proofs.symbolic.state import (
     Ref,
     Returned,
     State,
+    term_of,
     truth_of,
 )
 from cacheproof.proofs.symbolic.values import (
@@ -87,6 +88,8 @@ class Machine(Expressions):
         parameters = [one.arg for one in (*method.args.args, *method.args.kwonlyargs)][1:]
         if len(parameters) != len(arguments):
             raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
+        for one in arguments:
+            refuse_kept(one)
         names = {"self": receiver, **dict(zip(parameters, arguments, strict=True))}
         frames = (*state.frames, state.names)
         inside = replace(state, names={**names, "": (owner, name)}, frames=frames)
@@ -108,6 +111,10 @@ class Machine(Expressions):
                     words = f"{found[operand.cell]} and {name}, which are one object"
                     raise self._refused(owner, method, f"{method.name}(): {words}")
                 found[operand.cell] = name
+
+    def evaluated(self, node: ast.expr, state: State) -> Iterator[tuple[State, Any]]:
+        """What an expression is in a state, on each way that it may take."""
+        return self._eval(node, state)
 
     def granted(self, answer: Any, state: State) -> Iterator[tuple[State, bool]]:
         """Whether an answer is True, and not only as good as true."""
@@ -422,9 +429,10 @@ class Machine(Expressions):
                         operand is not attributes[place]
                         and attributes[place] is state.attributes[place]
                     ):
-                        if not isinstance(operand, z3.ExprRef):
+                        term = term_of(operand)
+                        if not isinstance(term, z3.ExprRef):
                             raise NotTranslated(f"{place} is bound anew in a loop")
-                        attributes[place] = z3.FreshConst(operand.sort(), place[1])
+                        attributes[place] = z3.FreshConst(term.sort(), place[1])
                         changed = True
                 for name in end.names:
                     if name in names and end.names[name] is not names[name]:

@@ -55,6 +55,17 @@ def _copy(method: ast.FunctionDef) -> tuple[ast.FunctionDef, list[ast.AST]]:
     return copied, list(ast.walk(copied))
 
 
+def put_in_place(tree: ast.AST, node: ast.AST, other: ast.AST) -> str:
+    """Put another node in a node's place, and say so."""
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is node:
+                setattr(parent, name, other)
+            elif isinstance(value, list):
+                value[:] = [other if one is node else one for one in value]
+    return f"{ast.unparse(other)!r} for {ast.unparse(node)!r}"
+
+
 Change = Callable[[ast.FunctionDef, ast.AST], str | None]
 """Changes a method at a node, and says how; None, and nothing done, where there is nothing of its
 kind."""
@@ -216,7 +227,7 @@ def _without_operand(number: int) -> Change:
                 kept = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
             case _:
                 return None
-        return _put(method, node, kept)
+        return put_in_place(method, node, kept)
 
     return change
 
@@ -236,7 +247,7 @@ def _decided(way: bool) -> Change:
 
 def _negated(method: ast.FunctionDef, node: ast.AST) -> str | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return _put(method, node, node.operand)
+        return put_in_place(method, node, node.operand)
     if not isinstance(node, ast.If | ast.While | ast.IfExp):
         return None
     before = ast.unparse(node.test)
@@ -271,17 +282,6 @@ def _answers(answer: bool) -> Change:
         return f"{answer} for {before!r}"
 
     return change
-
-
-def _put(method: ast.FunctionDef, node: ast.AST, other: ast.expr) -> str:
-    """Put another expression in a node's place."""
-    for parent in ast.walk(method):
-        for name, value in ast.iter_fields(parent):
-            if value is node:
-                setattr(parent, name, other)
-            elif isinstance(value, list):
-                value[:] = [other if one is node else one for one in value]
-    return f"{ast.unparse(other)!r} for {ast.unparse(node)!r}"
 
 
 BY_KIND: Mapping[str, tuple[Change, ...]] = {

@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.proofs.conformance.claims import TABLES, Claim, claims
-from cacheproof.proofs.conformance.judges import OfCPython, OfTranslator, complaints
+from cacheproof.proofs.conformance.cpython import OfCPython
+from cacheproof.proofs.conformance.judges import OfTranslator, complaints
 
 ALL = tuple(claims())
 SLICES = 6

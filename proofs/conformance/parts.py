@@ -1,0 +1,164 @@
+"""What no claim of a method reaches of the translator: calls as schedulers make them, texts that
+are run beside the one under proof, and what a proof may lean on.
+
+Each check has a docstring that says what must be so, and gives what is wrong instead; nothing when
+all is well.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+import z3
+
+from cacheproof.proofs.symbolic import encoder_decoder_cache
+from cacheproof.proofs.symbolic.conditions import Refuter, Subject
+from cacheproof.proofs.symbolic.encoder_cache import of_reference
+from cacheproof.proofs.symbolic.gate import refuse_subject
+from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.solver import RLIMIT, Premises
+from cacheproof.proofs.symbolic.source import source_in
+from cacheproof.proofs.symbolic.state import Fact
+from cacheproof.proofs.symbolic.values import IDENTIFIER, INT, REQUEST, MapOf, Universe
+
+Check = Callable[[], Iterator[str]]
+CHECKS: dict[str, Check] = {}
+HITS = "        if holders is None:\n            return False\n"
+"""Of the reference, where a lookup misses."""
+
+
+def _check(check: Check) -> Check:
+    CHECKS[f"parts: {check.__name__.strip('_').replace('_', ' ')}"] = check
+    return check
+
+
+def _refuted(subject: Subject, operations: Sequence[str]) -> set[tuple[str, str]]:
+    refuter = Refuter(replace(subject, replay=None), [Language(Universe(2))])
+    return {
+        (one.name, rule)
+        for one in subject.operations
+        if one.name in operations
+        for rule in refuter.rules(one)
+        if refuter.is_soon_refuted(one, rule)
+    }
+
+
+def changed(subject: Subject, owner: str, changes: Mapping[str, str]) -> Subject:
+    """A subject of which one text reads otherwise, at places that it has once."""
+    source = subject.sources[owner]
+    text = source.module
+    for old, new in changes.items():
+        if text.count(old) != 1:
+            raise ValueError(f"{source.path} does not have this once: {old}")
+        text = text.replace(old, new)
+    other = source_in(text, source.name, source.path)
+    methods = {**source.methods, **other.methods}
+    return replace(subject, sources={**subject.sources, owner: replace(other, methods=methods)})
+
+
+def _rests_on_none_of(out: frozenset[str], fact: Fact) -> bool:
+    return fact.rules.isdisjoint(out)
+
+
+@_check
+def _the_reference_is_not_refuted() -> Iterator[str]:
+    """A new manager, a lookup and a reset keep what they must."""
+    for operation, rule in sorted(_refuted(of_reference(), ["init", "check", "reset"])):
+        yield f"{operation}: {rule} is refuted of the reference"
+
+
+@_check
+def _a_lookup_that_always_hits_is_refuted() -> Iterator[str]:
+    """What a lookup grants, the ghost is told: it needs then what is not there."""
+    subject = changed(of_reference(), "m", {HITS: HITS.replace("False", "True")})
+    if not _refuted(subject, ["check"]):
+        yield "nothing is refuted of a lookup that always hits"
+
+
+@_check
+def _attributes_that_are_one_object_are_refused() -> Iterator[str]:
+    """At the end of a call each attribute has a container of its own; of encoder-decoder managers,
+    which have two that are alike."""
+    subject = encoder_decoder_cache.of_reference()
+    other = changed(
+        subject,
+        "m",
+        {
+            "encoded, self.allocated = self.allocated, []": "encoded = self.allocated",
+        },
+    )
+    for text, expected in ((subject, False), (other, True)):
+        try:
+            for operation in text.operations:
+                Refuter(text, [Language(Universe(2))]).rules(operation)
+            refused = False
+        except NotTranslated:
+            refused = True
+        if refused != expected:
+            yield f"{text.name}: {'refused' if refused else 'read'}"
+
+
+@_check
+def _what_is_in_a_container_becomes_no_attribute() -> Iterator[str]:
+    """An attribute has a container of its own, and none of another container."""
+    missing = "        holders = self.cached.get(identifier)\n        if holders is None:\n"
+    taken = "        self.num_embeds_by_hash = self.request_hash_refs[request.request_id]\n"
+    subject = changed(of_reference(), "m", {missing: f"{taken}{missing}"})
+    refs = MapOf(REQUEST, MapOf(IDENTIFIER, INT))
+    source = subject.sources["m"]
+    methods = {one: it for one, it in source.methods.items() if one != "request_hash_refs"}
+    subject = replace(
+        subject,
+        types={**subject.types, ("m", "request_hash_refs"): refs},
+        sources={**subject.sources, "m": replace(source, methods=methods)},
+    )
+    (check,) = (one for one in subject.operations if one.name == "check")
+    try:
+        Refuter(subject, [Language(Universe(2))]).rules(check)
+    except NotTranslated as refusal:
+        if "no reading of self.num_embeds_by_hash =" not in str(refusal):
+            yield f"refused for another reason: {refusal}"
+        return
+    yield "it is read"
+
+
+@_check
+def _all_texts_go_through_the_gate() -> Iterator[str]:
+    """A text under proof and one beside it are refused, each where a call runs what is unread."""
+    subject = of_reference()
+    refuse_subject(subject)
+    for owner, read in (
+        ("m", "claims = self._claims.get(request.request_id, {})"),
+        ("g", "self.idle_since[identifier] = self._clock"),
+    ):
+        target, _, value = read.partition(" = ")
+        other = changed(subject, owner, {read: f"{target} = (lambda: {value})()"})
+        try:
+            refuse_subject(other)
+        except NotTranslated:
+            continue
+        yield f"{other.sources[owner].path} with a lambda is not refused"
+
+
+@_check
+def _a_proof_leans_on_what_it_takes() -> Iterator[str]:
+    """Of facts a proof takes those that it is given to take, and all that have no rule; it names
+    the rules of those that it needs."""
+    x = z3.Int("x")
+    formulas = [x > 4, z3.ForAll([z3.Int("k")], z3.Exists([z3.Int("j")], x + z3.Int("k") > 4))]
+    for formula, of_sums in product(formulas, (False, True)):
+        fact = Fact(formula, frozenset({"R"}), of_sums)
+        for path in ([fact], [Fact(x > 0), fact], [fact, Fact(x < 9, frozenset({"other"}))]):
+            for taken in (True, False):
+                out = frozenset() if taken else frozenset({"R"})
+                takes = partial(_rests_on_none_of, out)
+                verdict = Premises().imply(path, x > 4, takes, RLIMIT)
+                if formula is formulas[0] and (verdict.word == "proved") != taken:
+                    yield f"{verdict.word} by a fact that is {'' if taken else 'not '}taken"
+                if verdict.word == "proved" and (not taken or "R" not in verdict.rules):
+                    yield f"proved by {sorted(verdict.rules)}"
+    verdict = Premises().imply([Fact(x > 4)], x > 4, lambda _: False, RLIMIT)
+    if verdict.word != "proved" or verdict.rules:
+        yield "what has no rule is not known"
