@@ -3,7 +3,7 @@
 import ast
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import metadata
@@ -68,7 +68,8 @@ def prove(
     for one in wanted:
         if one is not None and one.name.startswith(CHECKOUT):
             _refuse_changed(one)
-    names = {REFERENCE if one is None else one.name for one in wanted}
+    promised = {one.name: one.promises for one in wanted if one is not None}
+    names = {REFERENCE, *promised} if None in wanted else {*promised}
     jobs = list(_jobs(wanted, seed))
     kept = KeptProofs.locate(output.say)
     found = {} if fresh else _proved_before(jobs, kept)
@@ -88,12 +89,13 @@ def prove(
         for row in piece.told(found[piece])
         if row.target in names
     ]
-    code = exit_code(rows, known)
+    listed = {row for row in rows if is_listed(row, known, promised.get(row.target))}
+    code = exit_code(rows, listed)
     if markdown:
         output.line(evidence_page.markdown(rows, _tools()))
     else:
-        _print(output, rows, known)
-        output.line(_closing_line(rows, known, before, code))
+        _print(output, rows, listed)
+        output.line(_closing_line(rows, listed, before, code))
     output.write_json(
         "prove",
         {
@@ -371,19 +373,19 @@ def _in_place_of(module: Path) -> Path | None:
 # what came of it
 
 
-def _is_listed(row: Evidence, known: Sequence[KnownFault]) -> bool:
-    """Whether a fault of that contract is known of the release, in whatever lane or kind."""
-    release = row.target.partition("@")[2] or None
+def is_listed(row: Evidence, known: Sequence[KnownFault], promised: str | None) -> bool:
+    """Whether a fault of that contract is known of the release whose contracts the row's target
+    promises, in whatever lane or kind."""
     return any(
-        fault.covers(row.contract, release, lane, fault.kind or "")
+        fault.covers(row.contract, promised, lane, fault.kind or "")
         for fault in known
         for lane in (fault.lanes or LANES)
     )
 
 
-def exit_code(rows: Sequence[Evidence], known: Sequence[KnownFault]) -> int:
+def exit_code(rows: Sequence[Evidence], listed: Set[Evidence]) -> int:
     """0 where all holds but what is listed, 1 where something unlisted is refuted, else 3."""
-    if any(row.outcome is Outcome.REFUTED and not _is_listed(row, known) for row in rows):
+    if any(row.outcome is Outcome.REFUTED and row not in listed for row in rows):
         return UNLISTED
     said = (Outcome.HOLDS, Outcome.REFUTED)
     if not rows or any(row.outcome not in said or _is_hollow(row) for row in rows):
@@ -396,12 +398,10 @@ def _is_hollow(row: Evidence) -> bool:
     return row.outcome is Outcome.HOLDS and not row.counts
 
 
-def _closing_line(
-    rows: Sequence[Evidence], known: Sequence[KnownFault], before: int, code: int
-) -> str:
+def _closing_line(rows: Sequence[Evidence], listed: Set[Evidence], before: int, code: int) -> str:
     held = sum(row.outcome is Outcome.HOLDS and row.counts for row in rows)
     refuted = [row for row in rows if row.outcome is Outcome.REFUTED]
-    unlisted = sum(not _is_listed(row, known) for row in refuted)
+    unlisted = sum(row not in listed for row in refuted)
     unknown = sum(row.outcome is Outcome.UNKNOWN for row in rows)
     alone = sum(row.outcome is Outcome.ALONE for row in rows)
     vacuous = sum(row.outcome is Outcome.VACUOUS for row in rows)
@@ -417,7 +417,7 @@ def _closing_line(
     )
 
 
-def _print(output: Output, rows: Sequence[Evidence], known: Sequence[KnownFault]) -> None:
+def _print(output: Output, rows: Sequence[Evidence], listed: Set[Evidence]) -> None:
     table = Table(
         "contract",
         "target",
@@ -435,8 +435,8 @@ def _print(output: Output, rows: Sequence[Evidence], known: Sequence[KnownFault]
     output.report.print(table)
     for row in rows:
         if row.outcome is not Outcome.HOLDS:
-            listed = "listed" if _is_listed(row, known) else "not listed"
-            output.line(f"{row.contract} of {row.target}, {row.outcome}, {listed}: {row.note}")
+            word = "listed" if row in listed else "not listed"
+            output.line(f"{row.contract} of {row.target}, {row.outcome}, {word}: {row.note}")
 
 
 def _work(*rows: Evidence) -> str:

@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 
 from cacheproof.console import Output
+from cacheproof.differential import known
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
-from cacheproof.proving import MANAGERS, _sources, _Tree, _wanted, exit_code
+from cacheproof.proving import MANAGERS, _sources, _Tree, _wanted, exit_code, is_listed
 
 ROW = Evidence(
     "EC-1", "reference", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
@@ -33,12 +34,21 @@ ROW = Evidence(
     ],
 )
 def test_one_row_decides(outcome: Outcome, code: int) -> None:
-    assert exit_code([ROW, replace(ROW, outcome=outcome)], []) == code
+    assert exit_code([ROW, replace(ROW, outcome=outcome)], set()) == code
 
 
 def test_a_check_that_no_change_was_seen_to_fail_is_void() -> None:
-    assert exit_code([replace(ROW, twins=())], []) == VOID
-    assert exit_code([], []) == VOID
+    assert exit_code([replace(ROW, twins=())], set()) == VOID
+    assert exit_code([], set()) == VOID
+
+
+def test_what_is_listed_of_the_promised_release_does_not_count() -> None:
+    fallen = replace(ROW, contract="ED-1", target="path:copy", outcome=Outcome.REFUTED)
+    faults = known.load()
+    assert is_listed(fallen, faults, "0.33.0")
+    assert not is_listed(fallen, faults, "0.12.0")
+    assert not is_listed(fallen, faults, None)
+    assert exit_code([ROW, fallen], {fallen}) == HOLDS
 
 
 PLUG_IN = """

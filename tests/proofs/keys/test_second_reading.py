@@ -66,7 +66,7 @@ def test_a_contract_that_is_always_true_makes_no_row_green(contract: str) -> Non
     with always_true(contract):
         row = replace(claim, twins=claim.twins[:1], second=second).evidence()
     assert row.outcome in (Outcome.ALONE, Outcome.DISAGREE)
-    assert exit_code([row], []) == 3
+    assert exit_code([row], set()) == 3
 
 
 def test_what_python_breaks_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_an_assumption_that_cannot_be_met_makes_its_row_vacuous(
     assert row.outcome is Outcome.DISAGREE
     assert "which no path of the proof admits" in row.note
     assert row.witnesses[1].vacuous == "float"
-    assert exit_code([row], []) == 3
+    assert exit_code([row], set()) == 3
 
 
 def test_paths_that_no_input_takes_make_their_row_vacuous(
@@ -152,7 +152,7 @@ def test_paths_that_no_input_takes_make_their_row_vacuous(
     row = replace(claim, twins=claim.twins[:1]).evidence()
     assert row.outcome is Outcome.VACUOUS
     assert row.note == "proved of calls that cannot happen: a float of no bits"
-    assert exit_code([row], []) == 3
+    assert exit_code([row], set()) == 3
 
 
 def _of_no_bits(constructed: Any) -> Any:
