@@ -129,6 +129,8 @@ def page(
         "",
         *_table("kind of change", (outcome.kind for outcome in outcomes), outcomes, verdicts),
         "",
+        *_with_refused(outcomes, verdicts),
+        "",
         "## What sees them first",
         "",
         "| contract | depth | changes | seconds until then, median and most |",
@@ -184,6 +186,19 @@ def _table(
         title = "**all**" if row is None else row
         lines.append(f"| {title} | {' | '.join(map(str, numbers))} |")
     return lines
+
+
+def _with_refused(outcomes: Sequence[Outcome], verdicts: Mapping[str, str]) -> list[str]:
+    """The shares where features that the harness does not model count as well."""
+    count = Counter(verdicts.get(one.key) for one in outcomes)
+    left = len(outcomes) - count["equivalent"]
+    contracts = sum(one.by_contracts is not None for one in outcomes)
+    seen = sum(one.is_seen for one in outcomes)
+    return [
+        f"With the {count['refused']} of refused features counted as not seen, {left} are left:",
+        f"{contracts} ({contracts / left:.0%}) of them are seen by contracts alone, {seen} "
+        f"({seen / left:.0%}) with lockstep.",
+    ]
 
 
 def _first(outcomes: Sequence[Outcome]) -> list[str]:

@@ -100,7 +100,9 @@ def _cell(rows: Sequence[Row]) -> str:
     outcomes = Counter(row["outcome"] for row in rows)
     works = [row["work_max"] for row in rows if row["work_max"] is not None]
     words = [f"{count} {outcome}" for outcome, count in sorted(outcomes.items())]
-    return ", ".join(words + [f"{max(works):.1%}"] * bool(works)) or "none"
+    if works:
+        words.append(f"{max(works):.1%}")
+    return ", ".join(words) or "none"
 
 
 def main() -> None:

@@ -50,6 +50,8 @@ def _listed(rows: Sequence[Evidence]) -> Iterator[str]:
 
 def _witnesses(row: Evidence) -> str:
     """Who agrees, and how far they went."""
+    if row.method == "crosshair":
+        return "is one itself"
     return "; ".join(f"{one.name}: {one.reach}" for one in row.witnesses) or "none"
 
 

@@ -75,7 +75,8 @@ class KeptProofs:
             return None
         try:
             kept = msgspec.json.decode(data, type=_File)
-            if not hmac.compare_digest(kept.seal, self._seal(key, digest, kept.rows)):
+            seal = self._seal(key, digest, kept.rows)
+            if not hmac.compare_digest(kept.seal.encode(), seal.encode()):
                 raise ValueError("its seal is of other rows")
             return msgspec.json.decode(kept.rows, type=list[Evidence])
         except ValueError as error:
@@ -84,11 +85,13 @@ class KeptProofs:
 
     def keep(self, digest: str, rows: Sequence[Evidence]) -> None:
         """Keep what is settled: rows that hold beside a change that breaks them, or are refuted. A
-        piece of work of which anything else is said is proved again next time. Where the folder
-        takes no more, that is said, and nothing is kept."""
+        piece of work of which anything else is said is proved again next time, and what was kept of
+        it goes. Where the folder takes no more, that is said, and nothing is kept."""
         if not all(row.outcome in SETTLED for row in rows) or not all(
             row.counts for row in rows if row.outcome is Outcome.HOLDS
         ):
+            with contextlib.suppress(OSError):  # where there is none
+                self._path(digest).unlink()
             return
         text = msgspec.json.encode(rows).decode()
         path = self._path(digest)
@@ -145,15 +148,19 @@ def digest_of(*parts: str) -> str:
 @cache
 def engine() -> str:
     """Of what proves: the code and the texts of this package, Python and the libraries."""
+    versions = [f"{name} {_version(name)}" for name in LIBRARIES]
+    return digest_of(code_digest(PROVERS), platform.python_version(), *versions)[:32]
+
+
+def code_digest(parts: Sequence[str], root: Path = PACKAGE) -> str:
+    """Of all the code in these parts of a folder, the package by default: sixty-four hex digits."""
     found = hashlib.sha256()
-    for part in PROVERS:
-        for path in sorted((PACKAGE / part).rglob("*.py")):
-            name = path.relative_to(PACKAGE).as_posix().encode()
+    for part in parts:
+        for path in sorted((root / part).rglob("*.py")):
+            name = path.relative_to(root).as_posix().encode()
             data = path.read_bytes()
             found.update(b"%d %s %d " % (len(name), name, len(data)) + data)
-    versions = [f"{name} {_version(name)}" for name in LIBRARIES]
-    found.update("\0".join([platform.python_version(), *versions]).encode())
-    return found.hexdigest()[:32]
+    return found.hexdigest()
 
 
 def _version(library: str) -> str:

@@ -4,6 +4,7 @@ import ast
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import metadata
@@ -20,10 +21,11 @@ from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets import checkouts, imported, releases
-from cacheproof.differential.targets.resolve import NEWEST, reading_of, stated_release
+from cacheproof.differential.targets.resolve import NEWEST, reading_of, resolve, stated_release
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
-from cacheproof.kept_proofs import KeptProofs, digest_of
+from cacheproof.kept_proofs import KeptProofs, code_digest, digest_of
 from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.versions import Versions
 from cacheproof.workers import results
 
@@ -123,6 +125,11 @@ class _Tree:
         if self.plug_in is None:
             return self.release.tree / MANAGERS, kind
         return self.plug_in if kind == PLUGGED else None
+
+    @property
+    def is_release(self) -> bool:
+        """Whether it is a release as it was installed, and no checkout of one."""
+        return self.plug_in is None and not self.name.startswith(CHECKOUT)
 
     @property
     def promises(self) -> str:
@@ -270,6 +277,7 @@ def _is_keyed(version: str) -> bool:
 def _jobs(wanted: Sequence[_Tree | None], seed: int) -> Iterator[_Job]:
     """The work, in the order in which it is told."""
     from cacheproof.proofs.crosshair import text
+    from cacheproof.proofs.keys.prove import KEYED_RELEASES
     from cacheproof.proofs.symbolic.evidence import SUBJECTS, families, prove_texts, texts_of
 
     for name in SUBJECTS:
@@ -277,7 +285,12 @@ def _jobs(wanted: Sequence[_Tree | None], seed: int) -> Iterator[_Job]:
         for family in families(one for one in texts if one.release is not None or None in wanted):
             pieces = tuple(_Piece(_digest(one, seed), one) for one in family)
             yield _Job(SECONDS_OF_TEXT[name], partial(prove_texts, seed=seed), pieces)
-    yield _Job(40, partial(_prove_keys, seed), (_Piece(digest_of("keys", str(seed))),))
+    if None in wanted:
+        yield _Job(40, partial(_prove_keys, seed), (_Piece(digest_of("keys", str(seed))),))
+    for one in wanted:
+        if one is not None and one.is_release and one.release.version in KEYED_RELEASES:
+            piece = _Piece(_digest_of_keys(one.release, seed))
+            yield _Job(15, partial(_prove_keys_of, one.release.version, seed), (piece,))
     yield _Job(1, partial(_prove_lemmas, seed), (_Piece(digest_of("lemmas", str(seed))),))
     if None in wanted:
         for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
@@ -295,6 +308,24 @@ def _prove_keys(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
     from cacheproof.proofs.keys.prove import prove_keys
 
     return prove_keys(seed)
+
+
+def _digest_of_keys(release: releases.Release, seed: int) -> str:
+    """Of all modules of a release, whichever of them its own run uses, and of what runs them."""
+    code = code_digest(["differential"]), code_digest([""], release.tree)
+    return digest_of("keys", release.version, str(seed), *code)
+
+
+def _prove_keys_of(release: str, seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.proofs.keys.own_run import OwnRun
+    from cacheproof.proofs.keys.prove import prove_keys_of
+
+    with closing(resolve(f"vllm@{release}", report=_silent)) as target:
+        return prove_keys_of(release, seed, OwnRun(target, Semantics.of_vllm(release)))
+
+
+def _silent(_line: str) -> None:
+    """The release is there: its text was read before."""
 
 
 def _prove_lemmas(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:

@@ -89,7 +89,11 @@ class EngineJudge(SchedulerJudge):
             if both:
                 self._reach.meet("equal prompts decoded")
                 twins = Twins(tuple(self._decided[twin][:both]), tuple(self._decided[name][:both]))
-                self._check("update", twins)
+                self._check("update", twins, self._misled)
+
+    def _misled(self) -> str:
+        """Whether a request read KV that is not right before: a kind in which answers part."""
+        return "over KV that is not right" if "SC-15" in self.violations else ""
 
 
 def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:

@@ -212,6 +212,7 @@ VARIANTS: tuple[Variant, ...] = (
     _faulty(holding.SecondReleaseRenewsEntry),
     _faulty(holding.SecondReleaseRaises),
     _faulty(admission.RefusesExactFit),
+    _faulty(admission.LooksForRoomFirst),
     _faulty(admission.IgnoresComputeBudget),
     _faulty(admission.BudgetCountsPending),
     _faulty(admission.IgnoresPending),

@@ -33,7 +33,7 @@ from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, 
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, WITHDRAWAL, Contract, contracts
 from cacheproof.spec.scheduler import Span
 
-_READS = frozenset({"check", "inputs", "embeds", "notices"})
+_READS = frozenset({"inputs", "embeds", "notices"})
 CREDITS = frozenset({"release", "free"})
 AS_DEBITED = "as an item is debited"
 """The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""

@@ -46,6 +46,7 @@ from cacheproof.spec.registry import Contract, contracts
 
 Event = Mapping[str, Any]
 FIRST_BLOCKS = "first blocks of a window"
+DROPPED = "a block that a lookup drops"
 MANAGER = cacheproof.spec.kv_cache.COMPONENT
 _LETTERS = {
     PoolState: "s",
@@ -359,8 +360,16 @@ class KVCacheJudge:
                 certain,
                 due,
                 self._mirror.found,
-            )
+            ),
+            self._uncached(known, certain, due - self._mirror.found.keys()),
         )
+
+    def _uncached(self, known: RequestGhost, certain: int, keys: frozenset[str]) -> str:
+        """Whether only blocks that lookups drop should be found under these keys, and are not: a
+        kind in which something cannot be found."""
+        read = self._layout.places_worth_caching(certain, dropped=False) if keys else frozenset()
+        is_read = any(self._layout.key(known, place) in keys for place in read)
+        return DROPPED if keys and not is_read else ""
 
     def _is_due(self, place: Place, blocks: Mapping[Place, int]) -> bool:
         """Whether the block at that place must be found: a window has given back those before."""

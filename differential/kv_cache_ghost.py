@@ -185,16 +185,16 @@ class Layout:
         end = (position + 1) * self.groups[group].size // self.hash_size
         return f"{group}:{request.hashes[end - 1]}" if end <= len(request.hashes) else ""
 
-    def places_worth_caching(self, tokens: int) -> frozenset[Place]:
+    def places_worth_caching(self, tokens: int, *, dropped: bool = True) -> frozenset[Place]:
         """The blocks of full attention and of windows that a hit reads which ends within so many
-        tokens, and those that it drops."""
+        tokens, and those that it drops, unless these are left out."""
         ends = range(self.aligned, tokens + 1, self.aligned)
         return frozenset(
             (group.number, position)
             for group in self.groups
             if group.kind in ("full", "sliding_window")
             for end in (ends[-1:] if group.kind == "full" else ends)
-            for position in range(group.first_read(end), end // group.size + group.drops)
+            for position in range(group.first_read(end), end // group.size + group.drops * dropped)
             if (position + 1) * group.size <= tokens
         )
 

@@ -418,14 +418,21 @@ class SchedulerJudge(Judge):
         return Inputs(encodes, {name: self._withheld[name] for name in encodes})
 
     def _misreading(self, subject: Progress | KVReads | Holding, outcome: Mapping[str, Any]) -> str:
-        """Whether it is sessions alone that read KV that is not theirs, have no slots for their
-        tokens, or have left all queues with their blocks: kinds in which that is."""
+        """Whether all that is read wrongly are blocks that a preemption left; whether it is
+        sessions alone that read KV that is not theirs, have no slots for their tokens, or have left
+        all queues with their blocks: kinds in which that is."""
         if isinstance(subject, KVReads):
-            wrong = {
-                name
+            places = {
+                (name, block)
                 for name, blocks in subject.reads.items()
-                if any(count > subject.right[name][block] for block, count in blocks.items())
+                for block, count in blocks.items()
+                if count > subject.right[name][block]
             }
+            wrong = {name for name, _ in places}
+            joins = wrong <= {*outcome["new"], *outcome["resumed"]}
+            mirror = self._kv_blocks
+            if joins and mirror is not None and all(mirror.was_left(*one) for one in places):
+                return "left by a preemption"
         elif isinstance(subject, Holding):
             wrong = {name for name, end in subject.ends.items() if end > subject.slots[name]}
             if not wrong and self._resumable - {*outcome["running"], *outcome["waiting"]}:

@@ -66,10 +66,16 @@ class KVMirror:
         self._blocks: dict[int, _Block] = {}
         self._computed: dict[str, int] = {}
         self._drafted: dict[str, int] = {}
+        self._preempted: list[tuple[Text, int]] = []
 
     def schedule(self, outcome: Mapping[str, Any]) -> Iterator[Progress | KVReads | Holding]:
         """A step is decided on."""
         computed, tokens = outcome["computed"], outcome["scheduled"]
+        self._preempted += [
+            (self._texts[name], self._computed.get(name, 0))
+            for name in outcome["preempted"]
+            if name in self._texts
+        ]
         self.keep(self._tables.keys() - outcome["preempted"])
         fresh = {*outcome["new"], *outcome["resumed"]}
         yield Progress(
@@ -94,6 +100,16 @@ class KVMirror:
             self._num_blocks,
             ends,
             {name: len(self._tables[name]) * self._size for name in ends},
+        )
+
+    def was_left(self, name: str, number: int) -> bool:
+        """Whether a full block of a request should hold what a request before it had not computed
+        when it was preempted."""
+        index = self._tables[name].index(number)
+        end = (index + 1) * self._size
+        wanted = self._texts[name].through(end - 1)
+        return any(
+            computed < end and text.through(end - 1) == wanted for text, computed in self._preempted
         )
 
     def update(self, sampled: Mapping[str, int]) -> None:

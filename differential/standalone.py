@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from cacheproof.differential.claims import CLASSES, OF_THE_STORE, Case, claim
+from cacheproof.differential.claims import ANSWERS, CLASSES, OF_THE_STORE, Case, claim
 from cacheproof.differential.finding import LOCKSTEP, Finding
 from cacheproof.differential.media_hash_program import IMPORTS, arguments, kinds_in
 from cacheproof.differential.record import CallRecord
@@ -178,7 +178,7 @@ class _Test:
         if self._case.compares_with_before:
             yield f"before = {self._case.snapshot}"
         expression = self._expression(call)
-        if self._finding.contract == "EC-12":
+        if self._finding.contract in ANSWERS:
             yield f"assert {expression} is {not call[5]}"
         elif parting is not None and parting.field == "answer":
             answer = f"sorted({expression})" if call[0] == "inputs" else expression

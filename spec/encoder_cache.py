@@ -6,7 +6,14 @@
 
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, EncoderCacheState, Step
-from cacheproof.spec.registry import ADMISSION, ANY_CALL, RELEASE, WHOLE_EVENT, contract
+from cacheproof.spec.registry import (
+    ADMISSION,
+    ANY_CALL,
+    LOOK_UP,
+    RELEASE,
+    WHOLE_EVENT,
+    contract,
+)
 from cacheproof.spec.vocabulary import drops_prefix, last_dropped, total, total_unheld, within
 
 COMPONENT = "encoder_cache"
@@ -257,3 +264,18 @@ def freed_holds_nothing(post: EncoderCacheState, c: Call) -> bool:
 )
 def admission_makes_room(post: EncoderCacheState, c: Call) -> bool:
     return not c.granted or c.need + c.pending <= post.free_slots
+
+
+@contract(
+    "EC-16",
+    "A look-up hits what is resident and nothing else",
+    kind="transition",
+    harm="safety",
+    component=COMPONENT,
+    source="what a miss lets through is allocated: CP-1 asks that it be absent",
+    calls=LOOK_UP,
+    versions=KEYED_BY_IDENTIFIER,
+    also_unchanged=True,
+)
+def hits_what_is_resident(pre: EncoderCacheState, c: Call) -> bool:
+    return c.granted == (c.identifier in pre.size)

@@ -18,6 +18,7 @@ Harm = Literal["safety", "liveness", "efficiency"]
 Predicate = TypeVar("Predicate", bound=Callable[..., bool])
 
 ADMISSION = frozenset({"can"})
+LOOK_UP = frozenset({"check"})
 RELEASE = frozenset({"release"})
 WHOLE_EVENT = frozenset({"event"})
 WITHDRAWAL = frozenset({"withdraw"})

@@ -16,6 +16,18 @@ class RefusesExactFit(EncoderCacheManager):
         return super().can_allocate(request, input_id, encoder_compute_budget, pending)
 
 
+class LooksForRoomFirst(EncoderCacheManager):
+    """A first look-up misses what is resident where an item of that size would not be admitted."""
+
+    def check_and_update_cache(self, request: Request, input_id: int) -> bool:
+        is_first = request.request_id not in self.cached.get(
+            request.mm_features[input_id].identifier, ()
+        )
+        if is_first and request.get_num_encoder_embeds(input_id) > self.num_freeable_slots:
+            return False
+        return super().check_and_update_cache(request, input_id)
+
+
 class IgnoresComputeBudget(EncoderCacheManager):
     """An admission looks at the space and not at the compute budget."""
 

@@ -45,6 +45,18 @@ def _refuted(subject: Subject, operations: Sequence[str]) -> set[tuple[str, str]
     }
 
 
+def _is_refused(subject: Subject, operations: Sequence[str]) -> bool:
+    """Whether one of these operations is refused where it is read."""
+    refuter = Refuter(subject, [Language(Universe(2))])
+    try:
+        for one in subject.operations:
+            if one.name in operations:
+                refuter.rules(one)
+    except NotTranslated:
+        return True
+    return False
+
+
 def changed(subject: Subject, owner: str, changes: Mapping[str, str]) -> Subject:
     """A subject of which one text reads otherwise, at places that it has once."""
     source = subject.sources[owner]
@@ -78,6 +90,15 @@ def _a_lookup_that_always_hits_is_refuted() -> Iterator[str]:
 
 
 @_check
+def _an_answer_that_is_only_as_good_as_true_is_refused() -> Iterator[str]:
+    """A scheduler asks for the truth of it; the ghost is told of what is True."""
+    for new, expected in (("False", False), ("0", True), ("None", True)):
+        subject = changed(of_reference(), "m", {HITS: HITS.replace("False", new)})
+        if _is_refused(subject, ["check"]) != expected:
+            yield f"{new}: {'read' if expected else 'refused'}"
+
+
+@_check
 def _attributes_that_are_one_object_are_refused() -> Iterator[str]:
     """At the end of a call each attribute has a container of its own; of encoder-decoder managers,
     which have two that are alike."""
@@ -90,14 +111,20 @@ def _attributes_that_are_one_object_are_refused() -> Iterator[str]:
         },
     )
     for text, expected in ((subject, False), (other, True)):
-        try:
-            for operation in text.operations:
-                Refuter(text, [Language(Universe(2))]).rules(operation)
-            refused = False
-        except NotTranslated:
-            refused = True
-        if refused != expected:
-            yield f"{text.name}: {'refused' if refused else 'read'}"
+        operations = [one.name for one in text.operations]
+        if _is_refused(text, operations) != expected:
+            yield f"{text.name}: {'read' if expected else 'refused'}"
+
+
+@_check
+def _notices_that_the_manager_goes_on_using_are_refused() -> Iterator[str]:
+    """A step's output keeps the notices: what comes later to the manager's own list would come to
+    them."""
+    taken = "        freed, self.freed = self.freed, []\n"
+    lent = f"        if not self.freed:\n            return self.freed\n{taken}"
+    for new, expected in ((taken, False), (lent, True)):
+        if _is_refused(changed(of_reference(), "m", {taken: new}), ["notices"]) != expected:
+            yield f"{new!r}: {'read' if expected else 'refused'}"
 
 
 @_check

@@ -3,7 +3,7 @@
 CrossHair runs an episode with symbolic sizes and choices, CPython runs its counterexamples again.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -134,6 +134,9 @@ class Episode:
 
     `read` makes the record that contracts look at, of the manager and the ghost; `recall` says what
     the manager remembers, where `claims` (by request and input) are what its calls come to.
+    `has_lent` says that notices, which a step's output keeps, were a container that the manager
+    goes on using, or none, such as a view: contracts see them as they are then, and not as they
+    become.
     """
 
     manager: Any
@@ -144,6 +147,7 @@ class Episode:
     claims: dict[str, dict[int, str]] = field(default_factory=dict)
     encoded: dict[str, int] = field(default_factory=dict)
     ended: bool = False
+    has_lent: bool = False
 
     def call(self, operation: str, *arguments: Any) -> Any:
         """Make one call, with the request, input, budget and pending embeddings that it takes, tell
@@ -228,6 +232,9 @@ class Episode:
         notices = self.call("notices")
         if self.ended:
             return
+        own = _containers(vars(self.manager).values())
+        is_container = isinstance(notices, list | set | tuple)
+        self.has_lent = not is_container or any(notices is one for one in own)
         before = dict(self.ghost.stored)
         self.ghost.step(tuple(notices), self.encoded)
         state = self.read(self.manager, self.ghost)
@@ -279,3 +286,11 @@ def rules_of(component: str, operations: Collection[str], release: str | None) -
             )
         )
     ]
+
+
+def _containers(values: Iterable[Any]) -> Iterator[Any]:
+    """All containers among values, and those in them."""
+    for value in values:
+        if isinstance(value, dict | list | set):
+            yield value
+            yield from _containers(value.values() if isinstance(value, dict) else value)

@@ -277,6 +277,12 @@ OF_ENCODER_CACHE = (
         "an eviction credits nothing", "admit", "EC-13", without_update("num_free_slots", ast.Add)
     ),
     Mutant("an admission evicts nothing", "admit", "EC-15", without_eviction),
+    Mutant(
+        "a look-up misses what is there",
+        "check",
+        "EC-16",
+        beginning("check_and_update_cache", "return False"),
+    ),
     Mutant("a freed request keeps what it holds", "free", "EC-14", beginning("free", "return")),
     Mutant(
         "a question costs a slot",

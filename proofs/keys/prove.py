@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.proofs.keys import (
@@ -21,6 +21,7 @@ from cacheproof.proofs.keys import (
 )
 from cacheproof.proofs.keys.block_extra import Hashing
 from cacheproof.proofs.keys.exploration import (
+    Explore,
     blocks_apart,
     explored,
     framed_apart,
@@ -55,6 +56,7 @@ UNBOUNDED = "unbounded, under an ideal hash"
 MEDIA_RELEASES = ("0.11.0", "0.30.0", "0.31.0", "0.33.0")
 IDENTIFIER_RELEASES = ("0.14.0", "0.33.0")
 BLOCK_RELEASES = ("0.12.0", "0.18.1", "0.30.0", "0.33.0")
+KEYED_RELEASES = frozenset((*MEDIA_RELEASES, *IDENTIFIER_RELEASES, *BLOCK_RELEASES))
 MIXES_EMBEDS_SINCE = "0.19.0"
 """Requests of 0.22.1 may mix tokens and embeddings, those of 0.18.1 may not."""
 ENCODES = ("content", "call", "_text", "_shape", "_mapping", "_array", "_tensor", "_image")
@@ -155,6 +157,16 @@ class Claim:
 _OF_IDENTIFIERS = SecondReading(explored(identifiers_apart, "items"), validation.of_identifiers)
 
 
+class Own(Protocol):
+    """What a release itself says of the scopes: `own_run.OwnRun`."""
+
+    @property
+    def of_frames(self) -> Explore: ...
+
+    @property
+    def of_growth(self) -> Explore: ...
+
+
 def _of_growth(semantics: Semantics) -> SecondReading:
     return SecondReading(
         explored(partial(grown_as_fresh, semantics), "hashings"),
@@ -163,23 +175,33 @@ def _of_growth(semantics: Semantics) -> SecondReading:
 
 
 def prove_keys(seed: int = 0) -> list[Evidence]:
-    """Every claim about keys. `seed` is z3's, and must not matter."""
+    """Every claim about the reference's keys. `seed` is z3's, and must not matter."""
     return [claim.evidence() for claim in claims(seed)]
 
 
+def prove_keys_of(release: str, seed: int = 0, own: Own | None = None) -> list[Evidence]:
+    """Every claim about a release's keys, one of `KEYED_RELEASES`. Without its `own` run nothing
+    holds of it, but is *proved alone*."""
+    return [claim.evidence() for claim in claims_of(release, seed, own)]
+
+
 def claims(seed: int = 0) -> Iterator[Claim]:
-    """What is claimed, of the reference first."""
+    """What is claimed of the reference."""
     yield _lists(seed)
     yield _decoder(seed)
     yield from _media(seed)
     yield _identifiers(seed)
     yield from _blocks(seed)
-    for release in MEDIA_RELEASES:
-        yield from _media_of_release(release, seed)
-    for release in IDENTIFIER_RELEASES:
+
+
+def claims_of(release: str, seed: int = 0, own: Own | None = None) -> Iterator[Claim]:
+    """What is claimed of a release, or refuted of it."""
+    if release in MEDIA_RELEASES:
+        yield from _media_of_release(release, seed, own)
+    if release in IDENTIFIER_RELEASES:
         yield _identifiers_of_release(release, seed)
-    for release in BLOCK_RELEASES:
-        yield from _blocks_of_release(release, seed)
+    if release in BLOCK_RELEASES:
+        yield from _blocks_of_release(release, seed, own)
 
 
 def _lists(seed: int) -> Claim:
@@ -289,7 +311,7 @@ def _identifiers_of_release(release: str, seed: int) -> Claim:
         partial(shared_identifiers, Semantics.of_vllm(release), seed),
         [(uncoloned.name, uncoloned.text)],
         digest_of([text]),
-        _OF_IDENTIFIERS,
+        replace(_OF_IDENTIFIERS, of_release=True),
         (language.MEDIA_IDENTIFIER,),
     )
 
@@ -389,12 +411,14 @@ def harmful(changed: Iterator[Mutant]) -> Iterator[Mutant]:
     return (one for one in changed if one.name not in HARMLESS)
 
 
-def _media_of_release(release: str, seed: int) -> Iterator[Claim]:
+def _media_of_release(release: str, seed: int, own: Own | None) -> Iterator[Claim]:
     semantics, text = Semantics.of_vllm(release), text_of(media_hash_of_vllm)
     digest = digest_of([text])
     of_frames = SecondReading(
         explored(partial(framed_apart, semantics), "values"),
         partial(validation.of_frames, semantics),
+        of_release=True,
+        own=None if own is None else own.of_frames,
     )
     unnamed = next(mutants(text, ("_item",), without_a_yield))
     yield Claim(
@@ -445,8 +469,10 @@ def frames_confusion(semantics: Semantics, reader: Reader, text: str) -> str | N
     return None if ambiguity is None else str(ambiguity)
 
 
-def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
+def _blocks_of_release(release: str, seed: int, own: Own | None) -> Iterator[Claim]:
     semantics, text = Semantics.of_vllm(release), text_of(block_hash)
+    asked = None if own is None else own.of_growth
+    second = replace(_of_growth(semantics), of_release=True, own=asked)
     unnamed = next(
         one for one in mutants(text, ("of",), without_an_operand) if "self._adapter" in one.name
     )
@@ -459,7 +485,7 @@ def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
         partial(shared_keys, seed, hashing_of(release)),
         [(unnamed.name, unnamed.text)],
         digest_of([text]),
-        _of_growth(semantics),
+        second,
         (language.BLOCK_HASH,),
     )
     unfenced = next(harmful(mutants(text, ("_of_items",), shifted_comparison)))
@@ -472,7 +498,7 @@ def _blocks_of_release(release: str, seed: int) -> Iterator[Claim]:
         partial(growth_failure, semantics, seed),
         [(unfenced.name, unfenced.text)],
         digest_of([text]),
-        _of_growth(semantics),
+        second,
         (language.BLOCK_HASH,),
     )
 

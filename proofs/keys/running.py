@@ -129,6 +129,10 @@ class StreamOfRelease:
         """What is fed to the digest of a value."""
         return b"".join(self._of._framed(value))
 
+    def of_call(self, arguments: dict[str, Any]) -> bytes:
+        """What is fed to the digest of a call."""
+        return b"".join(self._of.arguments(arguments))
+
 
 def identifier_by(text: str) -> Callable[..., str]:
     """`identifier` of a text."""
@@ -201,12 +205,13 @@ class BlockTexts:
         lookahead: int = 0,
         known: Iterable[bytes] = (),
         hash_of: Callable[[Any], bytes] = ideal_hash,
+        seed: str = SEED,
     ) -> list[bytes]:
         """The keys that are added behind those that are known."""
         request = requested.request()
         request.block_hashes = list(known)
         hasher = self._names["get_request_block_hasher"](
-            size, hash_of, lookahead, semantics=self._semantics, seed=SEED
+            size, hash_of, lookahead, semantics=self._semantics, seed=seed
         )
         found: list[bytes] = hasher(request)
         return found

@@ -1,8 +1,9 @@
-"""What is proved of keys, beside two more readings of the same text: both must agree.
+"""What is proved of keys, beside more readings of the same text: all must agree.
 
 Exploration: Python runs the text on every content of small scopes, judged by the contract itself.
 Validation: the paths that the proof is about are held against what Python makes of such contents;
-each path must be one that some content takes.
+each path must be one that some content takes. Of a row about a release: its own run, which must
+write what the text writes.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,10 @@ from cacheproof.proofs.keys.exploration import Explore
 from cacheproof.proofs.keys.validation import Validated
 
 NO_TWIN = "any change of the text"
+OWN_RUN = "the release itself"
+NOT_RUN = Witness(
+    OWN_RUN, "not run", "", RedTwin(NO_TWIN, refuted=False), unreached="any of its keys"
+)
 Validate = Callable[[Any, Any], Validated]
 """Of the text that is read, and the text that Python runs."""
 Changes = Sequence[tuple[str, Any]]
@@ -22,11 +27,14 @@ Changes = Sequence[tuple[str, Any]]
 @dataclass(frozen=True)
 class SecondReading:
     """The witnesses of a row. Of a lemma, which has no text, there is nothing to validate:
-    `impossible` says which of its steps assume what cannot be."""
+    `impossible` says which of its steps assume what cannot be. `of_release`: the row is about a
+    release, and `own` is its run, None where there is none to be asked."""
 
     explore: Explore
     validate: Validate | None = None
     impossible: Callable[[], str] | None = None
+    of_release: bool = False
+    own: Explore | None = None
 
     def witnesses(self, text: Any, changes: Changes) -> list[Witness]:
         """What they say of a text; `changes` are those of which the proof refutes it."""
@@ -35,16 +43,20 @@ class SecondReading:
             found = [replace(one, vacuous=self.impossible()) for one in found]
         if self.validate is not None:
             found.append(validated(self.validate, text, changes))
+        if self.of_release:
+            found.append(
+                NOT_RUN if self.own is None else explored(self.own, text, changes, OWN_RUN)
+            )
         return found
 
 
-def explored(explore: Explore, text: Any, changes: Changes) -> Witness:
-    """The exploration of a text; a change at least must break the contract there too."""
+def explored(explore: Explore, text: Any, changes: Changes, name: str = "exploration") -> Witness:
+    """The exploration of a text; a change at least must be noticed there too."""
     found = explore(text)
-    noticed = [name for name, changed in changes if explore(changed).against]
+    noticed = [changed for changed, other in changes if explore(other).against]
     twin = RedTwin(noticed[0], refuted=True) if noticed else RedTwin(NO_TWIN, refuted=False)
     reach = f"{found.reach}, {len(noticed)} of {len(changes)} changes noticed"
-    return Witness("exploration", reach, found.against, twin)
+    return Witness(name, reach, found.against, twin)
 
 
 def validated(validate: Validate, text: Any, changes: Changes) -> Witness:

@@ -59,8 +59,6 @@ def call_record(
         "granted": False,
         "raised": "",
     }
-    if not isinstance(known.get("granted"), bool | z3.BoolRef):
-        known.pop("granted", None)  # what is no truth value grants nothing
     return Record({**given, **known})
 
 

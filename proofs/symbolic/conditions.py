@@ -102,7 +102,9 @@ class Subject:
         machine: what runs the texts. `objects` and `variables` are as it knows them; it `unrolls`
             loops among a few elements.
         hangs_on: rule -> the owner and name of a method of which a change breaks it.
+        noticed_by: rule -> the method and words of a change that breaks it in a small scope.
         told: of texts that are not under proof, the methods that operations call.
+        also_called: methods that a scheduler calls, and no operation.
     """
 
     name: str
@@ -125,7 +127,9 @@ class Subject:
     variables: Mapping[tuple[str, str, str], Type] = field(default_factory=dict)
     unrolls: bool = False
     hangs_on: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    noticed_by: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     told: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    also_called: Sequence[str] = ()
 
     def judged_at(self, operation: Operation) -> list[str]:
         """The rules that an operation must keep."""
@@ -565,7 +569,8 @@ class Outcome:
 
 class Library:
     """Provers of operations, each for all subjects of one kind in which its text reads alike: what
-    is proved of it there is proved of each, and a counterexample is one of each."""
+    is proved of it there is proved of each, and a counterexample is one of each. `twins` are of
+    operations, by all that makes two of them the same."""
 
     def __init__(self, seed: int = 0) -> None:
         self.few = [Language(Universe(size)) for size in (2, 3)]
@@ -573,6 +578,7 @@ class Library:
         self._seed = seed
         self._provers: dict[tuple[Any, ...], Prover] = {}
         self._found = Findings()
+        self.twins: dict[tuple[Any, ...], Any] = {}
 
     def prover(self, subject: Subject, operation: Operation) -> Prover:
         key = subject.reading_of(operation)

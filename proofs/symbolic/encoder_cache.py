@@ -50,6 +50,7 @@ from cacheproof.reference.semantics import Semantics
 from cacheproof.spec import encoder_cache as contracts_of_component
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import contracts
+from cacheproof.spec.versions import release_key
 
 COMPONENT = contracts_of_component.COMPONENT
 OF_SCHEDULER = frozenset({"EC-8b"})
@@ -73,6 +74,15 @@ MANAGER: Mapping[str, Type] = {
 CLAIMS = ("_claims", "request_cached_ids")
 HANGS_ON = {"EC-9": ("m", "get_freed_mm_hashes"), "EC-14": ("m", "free")}
 """Where to change a manager so that it breaks a contract, of those that little else breaks."""
+NOTICED_BY = {
+    "EC-7": ("can_allocate", "the newest entry for the oldest"),
+    "EC-8a": ("can_allocate", ">= self.num_free_slots"),
+}
+"""Of contracts that few changes break in a small scope, the method and words of one that does."""
+
+
+ALSO_CALLED = {"get_manager_metadata": "0.27.0", "create_manager": "0.28.0"}
+"""Methods that a scheduler calls since a release, and that change nothing of a manager."""
 
 
 class View:
@@ -127,7 +137,7 @@ def begin(play: Play, state: State) -> Iterator[End]:
 def check(play: Play, state: State) -> Iterator[End]:
     state, r, i = one_input(play, state)
     m, words = play.machine, play.words
-    for answered, answer in m.call("m", "check_and_update_cache", [RequestOf(r), i], state):
+    for answered, answer in m.asked("check_and_update_cache", [RequestOf(r), i], state):
         for after, granted in m.granted(answer, answered):
             told = [after]
             if granted:
@@ -142,7 +152,7 @@ def can(play: Play, state: State) -> Iterator[End]:
     state, r, i = one_input(play, state)
     budget, pending = z3.Int("budget"), z3.Int("pending")
     given = [RequestOf(r), i, budget, pending]
-    for after, answer in play.machine.call("m", "can_allocate", given, state):
+    for after, answer in play.machine.asked("can_allocate", given, state):
         call = call_record(play, "can", r, i, budget=budget, pending=pending, granted=answer)
         yield end_of(play, state, after, after, call)
 
@@ -209,7 +219,7 @@ def _nothing_held_in_vain(play: Play, state: State) -> list[Formula]:
 def notices(play: Play, state: State) -> Iterator[End]:
     """A step ends: the worker drops what the notices name, then encodes."""
     m = play.machine
-    for after, told in m.call("m", "get_freed_mm_hashes", [], state):
+    for after, told in m.kept_by_caller("m", "get_freed_mm_hashes", state):
         reported = after.value(told)
         encoded = after.attributes["w", "encoded"]
         for executed, _ in m.call("g", "step", [told, encoded], after):
@@ -342,6 +352,12 @@ def subject_of(
         component=COMPONENT,
         told=TOLD,
         hangs_on=HANGS_ON,
+        noticed_by=NOTICED_BY,
+        also_called=[
+            name
+            for name, since in ALSO_CALLED.items()
+            if release is not None and release_key(release) >= release_key(since)
+        ],
     )
 
 

@@ -158,7 +158,7 @@ class View:
 def check(play: Play, state: State) -> Iterator[End]:
     state, r, i = one_input(play, state)
     m = play.machine
-    for after, answer in m.call("m", "check_and_update_cache", [RequestOf(r), i], state):
+    for after, answer in m.asked("check_and_update_cache", [RequestOf(r), i], state):
         yield end_of(play, state, after, after, call_record(play, "check", r, i, granted=answer))
 
 
@@ -206,7 +206,7 @@ def consume(play: Play, state: State) -> Iterator[End]:
 def notices(play: Play, state: State) -> Iterator[End]:
     """A step ends: the worker drops what the notices name, then encodes."""
     m = play.machine
-    for after, told in m.call("m", "get_freed_mm_hashes", [], state):
+    for after, told in m.kept_by_caller("m", "get_freed_mm_hashes", state):
         encoded = after.attributes["w", "encoded"]
         for executed, _ in m.call("g", "step", [told, encoded], after):
             ghost = play.names(executed)["g"].fields

@@ -18,7 +18,7 @@ from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
 from cacheproof.proofs.symbolic.gate import refuse_subject
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source
-from cacheproof.proofs.symbolic.twins import red_twins
+from cacheproof.proofs.symbolic.twins import red_twins, twins_of_operations
 from cacheproof.proofs.symbolic.validator import Validator
 from cacheproof.proofs.symbolic.witnesses import Exploring, ManagerExploring, PoolExploring
 from cacheproof.proofs.witness.exploration import Unexplorable
@@ -175,8 +175,9 @@ def _proved(
         fallen = [one for one in outcomes if outcomes[one].word != "proved"]
         settled |= outcomes.keys() - set(fallen)
         twins = red_twins(subject, new, fallen, library)
-        validation = []
+        validation, of_operations = [], []
         if new:
+            of_operations = _operation_twins(subject, fallen, library)
             validation = [_validation(validator, subject, library, exploring, assumptions, fallen)]
         seconds = time.monotonic() - started
         for one in new:
@@ -184,7 +185,8 @@ def _proved(
             twin = RedTwin(NO_TWIN if change is None else change.name, change is not None)
             note = f"refuted without: {_words(refuted[one])}" if one in refuted else ""
             scope = f"unbounded; {promise}"
-            row = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, (twin,))
+            all_twins = (twin, *of_operations)
+            row = _row(text, subject, one, Outcome.HOLDS, scope, note, seconds, all_twins)
             row = dataclasses.replace(row, work_max=_work(known, one))
             explored = exploring.witness(one, assumptions, change)
             rows[one] = witnessed(row, [explored, *validation])
@@ -197,6 +199,16 @@ def _proved(
         rows[one] = _row(text, subject, one, word, f"unbounded; {promise}", note, seconds, ())
     in_order = [one.id for one in all_contracts() if one.id in rows]
     return [row for one in in_order for row in _for_each_target(text, rows[one])]
+
+
+def _operation_twins(subject: Subject, fallen: Sequence[str], library: Library) -> list[RedTwin]:
+    """Of each operation a change of what it runs that shows there: what is proved of it is not
+    proved of calls that cannot happen."""
+    found = twins_of_operations(subject, fallen, library)
+    return [
+        RedTwin(f"{name}: {NO_TWIN if change is None else change.name}", change is not None)
+        for name, change in found.items()
+    ]
 
 
 def _validation(

@@ -690,7 +690,10 @@ class Expressions(ABC):
     def _first_or(
         self, node: ast.Call, given: Sequence[ast.expr], state: State
     ) -> Iterator[tuple[State, Any]]:
-        """What comes first, or what there is instead where nothing does."""
+        """What comes first, or what there is instead where nothing does. Python makes the iterator
+        before it evaluates what there is instead, so that must have no effects."""
+        if not isinstance(given[1], ast.Constant | ast.Name):
+            raise self._refused_in(state, given[1])
         for after, (among, default) in self._each(given, state):
             container = after.value(among.of if isinstance(among, Values | Reversed) else among)
             for branch, empty in self._split(container.is_empty, after):

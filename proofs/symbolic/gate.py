@@ -16,7 +16,7 @@ from typing import Any
 
 from cacheproof.proofs.symbolic.conditions import Subject
 from cacheproof.proofs.symbolic.gate_module import Refusal, of_class, of_module
-from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE
+from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE, missing
 from cacheproof.proofs.symbolic.language import (
     BUILTINS,
     CHANGES,
@@ -54,6 +54,7 @@ def refuse_subject(subject: Subject) -> None:
             is_record=not under_proof,
         )
         if owner == "m":
+            _refuse(source, missing(source, subject.also_called))
             for check in OF_SURFACE:
                 _refuse(source, check(source, called))
 
@@ -390,15 +391,24 @@ def _is_call(node: ast.AST, names: Collection[str]) -> bool:
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Targets of an assignment, and what is put there; of several at once, each what all get."""
     match node:
-        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-            yield from zip(targets, values, strict=False)
         case ast.Assign(targets=targets, value=value):
             for target in targets:
-                of = target.elts if isinstance(target, ast.Tuple) else [target]
-                yield from ((one, value) for one in of)
+                yield from _paired(target, value)
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield target, value
         case ast.AugAssign(target=target, value=value):
+            yield target, value
+
+
+def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    match target, value:
+        case ast.Tuple(elts=targets), ast.Tuple(elts=values):
+            for one, other in zip(targets, values, strict=False):
+                yield from _paired(one, other)
+        case ast.Tuple(elts=targets), _:
+            for one in targets:
+                yield from _paired(one, value)
+        case _:
             yield target, value
 
 

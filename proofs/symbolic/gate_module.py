@@ -4,6 +4,7 @@ A check yields refusals; its docstring is a line of docs/language.md.
 """
 
 import ast
+import builtins
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +20,7 @@ REACHES_ANYTHING = frozenset(
 """Names by which a module may change what it does not name."""
 
 
-_GUARDED = frozenset({*BUILTINS, *REACHES_ANYTHING, "classmethod", "staticmethod"})
+_GUARDED = frozenset({*BUILTINS, *REACHES_ANYTHING, *dir(builtins)} - {"__doc__"})
 """Names that mean what Python says that they mean."""
 
 
@@ -152,7 +153,8 @@ def _is_field(value: ast.expr) -> bool:
 
 def _run_at_import(tree: ast.Module, name: str) -> Iterator[Refusal]:
     """What runs more than definitions; of the class itself `body` says it."""
-    own = {one.name for one in ast.walk(tree) if isinstance(one, ast.ClassDef | ast.FunctionDef)}
+    imported = dict(_imported(tree))
+    own = {bound for node in _at_import(tree) for bound in _bound_by(node)} - imported.keys()
     for scope in ast.walk(tree):
         if isinstance(scope, ast.Module | ast.ClassDef) and getattr(scope, "name", "") != name:
             for statement in scope.body:
@@ -161,14 +163,72 @@ def _run_at_import(tree: ast.Module, name: str) -> Iterator[Refusal]:
                     yield Refusal(statement, f"a module that runs {words}")
         if isinstance(scope, ast.ClassDef | ast.FunctionDef):
             for decorator in scope.decorator_list:
-                if ast.unparse(decorator).partition("(")[0] not in _DECORATORS:
+                used = ast.unparse(decorator).partition("(")[0]
+                if used not in _DECORATORS or imported.get(used, "") != _DECORATORS[used]:
                     yield Refusal(decorator, f"the decorator {ast.unparse(decorator)}")
+        for beside in _beside(scope):
+            for node in ast.walk(beside):
+                if isinstance(node, _RUNS) or _asks_own_class(node, own):
+                    yield Refusal(node, f"what runs where it is defined: {ast.unparse(node)}")
 
 
-_DECORATORS = frozenset(
-    {"abstractmethod", "classmethod", "dataclass", "overload", "property", "staticmethod"}
+_RUNS: tuple[type[ast.AST], ...] = (
+    ast.Call,
+    ast.DictComp,
+    ast.GeneratorExp,
+    ast.Lambda,
+    ast.ListComp,
+    ast.NamedExpr,
+    ast.SetComp,
 )
-"""Those that run nothing of the module's own."""
+
+
+def _beside(scope: ast.AST) -> list[ast.expr]:
+    """What Python evaluates of a definition beside its body: defaults, bases and annotations."""
+    match scope:
+        case (
+            ast.FunctionDef(args=given, returns=returns)
+            | ast.AsyncFunctionDef(args=given, returns=returns)
+        ):
+            notes = [one.annotation for one in ast.walk(given) if isinstance(one, ast.arg)]
+            found = [*given.defaults, *given.kw_defaults, *notes, returns]
+        case ast.ClassDef(bases=bases):
+            found = [*bases]
+        case ast.AnnAssign(annotation=note):
+            found = [note]
+        case _:
+            found = []
+    return [one for one in found if one is not None]
+
+
+def _asks_own_class(node: ast.AST, own: Collection[str]) -> bool:
+    """Whether a class of the module is asked for an item, which runs what it says of that."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=name)):
+            return name in own
+    return False
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names that a module has from others, each with the module that it comes from; that of a
+    name that is bound once more is not known."""
+    bound = [name for node in _at_import(tree) for name in _bound_by(node)]
+    for node in _at_import(tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            for name in _bound_by(node):
+                place = node.module if isinstance(node, ast.ImportFrom) else name
+                yield name, (place or "?") if bound.count(name) == 1 else "?"
+
+
+_DECORATORS = {
+    "abstractmethod": "abc",
+    "classmethod": "",
+    "dataclass": "dataclasses",
+    "overload": "typing",
+    "property": "",
+    "staticmethod": "",
+}
+"""Those that run nothing of the module's own, and the module that they come from."""
 
 
 def _only_defines(one: ast.stmt, own: Collection[str]) -> bool:
@@ -191,7 +251,9 @@ def _is_plain(value: ast.expr, own: Collection[str]) -> bool:
     constants may be called, such as one that makes a logger."""
     calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)]
     if not calls:
-        return not any(isinstance(one, ast.NamedExpr | ast.Lambda) for one in ast.walk(value))
+        return not any(
+            isinstance(one, _RUNS) or _asks_own_class(one, own) for one in ast.walk(value)
+        )
     called = calls[0].func
     plain = all(isinstance(one, ast.Name | ast.Constant) for one in calls[0].args)
     return (

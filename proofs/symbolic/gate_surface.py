@@ -14,6 +14,8 @@ from cacheproof.proofs.symbolic.language import BUILTINS
 from cacheproof.proofs.symbolic.source import Source, reached_among, without_docstring
 
 CAPACITY = "cache_size"
+ASKED_NOTHING = ("get_manager_metadata",)
+"""What a scheduler calls without an argument, and no proof does."""
 _KEEPS = f"self.{CAPACITY} = {CAPACITY}"
 _BUILDS = (["return cls(cache_size)"], ["return cls(cache_size=cache_size)"])
 _READS = frozenset({"copy", "get", "items", "keys", "values"})
@@ -26,6 +28,16 @@ _STANDARD = "collections"
 Check = Callable[[Source, Collection[str]], Iterator[Refusal]]
 
 
+def passed_on(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
+    """`self` where it may get another name: anywhere but in front of an attribute."""
+    for method in source.methods.values():
+        nodes = [node for statement in method.body for node in ast.walk(statement)]
+        named = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
+        for node in nodes:
+            if isinstance(node, ast.Name) and node.id == "self" and id(node) not in named:
+                yield Refusal(node, "self where it may get another name")
+
+
 def missing(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
     """A class without a method that the scheduler of its release calls, or with a property in its
     place."""
@@ -35,11 +47,12 @@ def missing(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
 
 
 def unread(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
-    """A public method that no proof calls, be it inherited, and that may change something: it sets
-    or deletes an attribute or an item, has an augmented assignment, names a container's method, or
-    calls more than builtins and methods of the class that do none of this; of containers it may
-    have `get`, `copy` and the views. A `create_manager` builds an object of its capacity and does
-    nothing else."""
+    """A public method that no proof calls, be it inherited, and that may change something or fail:
+    it sets or deletes an attribute or an item, has an augmented assignment, an `assert`, a `raise`
+    or a `while`, names a container's method, gives a builtin something by keyword, or calls more
+    than builtins and methods of the class that do none of this; of containers it may have `get`,
+    `copy` and the views. A `create_manager` builds an object of its capacity and does nothing
+    else."""
     in_module = _in_module(source)
     methods = {**in_module, **source.methods}
     called = {name for one in operations for name in reached_among(one, methods)}
@@ -50,6 +63,8 @@ def unread(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
             if not _only_builds(method):
                 yield Refusal(method, "a create_manager that does more than build one")
             continue
+        if name in ASKED_NOTHING and _parameters(method) != ["self"]:
+            yield Refusal(method, f"a {name} that is given more than self")
         for reached in reached_among(name, methods):
             for node in _effects(source, methods[reached], methods):
                 yield Refusal(node, f"{name}, which no proof calls: {_line(node)}")
@@ -77,12 +92,19 @@ def built(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
                         yield Refusal(node, f"a {CAPACITY} that is not what it was built with")
 
 
-OF_SURFACE: tuple[Check, ...] = (missing, unread, built)
+OF_SURFACE: tuple[Check, ...] = (missing, passed_on, unread, built)
+
+
+def _parameters(method: ast.FunctionDef) -> list[str]:
+    return [one.arg for one in ast.walk(method.args) if isinstance(one, ast.arg)]
 
 
 def _only_builds(method: ast.FunctionDef) -> bool:
     decorators = [ast.unparse(one) for one in method.decorator_list]
-    first = [one.arg for one in method.args.args]
+    first = [one.arg for one in method.args.args[:1]]
+    given = [one.arg for one in (*method.args.args[1:], *method.args.kwonlyargs)]
+    if CAPACITY not in given:
+        return False
     body = [ast.unparse(one) for one in without_docstring(method).body]
     return decorators == ["classmethod"] and first == ["cls"] and body in _BUILDS
 
@@ -130,13 +152,19 @@ def _effects(
                     | ast.Await()
                     | ast.Yield()
                     | ast.YieldFrom()
+                    | ast.Raise()
+                    | ast.Assert()
+                    | ast.While()
                 ):
                     yield node
                 case ast.AugAssign():  # it may be a container that has other names
                     yield node
                 case ast.Attribute(attr=name) if name in _CHANGES:
                     yield node  # called here, or given to what calls it
-                case ast.Call(func=ast.Name(id=name)) if name in {*BUILTINS, *standard}:
+                case ast.Call(func=ast.Name(id=name), keywords=named) if name in {
+                    *BUILTINS,
+                    *standard,
+                } and all(isinstance(one.value, ast.Constant) for one in named):
                     continue
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if (
                     name in methods

@@ -112,16 +112,44 @@ class Machine(Expressions):
                     raise self._refused(owner, method, f"{method.name}(): {words}")
                 found[operand.cell] = name
 
+    def kept_by_caller(self, owner: str, name: str, state: State) -> list[Returned]:
+        """As `call` of a method without parameters, whose answer the caller keeps: what an object
+        answers and goes on using would change there.
+
+        Raises:
+            NotTranslated: an attribute is what it answers.
+        """
+        ends = self.call(owner, name, [], state)
+        for end, answer in ends:
+            for (_, attribute), operand in end.attributes.items():
+                both = isinstance(answer, Ref) and isinstance(operand, Ref)
+                if both and answer.cell == operand.cell:
+                    method = self.sources[owner].methods[name]
+                    words = f"{name}(), which answers with {attribute} itself"
+                    raise self._refused(owner, method, words)
+        return ends
+
     def evaluated(self, node: ast.expr, state: State) -> Iterator[tuple[State, Any]]:
         """What an expression is in a state, on each way that it may take."""
         return self._eval(node, state)
 
-    def granted(self, answer: Any, state: State) -> Iterator[tuple[State, bool]]:
-        """Whether an answer is True, and not only as good as true."""
-        if isinstance(answer, bool | z3.BoolRef):
-            yield from self._split(answer, state)
-        else:
-            yield state, False
+    def asked(
+        self, name: str, given: Sequence[Any], state: State
+    ) -> Iterator[tuple[State, bool | z3.BoolRef]]:
+        """As `call` of a method of the manager that answers whether something is so.
+
+        Raises:
+            NotTranslated: it answers something that is only as good as true, or as false.
+        """
+        for after, answer in self.call("m", name, given, state):
+            if not isinstance(answer, bool | z3.BoolRef):
+                words = f"{name}(), which answers no truth value"
+                raise self._refused("m", self.sources["m"].methods[name], words)
+            yield after, answer
+
+    def granted(self, answer: bool | z3.BoolRef, state: State) -> Iterator[tuple[State, bool]]:
+        """A state in which an answer is true, and one in which it is not."""
+        return self._split(answer, state)
 
     # statements
 

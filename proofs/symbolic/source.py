@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from importlib.util import decode_source
 from pathlib import Path
 
+DEPTH_MAX = 100
+"""Nodes within each other, so that whatever follows them by recursion comes to an end."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -126,14 +129,26 @@ def source_in(text: str, name: str, within: str) -> Source:
 
     Raises:
         LookupError: the module has no such class.
+        ValueError: it is nested too deeply.
     """
     try:
         tree = ast.parse(text)
     except (MemoryError, RecursionError):
         raise ValueError("nested too deeply") from None
+    if _depth(tree) > DEPTH_MAX:
+        raise ValueError("nested too deeply")
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
             segment = ast.get_source_segment(text, node) or ""
             return Source(name, within, methods, segment, text)
     raise LookupError(f"{within}: no class {name}")
+
+
+def _depth(tree: ast.AST) -> int:
+    """How many nodes stand within each other at most."""
+    depth, level = 0, [tree]
+    while level:
+        depth += 1
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return depth

@@ -1,16 +1,19 @@
-"""Red twins: for what is proved of a class, a change of its text of which it can be refuted."""
+"""Red twins: for what is proved of a class, a change of its text of which it can be refuted; and
+for each operation, a change of what it runs that shows at that very operation."""
 
+import ast
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from cacheproof.proofs.symbolic.conditions import Library, Operation, Refuter, Subject
-from cacheproof.proofs.symbolic.mutants import Mutant, mutants
+from cacheproof.proofs.symbolic.mutants import EVERY, FOR_TWINS, Mutant, mutants
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.rules import negation
 from cacheproof.proofs.symbolic.source import reached_from
 from cacheproof.proofs.symbolic.values import Universe
 
+FAILS = "'assert False' first"
 SIZE = 2
 """Elements of the universe in which twins are refuted."""
 
@@ -34,6 +37,66 @@ def red_twins(
         if len(found) == len(rules):
             break
     return found
+
+
+def twins_of_operations(
+    subject: Subject, without: Collection[str], library: Library
+) -> dict[str, Mutant | None]:
+    """Operation -> the first change of a method that it runs, its own method's before others, of
+    which it breaks a rule, `without` the rules that do not stand; None where there is none. What
+    runs no method of the class has its twin in the ghost's."""
+    found: dict[str, Mutant | None] = {}
+    for operation in subject.operations:
+        asked = subject.reading_of(operation), frozenset(without)
+        if asked not in library.twins:
+            library.twins[asked] = _twin_of(subject, operation, without, library)
+        found[operation.name] = library.twins[asked]
+    return found
+
+
+def _twin_of(
+    subject: Subject, operation: Operation, without: Collection[str], library: Library
+) -> Mutant | None:
+    for mutant, owner in _changes_within(subject, operation):
+        broken = replace(subject, sources={**subject.sources, owner: mutant.source}, replay=None)
+        # What is found of ghosts is not to be taken for what is found of the ghost.
+        of_class = owner in subject.under_proof
+        refuter = (
+            library.refuter_of_change(broken) if of_class else Refuter(broken, library.few[:1])
+        )
+        rules = [one for one in broken.judged_at(operation) if one not in without]
+        if mutant.name.endswith(FAILS):  # which nothing but the failing of it could break
+            rules = [broken.safety]
+        rules.sort(key=lambda rule: rule != broken.safety)  # the soonest
+        try:
+            if any(refuter.is_soon_refuted(operation, rule, without) for rule in rules):
+                return mutant
+        except Exception:  # the change led out of what can be read
+            continue
+    return None
+
+
+def _changes_within(subject: Subject, operation: Operation) -> Iterator[tuple[Mutant, str]]:
+    """Every change of what an operation runs; last, that it fails at once."""
+    of_class = bool(operation.method)
+    owners = [one for one in subject.sources if (one in subject.under_proof) == of_class]
+    method = operation.method or operation.name
+    reached = reached_from(method, [subject.sources[one] for one in owners])
+    for changes in (EVERY, FOR_TWINS, (_fails,)):
+        made = [
+            (mutant, owner)
+            for owner in owners
+            for mutant in mutants(subject.sources[owner], changes)
+            if mutant.method in reached
+        ]
+        yield from sorted(made, key=lambda one: one[0].method != method)
+
+
+def _fails(method: ast.FunctionDef, node: ast.AST) -> str | None:
+    if node is not method:
+        return None
+    method.body.insert(0, ast.parse("assert False").body[0])
+    return FAILS
 
 
 def is_refuted_negated(subject: Subject, contract: str) -> bool:

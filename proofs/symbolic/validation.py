@@ -46,6 +46,12 @@ Found = Mapping[tuple[str, str], Any]
 """What every attribute is, by its owner and name; containers are Python's."""
 
 
+WORK = 1_000_000
+"""What a solver may spend on one question, in its own measure; most take a thousandth of it."""
+SEEDS = range(1, 5)
+"""Of those that are asked after one that cannot tell."""
+
+
 class Refused(Enum):
     """What a call is that no path was seen to admit."""
 
@@ -86,14 +92,15 @@ class Paths:
         what it is given and what it `answered`; or that no path does. `without` what some rules
         say."""
         play = self.play
-        solver = z3.SimpleSolver()
+        solver = _simple_solver()
         if not play.operation.begins:
             first = play.ends[0].after.snapshots[0]
             solver.add(*_is_state(play.universe, State(first.attributes, first.cells, {}), before))
         solver.add(*given)
         found: list[End | Refused] = [Refused.BY_ALL] * len(afters)
-        if solver.check() != z3.sat:
-            return found
+        begins = solver.check()
+        if begins != z3.sat:
+            return found if begins == z3.unsat else [Refused.UNDECIDED] * len(afters)
         gone = _Gone(solver)
         for end in play.ends:
             if not gone.to([one for one in end.after.path if one.rules.isdisjoint(without)]):
@@ -144,12 +151,27 @@ def _is_there(
     solver.add(*_is_state(play.universe, end.after, after))
     solver.add(answered(end))
     is_there = solver.check()
-    if is_there == z3.unknown:  # one that does more before it begins may tell
-        other = z3.Solver()
+    others = _others()
+    while is_there == z3.unknown and (other := next(others, None)) is not None:
         other.add(solver.assertions())
         is_there = other.check()
     solver.pop()
     return is_there
+
+
+def _simple_solver(seed: int = 0) -> z3.Solver:
+    solver = z3.SimpleSolver()
+    solver.set(rlimit=WORK, random_seed=seed)
+    return solver
+
+
+def _others() -> Iterator[z3.Solver]:
+    """Solvers that may tell where one cannot: one that does more before it begins, and some that
+    choose otherwise."""
+    more = z3.Solver()
+    more.set(rlimit=WORK)
+    yield more
+    yield from map(_simple_solver, SEEDS)
 
 
 def places_of(ends: Iterable[End]) -> frozenset[Place]:

@@ -60,6 +60,7 @@ class Shown:
         refused: of how many of them a state after with one thing changed was refused.
         ran: the places of the text that the paths which admit them went through.
         against: a call that no path admits, in words; or "".
+        undecided: a call of which no solver can tell whether a path admits it; or "".
         unread: why its loops cannot be gone through turn by turn; or "".
         elsewhere: places that can be gone through, and no call was seen to.
     """
@@ -68,6 +69,7 @@ class Shown:
     refused: int = 0
     ran: set[Place] = field(default_factory=set)
     against: str = ""
+    undecided: str = ""
     unread: str = ""
     elsewhere: Collection[Place] = ()
 
@@ -84,7 +86,7 @@ class Validator:
         self._language = Language(universe)
         self._running = running
         self._paths: dict[tuple[Any, ...], Paths] = {}
-        self._said: dict[tuple[Any, ...], tuple[frozenset[Place], bool] | None] = {}
+        self._said: dict[tuple[Any, ...], tuple[frozenset[Place], bool] | Refused] = {}
         self._contradicted: dict[tuple[Any, ...], frozenset[Place]] = {}
 
     def witness(
@@ -160,7 +162,10 @@ class Validator:
             if asked not in self._said:
                 self._said[asked] = _said(subject, paths, call, fallen)
             said = self._said[asked]
-            if said is None:
+            if said is Refused.UNDECIDED:
+                shown.undecided = f"{call}: no solver can tell whether a path admits it"
+                return
+            if isinstance(said, Refused):
                 shown.against = f"{call}, which no path admits"
                 return
             if number == 0:
@@ -227,15 +232,15 @@ class Validator:
 
 def _said(
     subject: Subject, paths: Paths, call: Call, fallen: Collection[str]
-) -> tuple[frozenset[Place], bool] | None:
+) -> tuple[frozenset[Place], bool] | Refused:
     """The places that a path went through which admits a call, and whether none admits a state
-    after with one thing changed; None where no path admits the call."""
+    after with one thing changed; or what the call is that no path was seen to admit."""
     changed = with_a_change(call.after, subject.types, random.Random(call.mark))
     given = call.given(paths.play)
     afters = [call.after, changed]
     end, of_changed = paths.admitting(call.before, given, afters, call.answered, fallen)
     if isinstance(end, Refused):
-        return None
+        return end
     return places_of([end]), of_changed is Refused.BY_ALL
 
 
@@ -243,6 +248,8 @@ def _unreached(subject: Subject, operation: Operation, shown: Shown) -> Iterator
     """What calls did not show of an operation."""
     if shown.unread:
         yield f"{operation.name}: {shown.unread}"
+    elif shown.undecided:
+        yield shown.undecided
     elif not shown.calls and not shown.against:
         yield operation.name
     for place in sorted(shown.elsewhere):

@@ -110,7 +110,7 @@ class Exploring(ABC):
         few, many = CALLS_OF_TWIN
         first = [] if twin is None else [twin]
         beside = [one for one in self._changes if twin is not None and one.method == twin.method]
-        before = [one for one in self._changes if one.change == self._noticed_before.get(contract)]
+        before = [one for one in self._changes if self._was_noticed(one, contract)]
         names = {one.name for one in scopes}
         seen = [
             (one, calls)
@@ -131,6 +131,12 @@ class Exploring(ABC):
                 self._noticed_before[contract] = mutant.change
                 return RedTwin(mutant.name, refuted=True)
         return RedTwin(NO_TWIN if twin is None else twin.name, refuted=False)
+
+    def _was_noticed(self, mutant: Mutant, contract: str) -> bool:
+        """Whether a class that was explored before, or most classes, break a contract so."""
+        method, words = self._subject.noticed_by.get(contract, ("", ""))
+        is_likely = mutant.method == method and words in mutant.name
+        return is_likely or mutant.change == self._noticed_before.get(contract)
 
     @cached_property
     def _changes(self) -> Sequence[Mutant]:

@@ -13,6 +13,11 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from cacheproof.proofs.witness.limits import Endless, limited
+
+SECONDS_OF_IMPORT = 3.0
+"""CPU time in which a module that only defines has been run."""
+
 _UNEVALUATED = __future__.annotations.compiler_flag
 """Annotations are not evaluated: a method may come from a module that imports other names."""
 
@@ -70,9 +75,13 @@ def class_of(tree: ast.Module, path: str, name: str) -> type[Any]:
     namespace["__builtins__"] = {**vars(builtins), "__import__": _import}
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
-        exec(compile(tree, path, "exec", _UNEVALUATED, dont_inherit=True), namespace)
-    except Exception as error:
-        raise LookupError(f"{path}: does not run to its end: {error}") from error
+        code = compile(tree, path, "exec", _UNEVALUATED, dont_inherit=True)
+        with limited(SECONDS_OF_IMPORT):
+            exec(code, namespace)
+    except (Exception, SystemExit, Endless) as error:
+        raise LookupError(
+            f"{path}: does not run to its end: {type(error).__name__} {error}"
+        ) from error
     finally:
         del sys.modules[module.__name__]
     found = namespace.get(name)

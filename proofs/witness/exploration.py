@@ -22,7 +22,8 @@ from cacheproof.spec.registry import Contract, contracts
 
 
 class Unexplorable(Exception):
-    """The states of a class cannot be saved, and gone back to; the message says why."""
+    """The states of a class cannot be saved, and gone back to, or an answer may change after the
+    call; the message says why."""
 
 
 SECONDS_OF_STATE = 3.0
@@ -270,6 +271,8 @@ class Explorer:
             why = f"raises {type(error).__name__}: {error}"
             found.broken.setdefault(self._safety, Break((*state.path(), made), why))
             return None
+        if episode.has_lent:
+            raise Unexplorable(f"{made} answers with what the manager goes on using")
         if episode.ended:
             return None
         kept = {k: v for k, v in vars(manager).items() if k not in self._constants}

@@ -28,6 +28,11 @@ def test_rows_alike_differ_in_nothing() -> None:
     )
 
 
+def test_work_that_is_not_measured_is_not_shown() -> None:
+    lines = proof_seeds.page({0: [{**ROW, "work_max": None}]}).splitlines()
+    assert "| EncoderCacheManager of the reference | 1 holds |" in lines
+
+
 @pytest.mark.parametrize("other", [[OTHERWISE], [], [ROW, OTHERWISE]])
 def test_a_row_that_one_seed_makes_otherwise_is_told(other: list[dict[str, Any]]) -> None:
     assert list(proof_seeds.differing({0: [ROW], 1: other, 2: [ROW]}))

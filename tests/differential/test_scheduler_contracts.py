@@ -13,6 +13,7 @@ from cacheproof.differential.examine import examine
 from cacheproof.differential.judge import Violation
 from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.scheduler_kv import KVMirror
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import (
     SCHEMA,
@@ -105,6 +106,39 @@ def test_a_fault_of_releases_breaks_the_contract_that_speaks_of_it(
 ) -> None:
     assert broken(trace) == {}
     assert broken(trace, without(*lacking))[contract].kind == kind
+
+
+@pytest.mark.parametrize("release", ["0.12.0", "0.33.0"])
+def test_a_hit_on_what_a_preempted_request_left_uncomputed_is_told_apart(release: str) -> None:
+    path = FINDINGS / "uncomputed-hit.jsonl"
+    trace = parse(path.read_bytes().splitlines(), path.name)
+    found = broken(trace, Semantics.of_vllm(release))
+    assert {name: one.kind for name, one in found.items()} == {"SC-15": "left by a preemption"}
+    assert broken(trace) == {}
+
+
+@pytest.mark.parametrize(
+    ("reader", "start", "is_left"),
+    [
+        (Add("b", 40), 32, True),
+        (Add("b", 40), 16, False),
+        (Add("b", 40, salt="another"), 32, False),
+        (Add("b", 31, max_tokens=9), 32, False),
+    ],
+)
+def test_a_block_is_left_if_its_request_had_not_computed_it_when_it_was_preempted(
+    reader: Add, start: int, is_left: bool
+) -> None:
+    added = {"a": Add("a", 40), "b": reader}
+    mirror = KVMirror(CONFIG, added.__getitem__)
+    step = {"computed": {}, "scheduled": {}, "preempted": [], "new": [], "resumed": []}
+    step |= {"blocks": {}, "drafts": {}, "free_blocks": 0}
+    first = {"computed": {"a": 0}, "scheduled": {"a": 24}, "new": ["a"], "blocks": {"a": [[1, 2]]}}
+    hit = {"computed": {"b": start}, "scheduled": {"b": 1}, "new": ["b"]}
+    hit["blocks"] = {"b": [[1, 2, 3]]}
+    for outcome in (first, {"preempted": ["a"]}, hit):
+        list(mirror.schedule(step | outcome))
+    assert mirror.was_left("b", 1 if start == 16 else 2) == is_left
 
 
 def test_a_request_joins_with_more_drafts_than_tokens() -> None:

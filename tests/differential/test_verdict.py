@@ -197,6 +197,11 @@ SEEDED = [
 ]
 
 
+NOT_MODELLED = {"a block that a lookup drops": "a drafter over several groups"}
+"""Kinds of listed faults that the reference refuses to run, by words of the refusal: only the
+release itself shows them."""
+
+
 @pytest.mark.parametrize(("listed", "seed", "release"), SEEDED)
 def test_the_seeds_of_the_shipped_list_show_their_faults(
     listed: KnownFault, seed: int, release: str
@@ -204,4 +209,9 @@ def test_the_seeds_of_the_shipped_list_show_their_faults(
     lane = LANES[listed.lanes[0]]
     target = ReferenceTarget(Semantics.of_vllm(release), name="old", release=release)
     campaign = search(target, [lane], against=None, seeds=range(seed, seed + 1))
-    assert listed_but_missing(campaign, [listed]) == []
+    refused = " ".join(campaign.lanes[0].illegal)
+    if listed.kind in NOT_MODELLED:
+        assert NOT_MODELLED[listed.kind] in refused
+    else:
+        assert refused == ""
+        assert listed_but_missing(campaign, [listed]) == []

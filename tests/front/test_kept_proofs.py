@@ -113,6 +113,8 @@ def test_rows_of_another_text_another_cache_or_another_version_are_not_told(
     ids=lambda row: f"{row.outcome}, {row.counts}",
 )
 def test_what_is_not_settled_is_proved_again(kept: KeptProofs, row: Evidence) -> None:
+    kept.keep(PIECE, [ROW])
+    assert kept.rows(PIECE) == [ROW]
     kept.keep(PIECE, [ROW, row])
     assert kept.rows(PIECE) is None
 

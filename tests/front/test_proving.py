@@ -14,7 +14,15 @@ from cacheproof.differential import known
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
-from cacheproof.proving import MANAGERS, _sources, _Tree, _wanted, exit_code, is_listed
+from cacheproof.proving import (
+    MANAGERS,
+    _digest_of_keys,
+    _sources,
+    _Tree,
+    _wanted,
+    exit_code,
+    is_listed,
+)
 
 ROW = Evidence(
     "EC-1", "reference", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
@@ -89,6 +97,21 @@ def test_a_plug_in_is_read_where_it_lies_in_the_place_of_a_manager(plug_ins: Pat
 def test_a_plug_in_that_is_not_there_costs_a_line(plug_ins: Path, target: str, line: str) -> None:
     with pytest.raises(InputError, match=line):
         list(_sources("EncoderCacheManager", _wanted([target], Output(None))))
+
+
+def test_what_is_kept_of_a_releases_keys_hangs_on_its_text_and_on_what_runs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = cast("Any", SimpleNamespace(tree=tmp_path, version="0.33.0"))
+    found = {_digest_of_keys(release, 0), _digest_of_keys(release, 1)}
+    for name in ("vllm/multimodal/hasher.py", "vllm/v1/utils.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("changed = 1\n")
+        found.add(_digest_of_keys(release, 0))
+    monkeypatch.setattr("cacheproof.proving.code_digest", lambda *_: "another host")
+    found.add(_digest_of_keys(release, 0))
+    assert len(found) == 5
 
 
 CLASS = "EncoderCacheManager"

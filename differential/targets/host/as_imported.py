@@ -4,13 +4,15 @@ Run by itself in a release's interpreter: a request comes as JSON over standard 
 not as the text says goes as JSON to standard output. Uses the standard library alone.
 """
 
+import ast
 import builtins
 import collections
 import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -24,6 +26,7 @@ _GIVEN = frozenset(
 def differences(module: Any, text: str, names: Sequence[str]) -> Iterator[str]:
     """What of these classes, and of their bases, is not as the text says."""
     whole = compile(text, module.__file__, "exec", dont_inherit=True)
+    given = _defaults(ast.parse(text))
     to_do, done = [*names], set[str]()
     while to_do:
         name = to_do.pop()
@@ -36,7 +39,7 @@ def differences(module: Any, text: str, names: Sequence[str]) -> Iterator[str]:
             yield name
             continue
         defined = {one.co_name: one for one in _codes(bodies[0])}
-        yield from _of_class(module, found, defined)
+        yield from _of_class(module, found, defined, given)
         for base in found.__mro__[1:-1]:
             if vars(module).get(base.__name__) is base:
                 to_do.append(base.__name__)
@@ -52,7 +55,27 @@ def replaced(module: Any, users: Sequence[Any], names: Sequence[str]) -> Iterato
                 yield f"{user.__name__}.{name}"
 
 
-def _of_class(module: Any, found: type, defined: dict[str, CodeType]) -> Iterator[str]:
+_Default = tuple[type, object]
+_Defaults = dict[tuple[str, str], list[_Default]]
+
+
+def _defaults(tree: ast.Module) -> _Defaults:
+    """The defaults of methods, each with its type, by the class and the name; where all are
+    literals."""
+    found: _Defaults = {}
+    for owner in tree.body:
+        if isinstance(owner, ast.ClassDef):
+            for one in owner.body:
+                if isinstance(one, ast.FunctionDef):
+                    given = [*one.args.defaults, *filter(None, one.args.kw_defaults)]
+                    with suppress(ValueError):
+                        found[owner.name, one.name] = _typed(map(ast.literal_eval, given))
+    return found
+
+
+def _of_class(
+    module: Any, found: type, defined: dict[str, CodeType], given: _Defaults
+) -> Iterator[str]:
     left = set(defined)
     for name, value in vars(found).items():
         if name in _GIVEN:
@@ -63,12 +86,23 @@ def _of_class(module: Any, found: type, defined: dict[str, CodeType]) -> Iterato
             isinstance(function, FunctionType)
             and function.__code__ == defined.get(name)
             and function.__globals__ is vars(module)
+            and _given_to(function) == given.get((found.__name__, name), _given_to(function))
         ):
             yield f"{found.__name__}.{name}"
     yield from (f"{found.__name__}.{name}" for name in sorted(left))
     for name in sorted({name for code in defined.values() for name in code.co_names}):
         if _is_replaced(module, name):
             yield name
+
+
+def _given_to(function: FunctionType) -> list[_Default]:
+    """Its defaults, each with its type."""
+    return _typed([*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()])
+
+
+def _typed(values: Iterable[object]) -> list[_Default]:
+    """True is equal to 1, and something else in a class that asks."""
+    return [(type(value), value) for value in values]
 
 
 def _is_replaced(module: Any, name: str) -> bool:

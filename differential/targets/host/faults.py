@@ -252,6 +252,18 @@ def hits_what_is_absent(manager: Any) -> None:
     setattr(manager, name, patched)
 
 
+def misses_what_is_resident(manager: Any) -> None:
+    """Every third look-up of a resident entry is answered as a miss."""
+    check = manager.check_and_update_cache
+    manager.looked_up = 0
+
+    def patched(request: Any, input_id: int) -> bool:
+        manager.looked_up += _identifier(request, input_id) in manager.cached
+        return bool(check(request, input_id)) and manager.looked_up % 3 != 0
+
+    manager.check_and_update_cache = patched
+
+
 def reports_what_it_just_encoded(manager: Any) -> None:
     """The worker is told to drop what it encodes in the same step."""
     allocate, drain = manager.allocate, _drain(manager)
@@ -297,6 +309,7 @@ FAULTS: dict[str, Fault] = {
         raises_now_and_then,
         reports_what_is_resident,
         hits_what_is_absent,
+        misses_what_is_resident,
         reports_what_it_just_encoded,
     )
 }

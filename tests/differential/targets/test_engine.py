@@ -1,6 +1,7 @@
 """Real engines: their scheduler's steps executed by their worker, beside the torch runner."""
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, get_args
 
 import msgspec
@@ -171,6 +172,19 @@ def test_who_comes_back_hears_the_sound_of_who_is_new(
     assert {"EQ-1", "WM-6"} <= examine(trace, runner.run([trace])[0], runner).broken
     last = [outcome["outputs"] for outcome, *_ in result.records if "outputs" in outcome]
     assert last[2]["c"] == last[0]["b"]
+
+
+def test_who_hits_kv_that_nobody_computed_answers_otherwise(
+    engine: HostTarget, finding: Finding
+) -> None:
+    """In an engine of its own: what the blocks hold is what traces before have left in them."""
+    trace = finding("uncomputed-hit-engine.jsonl")
+    with closing(engine.another()) as fresh:
+        (result,) = fresh.run([trace])
+        violations = examine(trace, result, fresh).violations
+    kinds = {name: one.kind for name, one in violations.items()}
+    assert kinds == {"SC-15": "left by a preemption", "EQ-1": "over KV that is not right"}
+    assert violations["EQ-1"].why == "p.one == p.other is false: (786,) == (720,)"
 
 
 def test_every_canary_of_an_engine_with_an_encoder_decoder_is_found(engine: HostTarget) -> None:

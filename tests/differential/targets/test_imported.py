@@ -13,7 +13,7 @@ from collections import OrderedDict
 
 
 class Base:
-    def given(self):
+    def given(self, more=False, *, most=[1]):
         return sorted(OrderedDict())
 
     @property
@@ -62,6 +62,20 @@ def test_a_method_that_another_module_sets_is_told(module: Any, owner: str, name
 def test_other_code_of_a_method_is_told(module: Any) -> None:
     module.Manager.free.__code__ = (lambda self, request: None).__code__
     assert _told(module) == ["Manager.free"]
+
+
+def test_other_defaults_of_a_method_are_told(module: Any) -> None:
+    module.Base.given.__defaults__ = (True,)
+    assert _told(module) == ["Base.given"]
+    module.Base.given.__defaults__ = (False,)
+    assert _told(module) == []
+    module.Base.given.__defaults__ = (0,)
+    assert _told(module) == ["Base.given"]
+    module.Base.given.__defaults__ = (False,)
+    module.Base.given.__kwdefaults__ = {"most": []}
+    assert _told(module) == ["Base.given"]
+    module.Base.given.__kwdefaults__ = None
+    assert _told(module) == ["Base.given"]
 
 
 def test_a_method_that_is_gone_is_told(module: Any) -> None:

@@ -78,3 +78,12 @@ def test_a_contradiction_that_is_found_everywhere_is_vacuous(
 ) -> None:
     monkeypatch.setattr("cacheproof.proofs.symbolic.vacuity._is_contradiction", lambda *_: True)
     assert word(validated(exploring)) is Outcome.VACUOUS
+
+
+def test_solvers_that_cannot_tell_are_no_disagreement(
+    monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
+) -> None:
+    monkeypatch.setattr(validation, "WORK", 1)
+    found = validated(exploring)
+    assert word(found) is Outcome.ALONE
+    assert "no solver can tell" in found.unreached

@@ -1,15 +1,18 @@
 """What no proof of a class's calls would notice is refused: what else changes its objects, calls
 that it lacks, and how they come to be built."""
 
+import ast
 from collections.abc import Mapping
 
 import pytest
 
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.gate import refuse_subject
+from cacheproof.proofs.symbolic.conditions import prove
+from cacheproof.proofs.symbolic.gate import _assigned, refuse_subject
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import source_in, source_of
 from cacheproof.proofs.symbolic.witnesses import ManagerExploring
+from cacheproof.proofs.witness.classes import class_of
 from cacheproof.proofs.witness.exploration import SCOPES
 
 RELEASE = "0.33.0"
@@ -62,6 +65,7 @@ class {COUNTER}({MANAGER}):
 HEAD = f"\n\nclass {COUNTER}"
 METHOD = "    def get_manager_metadata(self) -> None:\n"
 BUILDER = "        return cls(cache_size)\n"
+RUNS = "def _patched():\n    return int\n\n\n"
 OF_MANAGER: Mapping[str, tuple[str, str]] = {
     "a method without a proof that empties a dict": (
         METHOD,
@@ -83,6 +87,68 @@ OF_MANAGER: Mapping[str, tuple[str, str]] = {
         "        one = cls(cache_size)\n        one.num_free_slots += 1\n        return one\n",
     ),
     "a builder of another capacity": (BUILDER, "        return cls(cache_size + 1)\n"),
+    "a builder of a capacity that it is not given": (
+        "create_manager(cls, *, cache_size: int, ",
+        "create_manager(cls, *, ",
+    ),
+    "one that gives a builtin a function": (METHOD, METHOD + "        sorted([1], key=_wipe)\n"),
+    "one that raises": (METHOD, METHOD + "        raise NotImplementedError\n"),
+    "one that may not end": (METHOD, METHOD + "        while True:\n            pass\n"),
+    "self under another name": (RESET, RESET + "        me = self\n        me.freeable = {}\n"),
+    "self in a list": (METHOD, METHOD + "        str([self])\n"),
+    "an annotation that runs something": (
+        f"class {MANAGER}",
+        f"{RUNS}_kept: _patched() = 1\n\n\nclass {MANAGER}",
+    ),
+    "a function's annotation that runs something": (
+        f"class {MANAGER}",
+        f"{RUNS}def _other() -> _patched():\n    pass\n\n\nclass {MANAGER}",
+    ),
+    "a default that runs something": (
+        f"class {MANAGER}",
+        f"{RUNS}def _other(one=_patched()):\n    pass\n\n\nclass {MANAGER}",
+    ),
+    "a default of a method that runs something": (
+        f"class {MANAGER}",
+        f"{RUNS}class _Other:\n    def of(self, *, one=_patched()):\n        pass\n\n\n"
+        f"class {MANAGER}",
+    ),
+    "a base that runs something": (
+        f"class {MANAGER}",
+        f"{RUNS}class _Other(_patched()):\n    pass\n\n\nclass {MANAGER}",
+    ),
+    "a function of the module by another name": (
+        f"class {MANAGER}",
+        f"{RUNS}_alias = _patched\n_done = _alias()\n\n\nclass {MANAGER}",
+    ),
+    "a decorator of the module that has a known name": (
+        f"class {MANAGER}",
+        "def overload(of):\n    return of\n\n\n@overload\ndef _other():\n    pass\n\n\n"
+        f"class {MANAGER}",
+    ),
+    "a decorator from elsewhere that has a known name": (
+        f"class {MANAGER}",
+        "from elsewhere import overload\n\n\n@overload\ndef _other():\n    pass\n\n\n"
+        f"class {MANAGER}",
+    ),
+    "a class of the module that is asked for an item": (
+        f"class {MANAGER}",
+        "class _P:\n    def __class_getitem__(cls, item):\n        return cls\n\n\n"
+        f"class _Other(_P[0]):\n    pass\n\n\nclass {MANAGER}",
+    ),
+    "a value that a class of the module is asked for": (
+        f"class {MANAGER}",
+        "class _P:\n    def __class_getitem__(cls, item):\n        return cls\n\n\n"
+        f"_done = _P[0]\n\n\nclass {MANAGER}",
+    ),
+    "a call that wants more than it is given": (
+        METHOD,
+        METHOD.replace("self", "self, step"),
+    ),
+    "an object from elsewhere": (
+        f"class {MANAGER}:",
+        f"from elsewhere import Base as object\n\n\nclass {MANAGER}(object):",
+    ),
     "a class without a call": (RESET, "    def reset_all(self) -> None:\n"),
     "an __init__ that answers": (
         BUILT,
@@ -139,6 +205,14 @@ def test_a_manager_that_inherits_is_refused_with(name: str) -> None:
         refuse_subject(encoder_decoder_cache.of_release(RELEASE, source))
 
 
+@pytest.mark.parametrize("name", ["get_manager_metadata", "create_manager"])
+def test_a_class_has_what_its_scheduler_calls_beside_what_is_proved(name: str) -> None:
+    source = source_in(TEXT.replace(f"def {name}", f"def _{name}"), MANAGER, "changed.py")
+    refuse_subject(encoder_cache.of_release("0.26.0", source))
+    with pytest.raises(NotTranslated, match=f"{MANAGER} without a method {name}"):
+        refuse_subject(encoder_cache.of_release(RELEASE, source))
+
+
 def test_a_release_before_a_call_may_lack_it() -> None:
     text = TEXT.replace(RESET, "    def _reset(self) -> None:\n")
     operations = [
@@ -170,6 +244,47 @@ def test_a_text_is_read_in_its_own_encoding(tmp_path) -> None:  # type: ignore[n
     path.write_text(f"# coding: unicode_escape\nclass A:\n    def m(self):\n        {hidden}")
     assert "m" in source_of(path, "A").methods
     assert "return True" in source_of(path, "A").module
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refused"),
+    [
+        (
+            "        if holders is None:\n            return False\n",
+            "        if holders is None:\n            return 0\n",
+            r"check_and_update_cache\(\), which answers no truth value",
+        ),
+        (
+            "            self.num_freeable_slots -= self.freeable.pop(identifier)\n",
+            "            next(iter(self.freeable), self.freeable.pop(identifier))\n",
+            r"self\.freeable\.pop\(identifier\)",
+        ),
+    ],
+)
+def test_what_is_refused_where_it_is_read(old: str, new: str, refused: str) -> None:
+    with pytest.raises(NotTranslated, match=refused):
+        prove(_changed(old, new))
+
+
+def test_a_module_that_ends_the_process_or_does_not_end_has_no_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cacheproof.proofs.witness.classes.SECONDS_OF_IMPORT", 0.1)
+    for text in ("raise SystemExit(0)\n", "while True:\n    pass\n"):
+        with pytest.raises(LookupError, match="does not run to its end"):
+            class_of(ast.parse(text), "changed.py", MANAGER)
+
+
+def test_what_is_put_where_is_followed_into_tuples() -> None:
+    (node,) = ast.parse("(self.a, (b, c)), d = (({}, x), 0)").body
+    pairs = [(ast.unparse(target), ast.unparse(value)) for target, value in _assigned(node)]
+    assert pairs == [("self.a", "{}"), ("b", "x"), ("c", "x"), ("d", "0")]
+
+
+def test_a_text_that_is_nested_too_deeply_is_no_text() -> None:
+    text = f"x = {' + '.join(['1'] * 400)}\n"
+    with pytest.raises(ValueError, match="nested too deeply"):
+        source_in(text, MANAGER, "changed.py")
 
 
 def _changed(old: str, new: str) -> encoder_cache.Subject:

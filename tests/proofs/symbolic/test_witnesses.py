@@ -12,6 +12,7 @@ from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.evidence import Text, prove_texts
 from cacheproof.proofs.symbolic.expressions import Expressions
 from cacheproof.proofs.symbolic.mutants import Mutant
+from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import source_in
 from cacheproof.proofs.symbolic.twins import red_twins
 from cacheproof.proofs.symbolic.witnesses import ManagerExploring
@@ -86,3 +87,30 @@ def test_a_call_that_does_not_end_ends_the_exploration() -> None:
     subject = replace(REFERENCE, sources={**REFERENCE.sources, "m": source})
     found = ManagerExploring(subject).of(())[0]
     assert found.broken["EC-13"].why == "it does not end"
+
+
+@pytest.mark.parametrize(
+    ("own", "refused"),
+    [
+        ("self.freed", "which answers with freed itself"),
+        ("self.freeable.keys()", "no reading of w.notices"),
+        ("reversed(self.freed)", r"no reading of reversed\(self.freed\)"),
+    ],
+)
+def test_an_answer_that_may_change_after_the_call_is_read_by_neither(
+    own: str, refused: str
+) -> None:
+    """Empty notices that a later call fills: contracts see them while they are empty."""
+    changed = TEXT.replace(
+        "        freed, self.freed = self.freed, []\n",
+        f"        if not self.freed and not self.freeable:\n            return {own}\n"
+        "        freed, self.freed = self.freed, []\n",
+    )
+    assert changed != TEXT
+    source = source_in(changed, CLASS, "changed.py")
+    subject = replace(REFERENCE, sources={**REFERENCE.sources, "m": source})
+    with pytest.raises(NotTranslated, match=refused):
+        prove(subject)
+    witness = ManagerExploring(subject).witness("EC-9", (), None)
+    assert "goes on using" in witness.reach
+    assert not witness.twin.refuted
