@@ -128,7 +128,9 @@ def begin(play: Play, state: State) -> Iterator[End]:
     state = state.assuming(capacity >= 0)
     state = play.machine.emptied(state, [("g", one) for one in GHOST] + [("w", "encoded")])
     method = play.subject.sources["m"].methods["__init__"]
-    given = [capacity, *(play.subject.constants["m", one.arg] for one in method.args.args[2:])]
+    known = play.subject.constants
+    further = (("m", one.arg) for one in method.args.args[2:])
+    given = [capacity, *(known[one] for one in further if one in known)]
     for built, _ in play.machine.call("m", "__init__", given, state):
         after = built.snapshot(anew=True)
         yield end_of(play, after, after, after, call_record(play, "init", None))

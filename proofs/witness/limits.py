@@ -16,11 +16,12 @@ def _raise_endless(*_: object) -> None:
 @contextmanager
 def limited(seconds: float) -> Iterator[Callable[[], None]]:
     """Raise Endless in there after so much CPU time of this process; what it gives begins the time
-    anew."""
+    anew. A limit around another one stands still while that one runs, and then goes on."""
 
     def begin_anew() -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
 
+    left_outside, _ = signal.getitimer(signal.ITIMER_VIRTUAL)
     before = signal.signal(signal.SIGVTALRM, _raise_endless)
     begin_anew()
     try:
@@ -28,3 +29,4 @@ def limited(seconds: float) -> Iterator[Callable[[], None]]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, left_outside)

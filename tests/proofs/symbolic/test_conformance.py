@@ -296,6 +296,11 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
 """How a module changes a class behind its body."""
 BETWEEN_CALLS = (
     Case(
+        "a look-up that misses what nobody holds",
+        "EC-16",
+        (("        if holders is None:\n", "        if not holders:\n"),),
+    ),
+    Case(
         "two attributes that are one object from the beginning",
         "EC-4",
         (

@@ -259,6 +259,11 @@ def test_a_text_is_read_in_its_own_encoding(tmp_path) -> None:  # type: ignore[n
             "            next(iter(self.freeable), self.freeable.pop(identifier))\n",
             r"self\.freeable\.pop\(identifier\)",
         ),
+        (
+            "    def __init__(self, cache_size: int, semantics: Semantics | None = None) -> None:\n",
+            "    def __init__(self, cache_size: int, more: int, semantics: Semantics) -> None:\n",
+            r"changed\.py:\d+: no reading of __init__\(\) with 2 arguments",
+        ),
     ],
 )
 def test_what_is_refused_where_it_is_read(old: str, new: str, refused: str) -> None:
