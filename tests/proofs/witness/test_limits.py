@@ -18,15 +18,19 @@ def test_what_does_not_end_is_ended() -> None:
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
+def _within_limits() -> None:
+    with pytest.raises(Endless), limited(0.05):
+        _spin()
+    with limited(5.0):
+        pass
+    left, _ = signal.getitimer(signal.ITIMER_VIRTUAL)
+    assert 0.0 < left < 1.0
+    _spin()
+
+
 def test_a_limit_inside_leaves_the_one_around_it() -> None:
     with pytest.raises(Endless), limited(0.2):
-        with pytest.raises(Endless), limited(0.05):
-            _spin()
-        with limited(5.0):
-            pass
-        left, _ = signal.getitimer(signal.ITIMER_VIRTUAL)
-        assert 0.0 < left < 1.0
-        _spin()
+        _within_limits()
 
 
 def test_a_limit_begins_anew() -> None:
