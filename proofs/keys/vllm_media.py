@@ -267,7 +267,8 @@ VALUES: dict[str, Callable[[Iterator[Any]], Any]] = {
 
 
 def _shown(arguments: dict[str, Any]) -> str:
-    return "{" + ", ".join(f"{name!r}: {_short(value)}" for name, value in arguments.items()) + "}"
+    parts = (f"{_short(name)}: {_short(value)}" for name, value in arguments.items())
+    return "{" + ", ".join(parts) + "}"
 
 
 def _short(value: Any) -> str:

@@ -83,14 +83,16 @@ def texts_of(name: str, of_targets: Iterable[Read]) -> list[Text]:
 
 
 def _reads_as(text: Text, one: Read) -> bool:
-    """Whether a class is one that was read before, and is asked the same; where a gate refuses its
-    module, it is not."""
+    """Whether a class is one that was read before, and is asked the same: what it names in its
+    module reads alike too, and no gate refuses that module."""
     if text.source.text != one.source.text:
         return False
     if _promised(text.kind, text.release) != _promised(text.kind, one.release):
         return False
     if text.source.module == one.source.module:
         return True
+    if text.source.beside != one.source.beside:
+        return False
     try:
         for source in (text.source, one.source):
             refuse_subject(SUBJECTS[text.kind].of_release(one.release, source))

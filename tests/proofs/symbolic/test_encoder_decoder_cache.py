@@ -58,3 +58,17 @@ def test_one_text_under_other_promises_is_another() -> None:
     reads = [Read("path:a", one, source) for one in ("0.33.0", "0.32.0", "0.10.2")]
     _, *texts = texts_of(CLASS, reads)
     assert [(one.release, len(one.targets)) for one in texts] == [("0.33.0", 2), ("0.10.2", 1)]
+
+
+def test_one_text_beside_others_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where a gate lets through what it names."""
+    monkeypatch.setattr("cacheproof.proofs.symbolic.evidence.refuse_subject", lambda _: None)
+    source = SUBJECTS[CLASS].of_reference().sources["m"]
+    name = min(source.beside, key=len).split()[-1]
+    modules = ["", "\nUNNAMED = 1\n", f"\n{name} = 1\n", f"\ndef f():\n    global {name}\n"]
+    reads = [
+        Read(f"path:{number}", "0.33.0", replace(source, module=source.module + more))
+        for number, more in enumerate(modules)
+    ]
+    _, *texts = texts_of(CLASS, reads)
+    assert [one.targets for one in texts] == [("path:0", "path:1"), ("path:2",), ("path:3",)]
