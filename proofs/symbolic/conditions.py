@@ -105,6 +105,7 @@ class Subject:
         noticed_by: rule -> the method and words of a change that breaks it in a small scope.
         told: of texts that are not under proof, the methods that operations call.
         also_called: methods that a scheduler calls, and no operation.
+        absent: what a request of the release does not have, of what can be read.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Subject:
     noticed_by: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     told: Mapping[str, Sequence[str]] = field(default_factory=dict)
     also_called: Sequence[str] = ()
+    absent: Sequence[str] = ()
 
     def judged_at(self, operation: Operation) -> list[str]:
         """The rules that an operation must keep."""

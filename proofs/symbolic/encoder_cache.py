@@ -80,9 +80,14 @@ NOTICED_BY = {
 }
 """Of contracts that few changes break in a small scope, the method and words of one that does."""
 
-
 ALSO_CALLED = {"get_manager_metadata": "0.27.0", "create_manager": "0.28.0"}
 """Methods that a scheduler calls since a release, and that change nothing of a manager."""
+OF_REQUESTS = {
+    "get_num_encoder_embeds": ("0.13.0", None),
+    "get_num_encoder_tokens": (None, "0.12.0"),
+    "mm_hashes": (None, "0.10.2"),
+}
+"""What requests of some releases have: the first release that is read and has it, and the last."""
 
 
 class View:
@@ -360,7 +365,20 @@ def subject_of(
             for name, since in ALSO_CALLED.items()
             if release is not None and release_key(release) >= release_key(since)
         ],
+        absent=absent_of(release),
     )
+
+
+def absent_of(release: str | None) -> list[str]:
+    """What a request of a release does not have; of the reference's nothing is said."""
+    if release is None:
+        return []
+    now = release_key(release)
+    return [
+        name
+        for name, (first, last) in OF_REQUESTS.items()
+        if (first and now < release_key(first)) or (last and now > release_key(last))
+    ]
 
 
 def judged_at(operation: str, rules: Sequence[Any]) -> list[Predicate]:

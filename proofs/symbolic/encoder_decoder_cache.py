@@ -349,4 +349,5 @@ def _subject_of(
         Replay(state_of, has_ledger=False),
         component=COMPONENT,
         told=TOLD,
+        absent=encoder_cache.absent_of(release),
     )

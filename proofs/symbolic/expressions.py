@@ -92,6 +92,20 @@ def refuse_kept(operand: Any) -> None:
                 raise NotTranslated("a container of another one in a tuple that is kept")
 
 
+def refuse_empty(operand: Any) -> None:
+    """Refuse an empty container that a variable has: it is not known which container it is, and so
+    not that two places have it, or that it is empty no more.
+
+    Raises:
+        NotTranslated: it is one, or a tuple with one.
+    """
+    if isinstance(operand, Empty):
+        raise NotTranslated(f"an empty {operand.name} in a variable")
+    if isinstance(operand, tuple):
+        for one in operand:
+            refuse_empty(one)
+
+
 _PARKED = "parked "
 """How the variable begins that stands for what an expression has evaluated; no text has such."""
 _CHANGED = "what a loop runs over is changed in it"
@@ -178,6 +192,7 @@ class Expressions(ABC):
                 if isinstance(operand, Empty) and kind is not None:
                     state, operand = self._held(self._emptied(operand, kind), state)
                 refuse_kept(operand)
+                refuse_empty(operand)
                 yield replace(state, names={**state.names, name: operand})
             case ast.Attribute(value=of, attr=name):
                 for after, receiver in self._eval(of, state):
@@ -857,7 +872,7 @@ class Expressions(ABC):
             forwards = lazy.place
             if forwards is None:
                 raise self._refused_in(state, node)
-            return replace(lazy, place=lambda member: -forwards(member))
+            return replace(lazy, place=lambda member: -forwards(member), backwards=True)
         if isinstance(among, Range):
             number = self.universe.constant(INT, "number")
             inside = z3.And(among.start <= number, number < among.stop)
@@ -878,7 +893,10 @@ class Expressions(ABC):
         among: Lazy,
         state: State,
     ) -> Iterator[tuple[State, Any]]:
-        """The members that a filter leaves, or what the element is of each of them."""
+        """The members that a filter leaves, or what the element is of each of them, in the order of
+        what it runs over."""
+        if among.backwards:
+            raise self._refused_in(state, node)
         leaf = among.members.key
         member = self.universe.constant(leaf, "member")
         conditions = self._conditions(head, among, member, state)

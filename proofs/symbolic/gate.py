@@ -16,7 +16,7 @@ from typing import Any
 
 from cacheproof.proofs.symbolic.conditions import Subject
 from cacheproof.proofs.symbolic.gate_module import Refusal, of_class, of_module
-from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE, missing
+from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE, missing, not_of_requests
 from cacheproof.proofs.symbolic.language import (
     BUILTINS,
     CHANGES,
@@ -57,6 +57,7 @@ def refuse_subject(subject: Subject) -> None:
             _refuse(source, missing(source, subject.also_called))
             for check in OF_SURFACE:
                 _refuse(source, check(source, called))
+            _refuse(source, not_of_requests(source, called, subject.absent))
 
 
 def refuse_unread(
@@ -167,7 +168,7 @@ def _operands(text: Text) -> Iterator[Refusal]:
 
 @_check
 def _signatures(text: Text) -> Iterator[Refusal]:
-    """Decorators but `property`; `*args`, `**kwargs` and positional-only parameters; a first
+    """Decorators but `property`; `*args`, `**kwargs`, positional-only and type parameters; a first
     parameter that is not `self`; defaults that are not constants; annotations that call."""
     for method in text.methods:
         if [ast.unparse(one) for one in method.decorator_list] not in ([], ["property"]):
@@ -177,6 +178,8 @@ def _signatures(text: Text) -> Iterator[Refusal]:
             yield Refusal(method, f"{method.name}, which takes any number of arguments")
         if given.posonlyargs:
             yield Refusal(method, f"{method.name}, which has positional-only parameters")
+        if getattr(method, "type_params", []):
+            yield Refusal(method, f"{method.name}, which has type parameters")
         if [one.arg for one in given.args[:1]] != ["self"]:
             yield Refusal(method, f"{method.name}, whose first parameter is not self")
         for default in (*given.defaults, *given.kw_defaults):
@@ -219,9 +222,14 @@ def _attributes(text: Text) -> Iterator[Refusal]:
 @_check
 def _targets(text: Text) -> Iterator[Refusal]:
     """Several targets in one assignment; `del` of several things, or of what is no item; an
-    annotation without a value; `else` of a loop."""
+    annotation without a value; `else` of a loop; what a loop or a comprehension binds but names,
+    each once."""
     for node in text.nodes:
         match node:
+            case ast.For(target=target) | ast.comprehension(target=target) if not _is_of_names(
+                target
+            ):
+                yield Refusal(target, f"{ast.unparse(target)} bound by a loop")
             case ast.Assign(targets=[_, _, *_]) | ast.AnnAssign(value=None):
                 yield Refusal(node, ast.unparse(node))
             case ast.Delete(targets=targets):
@@ -365,6 +373,13 @@ def _run_in(method: ast.FunctionDef) -> Iterator[ast.AST]:
             continue
         skipped = node.annotation if isinstance(node, ast.AnnAssign) else None
         to_do += [child for child in ast.iter_child_nodes(node) if child is not skipped]
+
+
+def _is_of_names(target: ast.expr) -> bool:
+    """Whether it is a name, or a tuple of names of which no two are alike."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    names = [one.id for one in parts if isinstance(one, ast.Name)]
+    return len(names) == len(parts) == len(set(names))
 
 
 def _annotations(method: ast.FunctionDef) -> Iterator[ast.expr]:

@@ -5,7 +5,7 @@ A check yields refusals; its docstring is a line of docs/language.md.
 
 import ast
 import builtins
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -158,7 +158,7 @@ def _run_at_import(tree: ast.Module, name: str) -> Iterator[Refusal]:
     for scope in ast.walk(tree):
         if isinstance(scope, ast.Module | ast.ClassDef) and getattr(scope, "name", "") != name:
             for statement in scope.body:
-                if not _only_defines(statement, own):
+                if not _only_defines(statement, own, imported):
                     words = ast.unparse(statement).splitlines()[0]
                     yield Refusal(statement, f"a module that runs {words}")
         if isinstance(scope, ast.ClassDef | ast.FunctionDef):
@@ -231,35 +231,41 @@ _DECORATORS = {
 """Those that run nothing of the module's own, and the module that they come from."""
 
 
-def _only_defines(one: ast.stmt, own: Collection[str]) -> bool:
+def _only_defines(one: ast.stmt, own: Collection[str], imported: Mapping[str, str]) -> bool:
     match one:
         case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Import() | ast.ImportFrom():
             return True
         case ast.ClassDef(keywords=[]) | ast.FunctionDef():
             return True
         case ast.Assign(targets=[ast.Name()], value=value):
-            return _is_plain(value, own)
+            return _is_plain(value, own, imported)
         case ast.AnnAssign(target=ast.Name(), value=value):
-            return value is None or _is_field(value) or _is_plain(value, own)
+            return value is None or _is_field(value) or _is_plain(value, own, imported)
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
             return all(isinstance(inner, ast.Import | ast.ImportFrom) for inner in body)
     return False
 
 
-def _is_plain(value: ast.expr, own: Collection[str]) -> bool:
-    """A value that is made without running anything of the module's own; one function of
-    constants may be called, such as one that makes a logger."""
+_MAKERS = {"TypeVar": "typing", "init_logger": "vllm.logger"}
+"""What a module may call as it is imported, and the module that it comes from."""
+
+
+def _is_plain(value: ast.expr, own: Collection[str], imported: Mapping[str, str]) -> bool:
+    """A value that is made without running anything but what is known to run nothing of the
+    module's own, such as what makes a logger."""
     calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)]
     if not calls:
         return not any(
             isinstance(one, _RUNS) or _asks_own_class(one, own) for one in ast.walk(value)
         )
     called = calls[0].func
-    plain = all(isinstance(one, ast.Name | ast.Constant) for one in calls[0].args)
+    plain = all(
+        isinstance(one, ast.Constant) or ast.unparse(one) == "__name__" for one in calls[0].args
+    )
     return (
         calls == [value]
         and isinstance(called, ast.Name)
-        and called.id not in own
+        and imported.get(called.id) == _MAKERS.get(called.id, "")
         and plain
         and not calls[0].keywords
     )

@@ -17,6 +17,9 @@ CAPACITY = "cache_size"
 ASKED_NOTHING = ("get_manager_metadata",)
 """What a scheduler calls without an argument, and no proof does."""
 _KEEPS = f"self.{CAPACITY} = {CAPACITY}"
+GIVEN_TO_BUILD = {CAPACITY, "vllm_config"}
+"""What a scheduler gives a `create_manager`, by their names."""
+_NOTHING = (["return None"], ["return"], ["pass"])
 _BUILDS = (["return cls(cache_size)"], ["return cls(cache_size=cache_size)"])
 _READS = frozenset({"copy", "get", "items", "keys", "values"})
 _CHANGES = frozenset(
@@ -51,8 +54,8 @@ def unread(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
     it sets or deletes an attribute or an item, has an augmented assignment, an `assert`, a `raise`
     or a `while`, names a container's method, gives a builtin something by keyword, or calls more
     than builtins and methods of the class that do none of this; of containers it may have `get`,
-    `copy` and the views. A `create_manager` builds an object of its capacity and does nothing
-    else."""
+    `copy` and the views. A `create_manager` takes what a scheduler gives it, and builds an object
+    of its capacity; a `get_manager_metadata` answers None; both do nothing else."""
     in_module = _in_module(source)
     methods = {**in_module, **source.methods}
     called = {name for one in operations for name in reached_among(one, methods)}
@@ -63,8 +66,8 @@ def unread(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
             if not _only_builds(method):
                 yield Refusal(method, "a create_manager that does more than build one")
             continue
-        if name in ASKED_NOTHING and _parameters(method) != ["self"]:
-            yield Refusal(method, f"a {name} that is given more than self")
+        if name in ASKED_NOTHING and not _answers_nothing(method):
+            yield Refusal(method, f"a {name} that does more than answer None")
         for reached in reached_among(name, methods):
             for node in _effects(source, methods[reached], methods):
                 yield Refusal(node, f"{name}, which no proof calls: {_line(node)}")
@@ -92,18 +95,31 @@ def built(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
                         yield Refusal(node, f"a {CAPACITY} that is not what it was built with")
 
 
+def not_of_requests(
+    source: Source, operations: Collection[str], absent: Collection[str]
+) -> Iterator[Refusal]:
+    """What a request of the release does not have: it is asked under another name there."""
+    for name in {name for one in operations for name in reached_among(one, source.methods)}:
+        for node in ast.walk(source.methods[name]):
+            if isinstance(node, ast.Attribute) and node.attr in absent:
+                yield Refusal(node, f"{node.attr}, which a request of its release has not")
+
+
 OF_SURFACE: tuple[Check, ...] = (missing, passed_on, unread, built)
 
 
-def _parameters(method: ast.FunctionDef) -> list[str]:
-    return [one.arg for one in ast.walk(method.args) if isinstance(one, ast.arg)]
+def _answers_nothing(method: ast.FunctionDef) -> bool:
+    """Whether it takes `self` alone, and returns None at once."""
+    given = [one.arg for one in ast.walk(method.args) if isinstance(one, ast.arg)]
+    body = [ast.unparse(one) for one in without_docstring(method).body]
+    return given == ["self"] and not method.decorator_list and body in _NOTHING
 
 
 def _only_builds(method: ast.FunctionDef) -> bool:
     decorators = [ast.unparse(one) for one in method.decorator_list]
     first = [one.arg for one in method.args.args[:1]]
-    given = [one.arg for one in (*method.args.args[1:], *method.args.kwonlyargs)]
-    if CAPACITY not in given:
+    given = {one.arg for one in (*method.args.args[1:], *method.args.kwonlyargs)}
+    if given != GIVEN_TO_BUILD or method.args.posonlyargs:
         return False
     body = [ast.unparse(one) for one in without_docstring(method).body]
     return decorators == ["classmethod"] and first == ["cls"] and body in _BUILDS

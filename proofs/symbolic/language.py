@@ -37,7 +37,8 @@ EXPRESSIONS: Mapping[type[ast.AST], str] = {
     ast.BoolOp: "`and` and `or`, which stop where Python does and give an operand",
     ast.UnaryOp: "`not`, and `-` in front of a number that is written there",
     ast.IfExp: "`a if c else b`",
-    ast.Compare: "comparisons, also chained; `is` and `is not` only with `None` at their right",
+    ast.Compare: "comparisons, also chained; `is` and `is not` only with `None` at their right; "
+    "of containers those of sets and of dicts without an order",
     ast.ListComp: "comprehensions of lists, with one `for` and without effects",
     ast.SetComp: "comprehensions of sets, of which each element is the member itself",
     ast.GeneratorExp: "`any(... for ...)` and `all(... for ...)`, with one `for`, without effects",
@@ -107,7 +108,8 @@ MAY_ALIAS: tuple[str, ...] = (
     "its place, all variables that have it keep the one object, those of callers and what "
     "expressions have evaluated among them.",
     "At the end of each call every attribute has a container of its own.",
-    "No container is put into another but an empty one that is made there.",
+    "No container is put into another but an empty one that is made there; an empty one is given "
+    "to no variable, parameter or tuple, but where it is known what the variable starts with.",
     "A tuple that a variable keeps, or that a method is given, has nothing that is in a container.",
     "What a loop runs over has the same members in the same order after each change in the loop.",
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from cacheproof.proofs.symbolic import gate_module
 from cacheproof.proofs.symbolic.gate import CHECKS
-from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE
+from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE, not_of_requests
 from cacheproof.proofs.symbolic.language import (
     BUILTINS,
     EXPRESSIONS,
@@ -38,13 +38,15 @@ gate refuses what its form tells, before any path is run; what hangs on the type
 refused where it is read, before anything is proved. [A suite of texts](../proofs/conformance) holds
 each line against CPython."""
 _REQUESTS = """Requests are asked for `request_id`, `mm_features[i].identifier`, `mm_hashes[i]`,
-`get_num_encoder_embeds(i)` and `get_num_encoder_tokens(i)`. A call of a method of the class gives
+`get_num_encoder_embeds(i)` and `get_num_encoder_tokens(i)`, in the releases whose requests have
+them. A call of a method of the class gives
 every parameter that the method has, by place or by name."""
 OF_MODULE = (gate_module.of_module, gate_module.uses_of_class)
 OF_CLASS: tuple[Callable[..., Any], ...] = (
     gate_module.definition,
     gate_module.body,
     *OF_SURFACE,
+    not_of_requests,
 )
 
 

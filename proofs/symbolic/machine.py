@@ -11,7 +11,7 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.expressions import Expressions, refuse_kept
+from cacheproof.proofs.symbolic.expressions import Expressions, refuse_empty, refuse_kept
 from cacheproof.proofs.symbolic.predicates import NotTranslated, equal
 from cacheproof.proofs.symbolic.state import (
     Around,
@@ -90,6 +90,7 @@ class Machine(Expressions):
             raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
         for one in arguments:
             refuse_kept(one)
+            refuse_empty(one)
         names = {"self": receiver, **dict(zip(parameters, arguments, strict=True))}
         frames = (*state.frames, state.names)
         inside = replace(state, names={**names, "": (owner, name)}, frames=frames)

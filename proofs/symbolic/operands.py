@@ -9,8 +9,10 @@ from cacheproof.proofs.symbolic.predicates import NotTranslated, equal, unwrappe
 from cacheproof.proofs.symbolic.state import Ref, State
 from cacheproof.proofs.symbolic.values import (
     Formula,
+    ListOf,
     MapOf,
     SetOf,
+    Type,
     Value,
     conjunction,
     implies,
@@ -68,9 +70,17 @@ def _are_equal(left: Any, right: Any, state: State) -> Formula:
         other = right if left is None else left
         if other is None or isinstance(other, int | str | z3.ExprRef | Value):
             return other is None
+    if any(isinstance(one, Value) and _has_order(one.kind) for one in (left, right)):
+        raise NotTranslated("a comparison of containers by the order of what is in them")
     if _may_be_compared(left, right):
         return equal(left, right)
     raise NotTranslated(f"whether {_short(left)} and {_short(right)} are equal")
+
+
+def _has_order(kind: Type) -> bool:
+    """Whether two containers of that type may have the same in them and not be equal."""
+    inside = isinstance(kind, MapOf) and _has_order(kind.value)
+    return inside or is_ordered(kind) or isinstance(kind, ListOf)
 
 
 def _may_be_compared(left: Any, right: Any) -> bool:

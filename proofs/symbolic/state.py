@@ -54,7 +54,8 @@ class Feature:
 class Lazy:
     """What a loop or a comprehension runs over: the members of a set; `target` makes of a member
     what the loop's target is. `place` is where a member comes, where something is known of it;
-    `again` tells which members may come more than once; whether it `takes_values` of them along."""
+    `again` tells which members may come more than once; whether it `takes_values` of them along,
+    and whether it goes through its source `backwards`."""
 
     members: Value
     target: Callable[[z3.ExprRef], Any] = lambda member: member
@@ -62,6 +63,7 @@ class Lazy:
     place: Callable[[z3.ExprRef], z3.ArithRef] | None = None
     again: Callable[[z3.ExprRef], Formula] | None = None
     takes_values: bool = False
+    backwards: bool = False
 
 
 @dataclass(frozen=True)

@@ -296,6 +296,74 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
 """How a module changes a class behind its body."""
 BETWEEN_CALLS = (
     Case(
+        "an attribute that a quantifier binds",
+        "EC-2",
+        (
+            (
+                "        need += num_embeds_to_schedule\n",
+                "        need += num_embeds_to_schedule\n"
+                "        any(False for self.num_freeable_slots in range(0, 1))\n",
+            ),
+        ),
+    ),
+    Case(
+        "one empty container in two attributes",
+        "EC-13",
+        (
+            (
+                "        self.freed.clear()\n        self._claims.clear()\n",
+                "        self.freed.clear()\n        self._claims.clear()\n        nothing = {}\n"
+                "        self.cached = nothing\n        self.num_embeds_by_hash = nothing\n",
+            ),
+        ),
+    ),
+    Case(
+        "an empty container that a callee puts in two places",
+        "EC-13",
+        (
+            (
+                "        self.freed.clear()\n        self._claims.clear()\n",
+                "        self.freed.clear()\n        self._claims.clear()\n"
+                "        self._begin({})\n",
+            ),
+            (
+                METHOD,
+                "    def _begin(self, nothing) -> None:\n        self.cached = nothing\n"
+                "        self.num_embeds_by_hash = nothing\n\n" + METHOD,
+            ),
+        ),
+    ),
+    Case(
+        "a comprehension that runs backwards",
+        "EC-7",
+        (
+            (
+                "            self._evict(next(iter(self.freeable)))\n",
+                "            order = [one for one in reversed(self.freeable)]\n"
+                "            self._evict(next(iter(order)))\n",
+            ),
+        ),
+    ),
+    Case(
+        "two lists of the same in another order",
+        "EC-1",
+        (
+            (
+                "        self.cached.clear()\n        self.num_embeds_by_hash.clear()\n"
+                "        self.freeable.clear()\n",
+                "        was = [one for one in self.freeable]\n"
+                "        now = [one for one in reversed(self.freeable)]\n"
+                "        self.cached.clear()\n        self.num_embeds_by_hash.clear()\n"
+                "        self.freeable.clear()\n",
+            ),
+            (
+                "        self.num_freeable_slots = self.cache_size\n\n    def check",
+                "        self.num_freeable_slots = self.cache_size\n        if was != now:\n"
+                "            self.num_free_slots -= 1\n\n    def check",
+            ),
+        ),
+    ),
+    Case(
         "a look-up that misses what nobody holds",
         "EC-16",
         (("        if holders is None:\n", "        if not holders:\n"),),

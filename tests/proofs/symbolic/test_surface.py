@@ -141,6 +141,34 @@ OF_MANAGER: Mapping[str, tuple[str, str]] = {
         "class _P:\n    def __class_getitem__(cls, item):\n        return cls\n\n\n"
         f"_done = _P[0]\n\n\nclass {MANAGER}",
     ),
+    "an imported function that runs one of the module": (
+        f"class {MANAGER}",
+        f"from functools import reduce\n\n\n{RUNS}_done = reduce(_patched, 'ab')\n\n\n"
+        f"class {MANAGER}",
+    ),
+    "an imported function that runs a text": (
+        f"class {MANAGER}",
+        f"from timeit import timeit\n\n_done = timeit('0', 'pass', 1)\n\n\nclass {MANAGER}",
+    ),
+    "a module that waits": (
+        f"class {MANAGER}",
+        f"from time import sleep\n\n_done = sleep(100000)\n\n\nclass {MANAGER}",
+    ),
+    "a module that prints": (f"class {MANAGER}", f"_done = print('here')\n\n\nclass {MANAGER}"),
+    "a logger from elsewhere": (
+        f"class {MANAGER}",
+        f"from elsewhere import init_logger\n\nlogger = init_logger(__name__)\n\n\nclass {MANAGER}",
+    ),
+    "a call that fails": (METHOD, METHOD + "        return 1 // 0\n"),
+    "a call that calls itself": (METHOD, METHOD + "        return self.get_manager_metadata()\n"),
+    "a builder that is not given what a scheduler gives it": (
+        "def create_manager(cls, *, cache_size: int, vllm_config: Any)",
+        "def create_manager(cls, *, cache_size: int)",
+    ),
+    "a builder that wants more": (
+        "def create_manager(cls, *, cache_size: int, vllm_config: Any)",
+        "def create_manager(cls, *, cache_size: int, vllm_config: Any, more: int)",
+    ),
     "a call that wants more than it is given": (
         METHOD,
         METHOD.replace("self", "self, step"),
@@ -211,6 +239,41 @@ def test_a_class_has_what_its_scheduler_calls_beside_what_is_proved(name: str) -
     refuse_subject(encoder_cache.of_release("0.26.0", source))
     with pytest.raises(NotTranslated, match=f"{MANAGER} without a method {name}"):
         refuse_subject(encoder_cache.of_release(RELEASE, source))
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "has", "lacks"),
+    [
+        ("get_num_encoder_tokens", "get_num_encoder_embeds", "0.12.0", "0.13.0"),
+        ("get_num_encoder_embeds", "get_num_encoder_embeds", "0.13.0", "0.12.0"),
+        ("mm_hashes[input_id]", "mm_features[input_id].identifier", "0.10.2", "0.11.0"),
+    ],
+)
+def test_a_request_is_asked_for_what_it_has_in_its_release(
+    name: str, now: str, has: str, lacks: str
+) -> None:
+    text = TEXT.replace(now, name)
+    if now != "get_num_encoder_embeds":
+        text = text.replace("get_num_encoder_embeds", "get_num_encoder_tokens")
+    source = source_in(text, MANAGER, "changed.py")
+    refuse_subject(encoder_cache.of_release(has, source))
+    with pytest.raises(NotTranslated, match="which a request of its release has not"):
+        refuse_subject(encoder_cache.of_release(lacks, source))
+
+
+def test_what_loops_bind_are_names_each_once() -> None:
+    for target in (
+        "self.num_free_slots",
+        "self.freeable[one]",
+        "(one, one)",
+        "(one, (two, three))",
+    ):
+        for text in (
+            f"any(True for {target} in range(1))",
+            f"for {target} in range(1):\n            pass",
+        ):
+            with pytest.raises(NotTranslated, match="bound by a loop"):
+                refuse_subject(_changed(RESET, f"{RESET}        {text}\n"))
 
 
 def test_a_release_before_a_call_may_lack_it() -> None:
