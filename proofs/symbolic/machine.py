@@ -90,7 +90,8 @@ class Machine(Expressions):
             raise self._refused(owner, method, f"{name}() with {len(arguments)} arguments")
         for one in arguments:
             refuse_kept(one)
-            refuse_empty(one)
+            if state.names:  # what is told from outside is told once
+                refuse_empty(one)
         names = {"self": receiver, **dict(zip(parameters, arguments, strict=True))}
         frames = (*state.frames, state.names)
         inside = replace(state, names={**names, "": (owner, name)}, frames=frames)

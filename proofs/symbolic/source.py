@@ -67,15 +67,15 @@ class Source:
 
     @property
     def beside(self) -> frozenset[str]:
-        """The statements of its module that bind what the class, and what these, name; annotations,
-        which nothing evaluates, aside."""
+        """The statements of its module that bind what the class's body, and what these, name;
+        annotations, which nothing evaluates, aside."""
         binding: dict[str, list[ast.stmt]] = {}
         for statement in ast.parse(self.module).body:
             for one in _one_by_one(statement):
                 for name in _bound(one):
                     binding.setdefault(name, []).append(one)
         found: set[ast.stmt] = set()
-        to_do = [*ast.parse(self.text).body]
+        to_do = [one for of in ast.parse(self.text).body for one in getattr(of, "body", ())]
         while to_do:
             for name in _named(to_do.pop()):
                 new = [one for one in binding.get(name, ()) if one not in found]
