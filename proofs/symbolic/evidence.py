@@ -16,6 +16,7 @@ from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, 
 from cacheproof.proofs.symbolic.conditions import Library, Subject, prove
 from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
 from cacheproof.proofs.symbolic.gate import refuse_subject
+from cacheproof.proofs.symbolic.gate_module import named_beside
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.twins import red_twins, twins_of_operations
@@ -91,7 +92,7 @@ def _reads_as(text: Text, one: Read) -> bool:
         return False
     if text.source.module == one.source.module:
         return True
-    if text.source.beside != one.source.beside:
+    if named_beside(text.source) != named_beside(one.source):
         return False
     try:
         for source in (text.source, one.source):

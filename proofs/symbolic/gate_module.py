@@ -317,6 +317,51 @@ def _at_import(node: ast.AST) -> Iterator[ast.AST]:
             yield from _at_import(child)
 
 
+def named_beside(source: Source) -> frozenset[str]:
+    """The statements of a class's module that bind what the class's body, and what these, name;
+    annotations, which nothing evaluates, aside."""
+    binding: dict[str, list[ast.stmt]] = {}
+    for statement in _parsed(source.module).body:
+        for one in _one_by_one(statement):
+            for node in _at_import(ast.Module([one], [])):
+                for name in _bound_by(node):
+                    binding.setdefault(name, []).append(one)
+    found: set[ast.stmt] = set()
+    to_do = [one for of in ast.parse(source.text).body for one in getattr(of, "body", ())]
+    while to_do:
+        for name in _named(to_do.pop()):
+            new = [one for one in binding.get(name, ()) if one not in found]
+            found.update(new)
+            to_do += new
+    return frozenset(map(ast.unparse, found))
+
+
+def _one_by_one(statement: ast.stmt) -> list[ast.stmt]:
+    """A statement; of an import each name by itself."""
+    match statement:
+        case ast.Import(names=names):
+            return [ast.Import([one]) for one in names]
+        case ast.ImportFrom(module=module, names=names, level=level):
+            return [ast.ImportFrom(module, [one], level) for one in names]
+    return [statement]
+
+
+def _named(statement: ast.stmt) -> set[str]:
+    """The names that a statement reads, but for annotations."""
+    notes = [
+        note
+        for node in ast.walk(statement)
+        for note in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        if isinstance(note, ast.expr)
+    ]
+    aside = {id(node) for note in notes for node in ast.walk(note)}
+    return {
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and id(node) not in aside
+    }
+
+
 def _imports_ordered(node: ast.AST) -> bool:
     match node:
         case ast.ImportFrom(module="collections", level=0, names=names):

@@ -2,7 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import decode_source
 from pathlib import Path
@@ -64,70 +64,6 @@ class Source:
             for node in ast.walk(method)
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         )
-
-    @property
-    def beside(self) -> frozenset[str]:
-        """The statements of its module that bind what the class's body, and what these, name;
-        annotations, which nothing evaluates, aside."""
-        binding: dict[str, list[ast.stmt]] = {}
-        for statement in ast.parse(self.module).body:
-            for one in _one_by_one(statement):
-                for name in _bound(one):
-                    binding.setdefault(name, []).append(one)
-        found: set[ast.stmt] = set()
-        to_do = [one for of in ast.parse(self.text).body for one in getattr(of, "body", ())]
-        while to_do:
-            for name in _named(to_do.pop()):
-                new = [one for one in binding.get(name, ()) if one not in found]
-                found.update(new)
-                to_do += new
-        return frozenset(map(ast.unparse, found))
-
-
-def _one_by_one(statement: ast.stmt) -> list[ast.stmt]:
-    """A statement; of an import each name by itself."""
-    match statement:
-        case ast.Import(names=names):
-            return [ast.Import([one]) for one in names]
-        case ast.ImportFrom(module=module, names=names, level=level):
-            return [ast.ImportFrom(module, [one], level) for one in names]
-    return [statement]
-
-
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement may bind in its module."""
-    inside: Iterable[ast.AST] = ast.walk(statement)
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield statement.name
-        inside = (one for one in inside if isinstance(one, ast.Global))
-    for node in inside:
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield name
-            case ast.ClassDef(name=name):
-                yield name
-            case ast.Global(names=names):
-                yield from names
-            case ast.alias(name=name, asname=other):
-                yield other or name.partition(".")[0]
-
-
-def _named(statement: ast.stmt) -> set[str]:
-    """The names that a statement reads, but for annotations."""
-    notes = [
-        note
-        for node in ast.walk(statement)
-        for note in (getattr(node, "annotation", None), getattr(node, "returns", None))
-        if isinstance(note, ast.expr)
-    ]
-    aside = {id(node) for note in notes for node in ast.walk(note)}
-    return {
-        node.id
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and id(node) not in aside
-    }
 
 
 def without_docstring(method: ast.FunctionDef) -> ast.FunctionDef:

@@ -10,6 +10,7 @@ from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.symbolic.conditions import prove
 from cacheproof.proofs.symbolic.encoder_decoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.evidence import SUBJECTS, Read, prove_texts, texts_of
+from cacheproof.proofs.symbolic.gate_module import named_beside
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proofs.symbolic.twins import is_refuted_negated
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -64,7 +65,7 @@ def test_one_text_beside_others_is_another(monkeypatch: pytest.MonkeyPatch) -> N
     """Even where a gate lets through what it names."""
     monkeypatch.setattr("cacheproof.proofs.symbolic.evidence.refuse_subject", lambda _: None)
     source = SUBJECTS[CLASS].of_reference().sources["m"]
-    name = min(source.beside, key=len).split()[-1]
+    name = min(named_beside(source), key=len).split()[-1]
     modules = ["", "\nUNNAMED = 1\n", f"\n{name} = 1\n", f"\ndef f():\n    global {name}\n"]
     reads = [
         Read(f"path:{number}", "0.33.0", replace(source, module=source.module + more))
