@@ -166,8 +166,9 @@ class BlockPool:
             number
             for number in range(num_cached_blocks, num_full_blocks)
             if not blocks[number].is_null
-            and (block_mask is None or block_mask[number - num_cached_blocks])
         ]
+        if block_mask is not None:
+            cached = [number for number in cached if block_mask[number - num_cached_blocks]]
         for number in cached:
             if blocks[number].keys:
                 self._forget(blocks[number])

@@ -91,6 +91,10 @@ def _released(play: Play, around: Around) -> Rules:
     m = play.names(around.now)["m"].fields
     members, seen = members_of(around), around.seen
     assert seen is not None
+
+    def is_left(number: z3.ExprRef) -> Formula:
+        return conjunction((members.has(number), negated(seen.has(number))))
+
     if "claims" in m:
         claims: Value = m["claims"]
 
@@ -99,6 +103,7 @@ def _released(play: Play, around: Around) -> Rules:
 
         return [
             ("claims to come", members.all(lambda i: implies(claimed(i), members.has(i)))),
+            ("claims left", members.all(lambda i: implies(is_left(i), claimed(i)))),
             ("claims given up", members.all(lambda i: implies(seen.has(i), negated(claimed(i))))),
         ]
     cached: Value = m["cached"]

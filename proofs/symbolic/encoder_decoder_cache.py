@@ -348,6 +348,7 @@ def _subject_of(
         lambda play: [one(play) for one in (sizes_at_least_one, *assumptions)],
         Replay(state_of, has_ledger=False),
         component=COMPONENT,
+        also_called=encoder_cache.also_called(release),
         told=TOLD,
         absent=encoder_cache.absent_of(release),
     )

@@ -15,7 +15,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.language import OF_THE_END, methods_of
-from cacheproof.proofs.symbolic.operands import RUNNING, WHOLE, compared, number_of, same_place
+from cacheproof.proofs.symbolic.operands import RUNNING, WHOLE, compared, number_of, same_place, short
 from cacheproof.proofs.symbolic.predicates import NotTranslated, Words, equal, unwrapped
 from cacheproof.proofs.symbolic.solver import Possible
 from cacheproof.proofs.symbolic.source import Source, without_docstring
@@ -290,7 +290,7 @@ class Expressions(ABC):
         else:
             fits = False
         if not fits:
-            raise NotTranslated(f"{name}: {operand} is put where {kind} is read")
+            raise NotTranslated(f"{name}: {short(operand)} is put where {kind} is read")
 
     def _write(self, ref: Ref, value: Value, state: State, touched: z3.ExprRef | None) -> State:
         """A container replaced by its next contents."""
@@ -374,7 +374,7 @@ class Expressions(ABC):
         """A dict by its contents; all else has no items."""
         container = state.value(of)
         if not isinstance(of, Ref) or not isinstance(container.kind, MapOf):
-            raise NotTranslated(f"{of} has no items")
+            raise NotTranslated(f"{short(of)} has no items")
         return container  # type: ignore[no-any-return]
 
     def _whole(self, kind: Type, operand: Any) -> Value:
@@ -383,7 +383,7 @@ class Expressions(ABC):
             return self._emptied(operand, kind)
         scalar = unwrapped(operand)
         if not isinstance(kind, Leaf) or isinstance(scalar, Value | Ref):
-            raise NotTranslated(f"{operand} is put where {kind} is read")
+            raise NotTranslated(f"{short(operand)} is put where {kind} is read")
         self._fits("an item", kind, scalar, _NOWHERE)
         return Value(self.universe, kind, (term_of(scalar),))
 
@@ -467,7 +467,7 @@ class Expressions(ABC):
                 for after, value in self._eval(first, state):
                     for branch, holds in self._split(truth_of(after, value), after):
                         if holds == stops:
-                            yield branch, value
+                            yield self._through(first, branch, str(stops)), value
                         else:
                             further = self._through(rest[0], branch)
                             yield from self._eval(ast.copy_location(others, rest[0]), further)
@@ -485,9 +485,9 @@ class Expressions(ABC):
                 | ast.SetComp(elt=element, generators=[head])
             ):
                 for after, among in self._eval(head.iter, state):
-                    yield from self._comprehension(
-                        node, element, head, self._lazy(node, among, after), after
-                    )
+                    lazy = self._lazy(node, among, after)
+                    for there in self._of_some_or_none(node, lazy, after):
+                        yield from self._comprehension(node, element, head, lazy, there)
             case ast.Call():
                 yield from self._called(node, state)
             case _:
@@ -511,9 +511,10 @@ class Expressions(ABC):
                 continue
             for branch, goes_on in self._split(holds, there):
                 if goes_on:
-                    yield from self._chain(node, right, operators[1:], others[1:], branch)
+                    further = self._through(others[1], branch)
+                    yield from self._chain(node, right, operators[1:], others[1:], further)
                 else:
-                    yield branch, False
+                    yield self._through(others[0], branch, str(goes_on)), False
 
     def _attribute_or_property(
         self, node: ast.AST, operand: Any, name: str, state: State
@@ -596,6 +597,9 @@ class Expressions(ABC):
             return disjunction(tuple(compared(ast.Eq(), key, one, state) for one in among))
         if isinstance(among, Values):
             container = state.value(among.of)
+            inside = container.kind.value
+            if not isinstance(key, z3.ExprRef) or self.universe.sort(inside) != key.sort():
+                raise self._refused_in(state, node)
             return container.some(
                 lambda k: conjunction((container.has(k), equal(container.at(k), key)))
             )
@@ -668,6 +672,8 @@ class Expressions(ABC):
                 if isinstance(among, tuple) and not among:
                     return state, Empty("list" if name == "sorted" else name)
                 lazy = replace(self._lazy(node, among, state), source=None)
+                if lazy.takes_values and not lazy.has_scalars:
+                    raise self._refused_in(state, node)  # these go on changing
                 keeps_order = name in ("list", "tuple")
                 if name in ("set", "frozenset") and not _is_itself(lazy):
                     raise self._refused_in(state, node)  # what is alike would be one
@@ -712,10 +718,11 @@ class Expressions(ABC):
         for after, (among, default) in self._each(given, state):
             container = after.value(among.of if isinstance(among, Values | Reversed) else among)
             for branch, empty in self._split(container.is_empty, after):
+                there = self._through(node, branch, str(empty))
                 if empty:
-                    yield branch, default
+                    yield there, default
                 else:
-                    yield self._builtin(node, "next", [among], branch)
+                    yield self._builtin(node, "next", [among], there)
 
     def _outermost(
         self, node: ast.AST, of: Ref, state: State, *, oldest: bool
@@ -768,7 +775,8 @@ class Expressions(ABC):
                 lazy = self._lazy(node, operand, state)
                 container = state.value(operand)
                 taken = replace(lazy, target=lambda k: (k, unwrapped(container.at(k))))
-                yield state, replace(taken, takes_values=True)
+                scalars = isinstance(container.kind.value, Leaf)
+                yield state, replace(taken, takes_values=True, has_scalars=scalars)
             case Ref(), "clear", []:
                 kind = state.value(operand).kind
                 state = self._detached(operand, None, state)
@@ -964,22 +972,38 @@ class Expressions(ABC):
                 yield after, word == "all"
                 continue
             lazy = self._lazy(node, among, after)
+            for there in self._of_some_or_none(node, lazy, after):
+                yield there, self._of_members(word, generator, head, lazy, there)
 
-            leaf = lazy.members.key
-            member = self.universe.constant(leaf, "member")
-            conditions = self._conditions(head, lazy, member, after)
-            (inner,) = self._assign(head.target, lazy.target(member), after)
-            there = conjunction((lazy.members.has(member), *conditions))
-            inner = inner.assuming(there)
-            holds = disjunction(
-                conjunction((*_facts_since(inner, end), truth_of(end, value)))
-                for end, value in self._eval(generator.elt, inner)
-            )
-            if word == "all":
-                yield after, self.universe.of_every(member, leaf, implies(there, holds))
-                continue
-            none = self.universe.of_every(member, leaf, negated(conjunction((there, holds))))
-            yield after, negated(none)
+    def _of_members(
+        self,
+        word: str,
+        generator: ast.GeneratorExp,
+        head: ast.comprehension,
+        lazy: Lazy,
+        state: State,
+    ) -> Formula:
+        """Whether an expression holds of `any` or `all` of the members that a filter leaves."""
+        leaf = lazy.members.key
+        member = self.universe.constant(leaf, "member")
+        conditions = self._conditions(head, lazy, member, state)
+        (inner,) = self._assign(head.target, lazy.target(member), state)
+        there = conjunction((lazy.members.has(member), *conditions))
+        inner = inner.assuming(there)
+        holds = disjunction(
+            conjunction((*_facts_since(inner, end), truth_of(end, value)))
+            for end, value in self._eval(generator.elt, inner)
+        )
+        if word == "all":
+            return self.universe.of_every(member, leaf, implies(there, holds))
+        none = self.universe.of_every(member, leaf, negated(conjunction((there, holds))))
+        return negated(none)
+
+    def _of_some_or_none(self, node: ast.AST, among: Lazy, state: State) -> Iterator[State]:
+        """A state in which there is something to run over, so that what is said of each is
+        evaluated, and one in which there is nothing."""
+        for branch, is_empty in self._split(among.members.is_empty, state):
+            yield branch if is_empty else self._through(node, branch, "of some")
 
     # refusals
 

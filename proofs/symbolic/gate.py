@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from cacheproof.proofs.symbolic.conditions import Subject
-from cacheproof.proofs.symbolic.gate_module import Refusal, of_class, of_module
+from cacheproof.proofs.symbolic.gate_module import Refusal, of_class, of_module, unbound
 from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE, missing, not_of_requests
 from cacheproof.proofs.symbolic.language import (
     BUILTINS,
@@ -77,7 +77,7 @@ def refuse_unread(
     reached = {name for one in operations for name in reached_from(one, [source])}
     text = Text(source, [one for name, one in source.methods.items() if name in reached], is_pool)
     refusals = [of_module(source), *of_class(source, is_record=is_record)]
-    for found in (*refusals, *(check(text) for check in CHECKS)):
+    for found in (*refusals, *(check(text) for check in CHECKS), unbound(source)):
         _refuse(source, found)
 
 
@@ -192,8 +192,15 @@ def _signatures(text: Text) -> Iterator[Refusal]:
 
 @_check
 def _local_names(text: Text) -> Iterator[Refusal]:
-    """Parameters and variables that hide a builtin or the class, or bind `self` anew."""
+    """Parameters and variables that hide a builtin or the class, or bind `self` anew; names of
+    parameters, variables and keywords that begin with two underscores, which Python changes."""
     hidden = {*BUILTINS, ORDERED, text.source.name}
+    for method in text.methods:
+        for node in ast.walk(method):
+            match node:
+                case ast.arg(arg=name) | ast.keyword(arg=str(name)) | ast.Name(id=name):
+                    if name.startswith("__"):
+                        yield Refusal(node, f"the name {name}")
     for method in text.methods:
         for given in (*method.args.args[1:], *method.args.kwonlyargs):
             if given.arg in hidden or given.arg == "self":
@@ -209,9 +216,15 @@ def _local_names(text: Text) -> Iterator[Refusal]:
 
 @_check
 def _attributes(text: Text) -> Iterator[Refusal]:
-    """Attributes in the place of methods, and those that begin with two underscores."""
+    """Attributes in the place of methods, and those that begin with two underscores; properties
+    that are called, and methods that are not."""
+    called = {id(one.func) for one in text.nodes if isinstance(one, ast.Call)}
     for node in text.nodes:
         match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name in text.source.methods:
+                is_property = name in text.source.properties
+                if is_property == (id(node) in called):
+                    yield Refusal(node, f"{ast.unparse(node)} as if it were another kind of method")
             case ast.Attribute(attr=name) if name.startswith("__"):
                 yield Refusal(node, ast.unparse(node))
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
@@ -283,8 +296,10 @@ def _places_of_effects(text: Text) -> Iterator[Refusal]:
 
 @_check
 def _comprehensions(text: Text) -> Iterator[Refusal]:
-    """Comprehensions with several `for`, inside one another, or with `next`; a generator but as the
-    one argument of `any` and `all`."""
+    """Comprehensions with several `for`, inside one another, with `next`, or with what is evaluated
+    of some members alone: `and`, `or`, `... if ... else`, chained comparisons, a second `if`, and
+    what stands before an `if`, unless that is a name; a generator but as the one argument of `any`
+    and `all`."""
     for node in text.nodes:
         if not isinstance(node, _COMPREHENSIONS):
             continue
@@ -293,6 +308,11 @@ def _comprehensions(text: Text) -> Iterator[Refusal]:
         inside = [one for part in ast.iter_child_nodes(node) for one in ast.walk(part)]
         if any(isinstance(one, _COMPREHENSIONS) or _is_call(one, {"next"}) for one in inside):
             yield Refusal(node, f"what one member decides for all: {ast.unparse(node)}")
+        element = node.value if isinstance(node, ast.DictComp) else node.elt
+        ifs = [one for head in node.generators for one in head.ifs]
+        is_filter = isinstance(element, ast.Name) and not isinstance(node, ast.GeneratorExp)
+        if any(map(_decides, inside)) or len(ifs) > 1 or (ifs and not is_filter):
+            yield Refusal(node, f"what is evaluated of some members alone: {ast.unparse(node)}")
         if isinstance(node, ast.GeneratorExp):
             parent = text.parent(node)
             if not (_is_call(parent, {"any", "all"}) and parent.args == [node]):  # type: ignore[attr-defined]
@@ -373,6 +393,12 @@ def _run_in(method: ast.FunctionDef) -> Iterator[ast.AST]:
             continue
         skipped = node.annotation if isinstance(node, ast.AnnAssign) else None
         to_do += [child for child in ast.iter_child_nodes(node) if child is not skipped]
+
+
+def _decides(node: ast.AST) -> bool:
+    """Whether an expression has a part that is not always evaluated."""
+    is_chain = isinstance(node, ast.Compare) and len(node.ops) > 1
+    return is_chain or isinstance(node, ast.BoolOp | ast.IfExp)
 
 
 def _is_of_names(target: ast.expr) -> bool:

@@ -5,7 +5,8 @@ A check yields refusals; its docstring is a line of docs/language.md.
 
 import ast
 import builtins
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,7 +46,10 @@ def _parsed(module: str) -> ast.Module:
 def of_module(source: Source) -> Iterator[Refusal]:
     """Modules that bind a builtin's name, import `*`, name what reaches anything (`globals`,
     `setattr`, `sys` and the like), set attributes or items outside of methods, or do more when they
-    are imported than import, define, and bind names to values."""
+    are imported than import, define, and bind names to values; values, bases, defaults and
+    annotations that ask what the module defines for an attribute, an item or an operator, or name
+    what is not bound by then; classes that bind a builtin's name or have a special method that
+    Python runs by itself, and bases from elsewhere but a few that run nothing."""
     tree = _parsed(source.module)
     within = {
         id(node)
@@ -76,7 +80,7 @@ def of_module(source: Source) -> Iterator[Refusal]:
                 | ast.Subscript(ctx=ast.Store() | ast.Del())
             ) if id(node) not in within:
                 yield Refusal(node, f"what is set elsewhere: {ast.unparse(node)}")
-    yield from _run_at_import(tree, source.name)
+    yield from _run_at_import(tree, source)
     yield from uses_of_class(tree, source.name)
 
 
@@ -93,6 +97,34 @@ def definition(source: Source) -> Iterator[Refusal]:
     found = _classes(tree, source.name)
     if len(found) != 1 or found[0] not in tree.body:
         yield Refusal(found[-1], f"{source.name} where it is not defined once, by its module")
+
+
+def unbound(source: Source) -> Iterator[Refusal]:
+    """Names that a method reads, and that nothing binds: neither the method, nor Python, nor the
+    top of its module whatever happens."""
+    certain = certainly_bound(_parsed(source.module))
+    for method in source.methods.values():
+        if source.inherits and method.name not in _own_methods(source):
+            continue  # read where it stands
+        nodes = list(ast.walk(method))
+        local = {one.arg for one in nodes if isinstance(one, ast.arg)}
+        local |= {name for one in nodes for name in _bound_by(one)} - {method.name}
+        notes = {id(n) for one in _beside_all(nodes) for n in ast.walk(one)}
+        for node in nodes:
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) if id(node) not in notes:
+                    if name not in {*local, *certain} and not hasattr(builtins, name):
+                        yield Refusal(node, f"{name}, which nothing is certain to bind")
+
+
+def _own_methods(source: Source) -> set[str]:
+    (found,) = _classes(_parsed(source.module), source.name)
+    return {one.name for one in found.body if isinstance(one, ast.FunctionDef)}
+
+
+def _beside_all(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
+    for one in nodes:
+        yield from _beside(one)
 
 
 def body(source: Source, found: ast.ClassDef, is_record: bool) -> Iterator[Refusal]:
@@ -151,36 +183,142 @@ def _is_field(value: ast.expr) -> bool:
     return False
 
 
-def _run_at_import(tree: ast.Module, name: str) -> Iterator[Refusal]:
+def _run_at_import(tree: ast.Module, source: Source) -> Iterator[Refusal]:
     """What runs more than definitions; of the class itself `body` says it."""
-    imported = dict(_imported(tree))
-    own = {bound for node in _at_import(tree) for bound in _bound_by(node)} - imported.keys()
+    names = _Names.of(tree)
     for scope in ast.walk(tree):
-        if isinstance(scope, ast.Module | ast.ClassDef) and getattr(scope, "name", "") != name:
+        if isinstance(scope, ast.Module | ast.ClassDef) and getattr(scope, "name", "") != source.name:
             for statement in scope.body:
-                if not _only_defines(statement, own, imported):
+                if not _only_defines(statement, names):
                     words = ast.unparse(statement).splitlines()[0]
                     yield Refusal(statement, f"a module that runs {words}")
+        if isinstance(scope, ast.ClassDef):
+            yield from _bound_in_body(scope)
+            for base in scope.bases:
+                is_read = source.inherits and scope.name == source.name
+                if not is_read and not names.is_base(base):
+                    yield Refusal(base, f"the base {ast.unparse(base)}, which may run something")
         if isinstance(scope, ast.ClassDef | ast.FunctionDef):
             for decorator in scope.decorator_list:
-                used = ast.unparse(decorator).partition("(")[0]
-                if used not in _DECORATORS or imported.get(used, "") != _DECORATORS[used]:
+                if not names.is_decorator(decorator):
                     yield Refusal(decorator, f"the decorator {ast.unparse(decorator)}")
         for beside in _beside(scope):
+            if not _is_inert(beside, names):
+                yield Refusal(beside, f"what runs where it is defined: {ast.unparse(beside)}")
             for node in ast.walk(beside):
-                if isinstance(node, _RUNS) or _asks_own_class(node, own):
-                    yield Refusal(node, f"what runs where it is defined: {ast.unparse(node)}")
+                if isinstance(node, ast.Name) and not names.is_bound(node.id):
+                    yield Refusal(node, f"{node.id}, which nothing has bound by then")
 
 
-_RUNS: tuple[type[ast.AST], ...] = (
-    ast.Call,
-    ast.DictComp,
-    ast.GeneratorExp,
-    ast.Lambda,
-    ast.ListComp,
-    ast.NamedExpr,
-    ast.SetComp,
+def _bound_in_body(scope: ast.ClassDef) -> Iterator[Refusal]:
+    """What a class binds that Python looks at by itself: names of builtins, which its decorators
+    and annotations would have, and methods that are run where a class is defined or asked."""
+    for node in _at_import(scope):
+        for bound in _bound_by(node):
+            is_special = bound.startswith("__") and bound not in _OF_OBJECTS
+            if bound in _GUARDED or is_special:
+                yield Refusal(node, f"a class that binds {bound}")
+
+
+_OF_OBJECTS = frozenset(
+    {"__init__", "__post_init__", "__repr__", "__str__", "__eq__", "__hash__", "__lt__", "__len__"}
 )
+"""Methods that only an object runs, of which a module that is imported makes none."""
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What a module's names are as it is imported.
+
+    Attributes:
+        imported: those that it has from elsewhere, each with the module that it comes from; "?"
+            where that is not known.
+        own: all others that it binds; `classes` those that are a class and nothing else.
+        certain: those that it binds whatever happens.
+    """
+
+    imported: Mapping[str, str]
+    own: Collection[str]
+    classes: Collection[str]
+    certain: Collection[str]
+
+    @classmethod
+    def of(cls, tree: ast.Module) -> "_Names":
+        imported = dict(_imported(tree))
+        bound = Counter(name for node in _at_import(tree) for name in _bound_by(node))
+        defined = [one.name for one in tree.body if isinstance(one, ast.ClassDef)]
+        classes = [name for name in defined if bound[name] == 1]
+        return cls(imported, bound.keys() - imported.keys(), classes, certainly_bound(tree))
+
+    def place_of(self, name: str) -> str:
+        """The module that a name comes from; "" where it is a builtin's."""
+        return "?" if name in self.own else self.imported.get(name, "")
+
+    def is_bound(self, name: str) -> bool:
+        return name in self.certain or hasattr(builtins, name)
+
+    def is_base(self, node: ast.expr) -> bool:
+        """Whether a class of the module, or one of those that run nothing of what is derived from
+        them."""
+        base = _root(node)
+        if base in _BASES and self.place_of(base) == _BASES[base]:
+            return True
+        return isinstance(node, ast.Name) and base in self.classes
+
+    def is_decorator(self, node: ast.expr) -> bool:
+        """Whether it is one of those that run nothing of the module's own."""
+        called = node.func if isinstance(node, ast.Call) else node
+        plain = not isinstance(node, ast.Call) or (
+            not node.args and all(isinstance(one.value, ast.Constant) for one in node.keywords)
+        )
+        used = ast.unparse(called)
+        return plain and used in _DECORATORS and self.place_of(used) == _DECORATORS[used]
+
+
+def certainly_bound(tree: ast.Module) -> frozenset[str]:
+    """The names that a module binds at its top, whatever happens."""
+    return frozenset(
+        name
+        for statement in tree.body
+        if not isinstance(statement, ast.If)
+        for node in _at_import(ast.Module([statement], []))
+        for name in _bound_by(node)
+    )
+
+
+def _is_inert(node: ast.expr, names: _Names) -> bool:
+    """Whether to evaluate an expression runs nothing that the module itself says."""
+
+    def inert(one: ast.expr) -> bool:
+        return _is_inert(one, names)
+
+    match node:
+        case ast.Constant() | ast.Name():
+            return True
+        case ast.Attribute(value=of, attr=name):
+            return not name.startswith("__") and inert(of) and _root(of) not in {*names.own, ""}
+        case ast.Subscript(value=of, slice=item):
+            return inert(of) and inert(item) and _root(of) not in {*names.own, ""}
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return all(map(inert, parts))
+        case ast.Dict(keys=keys, values=values):
+            return all(isinstance(one, ast.Constant) for one in keys) and all(map(inert, values))
+        case ast.Set(elts=parts):
+            return all(isinstance(one, ast.Constant) for one in parts)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):  # types
+            return inert(left) and inert(right)
+        case ast.BinOp(left=ast.Constant(), right=ast.Constant()):
+            return True
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
+            return True
+    return False
+
+
+def _root(node: ast.expr) -> str:
+    """The name that an expression of attributes and items begins with; "" where it has none."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _beside(scope: ast.AST) -> list[ast.expr]:
@@ -201,14 +339,6 @@ def _beside(scope: ast.AST) -> list[ast.expr]:
     return [one for one in found if one is not None]
 
 
-def _asks_own_class(node: ast.AST, own: Collection[str]) -> bool:
-    """Whether a class of the module is asked for an item, which runs what it says of that."""
-    match node:
-        case ast.Subscript(value=ast.Name(id=name)):
-            return name in own
-    return False
-
-
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """The names that a module has from others, each with the module that it comes from; that of a
     name that is bound once more is not known."""
@@ -219,6 +349,16 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 place = node.module if isinstance(node, ast.ImportFrom) else name
                 yield name, (place or "?") if bound.count(name) == 1 else "?"
 
+
+_BASES = {
+    "ABC": "abc",
+    "Exception": "",
+    "Generic": "typing",
+    "NamedTuple": "typing",
+    "Protocol": "typing",
+    "object": "",
+}
+"""Those that run nothing of a class that is derived from them, and where they come from."""
 
 _DECORATORS = {
     "abstractmethod": "abc",
@@ -231,16 +371,19 @@ _DECORATORS = {
 """Those that run nothing of the module's own, and the module that they come from."""
 
 
-def _only_defines(one: ast.stmt, own: Collection[str], imported: Mapping[str, str]) -> bool:
+def _only_defines(one: ast.stmt, names: _Names) -> bool:
     match one:
         case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Import() | ast.ImportFrom():
             return True
         case ast.ClassDef(keywords=[]) | ast.FunctionDef():
             return True
         case ast.Assign(targets=[ast.Name()], value=value):
-            return _is_plain(value, own, imported)
-        case ast.AnnAssign(target=ast.Name(), value=value):
-            return value is None or _is_field(value) or _is_plain(value, own, imported)
+            return _is_inert(value, names) or _is_made(value, names)
+        case ast.AnnAssign(target=ast.Name(), value=None):
+            return True
+        case ast.AnnAssign(target=ast.Name(), value=ast.expr() as value):
+            is_field = names.place_of("field") == "dataclasses" and _is_field(value)
+            return is_field or _is_inert(value, names) or _is_made(value, names)
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
             return all(isinstance(inner, ast.Import | ast.ImportFrom) for inner in body)
     return False
@@ -250,25 +393,16 @@ _MAKERS = {"TypeVar": "typing", "init_logger": "vllm.logger"}
 """What a module may call as it is imported, and the module that it comes from."""
 
 
-def _is_plain(value: ast.expr, own: Collection[str], imported: Mapping[str, str]) -> bool:
-    """A value that is made without running anything but what is known to run nothing of the
-    module's own, such as what makes a logger."""
-    calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)]
-    if not calls:
-        return not any(
-            isinstance(one, _RUNS) or _asks_own_class(one, own) for one in ast.walk(value)
-        )
-    called = calls[0].func
-    plain = all(
-        isinstance(one, ast.Constant) or ast.unparse(one) == "__name__" for one in calls[0].args
-    )
-    return (
-        calls == [value]
-        and isinstance(called, ast.Name)
-        and imported.get(called.id) == _MAKERS.get(called.id, "")
-        and plain
-        and not calls[0].keywords
-    )
+def _is_made(value: ast.expr, names: _Names) -> bool:
+    """A value that is made by what is known to run nothing of the module's own, such as a
+    logger."""
+    match value:
+        case ast.Call(func=ast.Name(id=called), args=given, keywords=[]):
+            plain = all(
+                isinstance(one, ast.Constant) or ast.unparse(one) == "__name__" for one in given
+            )
+            return plain and called in _MAKERS and names.place_of(called) == _MAKERS[called]
+    return False
 
 
 def uses_of_class(tree: ast.Module, name: str) -> Iterator[Refusal]:

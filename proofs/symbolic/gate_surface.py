@@ -42,10 +42,11 @@ def passed_on(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
 
 
 def missing(source: Source, operations: Collection[str]) -> Iterator[Refusal]:
-    """A class without a method that the scheduler of its release calls, or with a property in its
-    place."""
+    """A class without a method that the scheduler of its release calls, be it inherited, or with a
+    property in its place."""
+    inherited = _in_module(source).keys() - source.methods.keys()
     for name in operations:
-        if name not in source.methods or name in source.properties:
+        if name not in {*source.methods, *inherited} or name in source.properties:
             yield Refusal(_class_of(source), f"{source.name} without a method {name}")
 
 

@@ -45,6 +45,7 @@ OF_MODULE = (gate_module.of_module, gate_module.uses_of_class)
 OF_CLASS: tuple[Callable[..., Any], ...] = (
     gate_module.definition,
     gate_module.body,
+    gate_module.unbound,
     *OF_SURFACE,
     not_of_requests,
 )

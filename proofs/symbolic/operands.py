@@ -74,7 +74,7 @@ def _are_equal(left: Any, right: Any, state: State) -> Formula:
         raise NotTranslated("a comparison of containers by the order of what is in them")
     if _may_be_compared(left, right):
         return equal(left, right)
-    raise NotTranslated(f"whether {_short(left)} and {_short(right)} are equal")
+    raise NotTranslated(f"whether {short(left)} and {short(right)} are equal")
 
 
 def _has_order(kind: Type) -> bool:
@@ -108,5 +108,9 @@ def same_place(before: Value, after: Value, name: str) -> Formula:
     return conjunction((same, kept))
 
 
-def _short(operand: Any) -> str:
-    return f"{operand.kind}" if isinstance(operand, Value) else f"{operand}"
+def short(operand: Any) -> str:
+    if isinstance(operand, Value):
+        return f"{operand.kind}"
+    if isinstance(operand, int | str | tuple | z3.ExprRef) or operand is None:
+        return f"{operand}"
+    return f"a {type(operand).__name__}"

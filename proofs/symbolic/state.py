@@ -55,7 +55,7 @@ class Lazy:
     """What a loop or a comprehension runs over: the members of a set; `target` makes of a member
     what the loop's target is. `place` is where a member comes, where something is known of it;
     `again` tells which members may come more than once; whether it `takes_values` of them along,
-    and whether it goes through its source `backwards`."""
+    whether these are scalars, and whether it goes through its source `backwards`."""
 
     members: Value
     target: Callable[[z3.ExprRef], Any] = lambda member: member
@@ -63,6 +63,7 @@ class Lazy:
     place: Callable[[z3.ExprRef], z3.ArithRef] | None = None
     again: Callable[[z3.ExprRef], Formula] | None = None
     takes_values: bool = False
+    has_scalars: bool = True
     backwards: bool = False
 
 
@@ -206,8 +207,10 @@ class Empty:
     def fits(self, kind: Type) -> bool:
         """Whether a place of that type may hold it."""
         match kind:
-            case MapOf():
+            case MapOf(ordered=True):
                 return self.name in ("dict", "OrderedDict")
+            case MapOf():  # two OrderedDicts are not equal as dicts are
+                return self.name == "dict"
             case SetOf():
                 return self.name == "set"
             case _:

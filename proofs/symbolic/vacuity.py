@@ -34,6 +34,20 @@ def contradicted(
     return frozenset()
 
 
+def unseen(
+    prover: Prover, seen: Collection[Place], without: Collection[str]
+) -> frozenset[Place]:
+    """Places that a proof goes through and no call was `seen` to, but for those that no call can go
+    through, since what is known on every path there contradicts itself; `without` what some rules
+    say."""
+    found: set[Place] = set()
+    for state in {id(one): one for one in _states(prover)}.values():
+        new = state.ran - found - frozenset(seen)
+        if new and not _is_contradiction(prover, state, without):
+            found |= new
+    return frozenset(found)
+
+
 def _states(prover: Prover) -> Iterable[State]:
     """Where the paths of an operation end, and where loops begin anew."""
     yield from (end.after for end in prover.play.ends)
@@ -52,4 +66,5 @@ def words_of(subject: Subject, place: Place) -> str:
     nodes = list(ast.walk(without_docstring(source.methods[place.method])))
     node = nodes[place.node]
     first = ast.unparse(node).splitlines()[0]
-    return f"{first} ({source.path}:{getattr(node, 'lineno', 0)})"
+    way = f" is {place.way}" if place.way else ""
+    return f"{first}{way} ({source.path}:{getattr(node, 'lineno', 0)})"

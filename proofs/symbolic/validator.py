@@ -19,7 +19,7 @@ from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.source import reached_from
 from cacheproof.proofs.symbolic.state import Place
-from cacheproof.proofs.symbolic.vacuity import contradicted, words_of
+from cacheproof.proofs.symbolic.vacuity import contradicted, unseen, words_of
 from cacheproof.proofs.symbolic.validation import Found, Paths, Refused, places_of, with_a_change
 from cacheproof.proofs.symbolic.values import Formula, Universe
 
@@ -88,6 +88,7 @@ class Validator:
         self._paths: dict[tuple[Any, ...], Paths] = {}
         self._said: dict[tuple[Any, ...], tuple[frozenset[Place], bool] | Refused] = {}
         self._contradicted: dict[tuple[Any, ...], frozenset[Place]] = {}
+        self._unseen: dict[tuple[Any, ...], frozenset[Place]] = {}
 
     def witness(
         self,
@@ -121,7 +122,9 @@ class Validator:
             ),
             vacuous="; ".join(vacuous),
             unreached="; ".join(
-                why for one, of in shown.items() for why in _unreached(subject, one, of)
+                why
+                for one, of in shown.items()
+                for why in self._unreached(subject, one, of, library, fallen)
             ),
         )
 
@@ -220,6 +223,32 @@ class Validator:
         for place in sorted(self._contradicted[asked]):
             yield f"{operation.name} at {words_of(subject, place)}"
 
+    def _unreached(
+        self,
+        subject: Subject,
+        operation: Operation,
+        shown: Shown,
+        library: Library,
+        fallen: Collection[str],
+    ) -> Iterator[str]:
+        """What calls did not show of an operation: few elements, or larger states alone, go there.
+        """
+        places = set(shown.elsewhere)
+        if shown.unread:
+            yield f"{operation.name}: {shown.unread}"
+        elif shown.undecided:
+            yield shown.undecided
+        elif shown.calls:
+            prover = library.prover(subject, operation)
+            asked = id(prover), frozenset(shown.ran), frozenset(fallen)
+            if asked not in self._unseen:
+                self._unseen[asked] = unseen(prover, shown.ran, fallen)
+            places |= self._unseen[asked]
+        elif not shown.against:
+            yield operation.name
+        for place in sorted(places):
+            yield f"{operation.name} at {words_of(subject, place)}"
+
     def _turned(self, subject: Subject, operation: Operation) -> Paths:
         return self._read(replace(subject, unrolls=True), operation)
 
@@ -242,18 +271,6 @@ def _said(
     if isinstance(end, Refused):
         return end
     return places_of([end]), of_changed is Refused.BY_ALL
-
-
-def _unreached(subject: Subject, operation: Operation, shown: Shown) -> Iterator[str]:
-    """What calls did not show of an operation."""
-    if shown.unread:
-        yield f"{operation.name}: {shown.unread}"
-    elif shown.undecided:
-        yield shown.undecided
-    elif not shown.calls and not shown.against:
-        yield operation.name
-    for place in sorted(shown.elsewhere):
-        yield f"{operation.name} at {words_of(subject, place)}"
 
 
 def _has_loop(subject: Subject, operation: Operation) -> bool:

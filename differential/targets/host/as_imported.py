@@ -12,9 +12,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any
+
+_AS_BEGUN = dict(vars(builtins))
+"""Python's builtins before anything else is imported."""
+_ORDERED = collections.OrderedDict
 
 _GIVEN = frozenset(
     {"__annotate_func__", "__annotations__", "__annotations_cache__", "__dict__", "__doc__"}
@@ -26,7 +29,7 @@ _GIVEN = frozenset(
 def differences(module: Any, text: str, names: Sequence[str]) -> Iterator[str]:
     """What of these classes, and of their bases, is not as the text says."""
     whole = compile(text, module.__file__, "exec", dont_inherit=True)
-    given = _defaults(ast.parse(text))
+    methods = _methods(ast.parse(text))
     to_do, done = [*names], set[str]()
     while to_do:
         name = to_do.pop()
@@ -39,7 +42,7 @@ def differences(module: Any, text: str, names: Sequence[str]) -> Iterator[str]:
             yield name
             continue
         defined = {one.co_name: one for one in _codes(bodies[0])}
-        yield from _of_class(module, found, defined, given)
+        yield from _of_class(module, found, defined, methods)
         for base in found.__mro__[1:-1]:
             if vars(module).get(base.__name__) is base:
                 to_do.append(base.__name__)
@@ -55,44 +58,78 @@ def replaced(module: Any, users: Sequence[Any], names: Sequence[str]) -> Iterato
                 yield f"{user.__name__}.{name}"
 
 
-_Default = tuple[type, object]
-_Defaults = dict[tuple[str, str], list[_Default]]
+_Methods = dict[tuple[str, str], ast.FunctionDef]
 
 
-def _defaults(tree: ast.Module) -> _Defaults:
-    """The defaults of methods, each with its type, by the class and the name; where all are
-    literals."""
-    found: _Defaults = {}
-    for owner in tree.body:
-        if isinstance(owner, ast.ClassDef):
-            for one in owner.body:
-                if isinstance(one, ast.FunctionDef):
-                    given = [*one.args.defaults, *filter(None, one.args.kw_defaults)]
-                    with suppress(ValueError):
-                        found[owner.name, one.name] = _typed(map(ast.literal_eval, given))
-    return found
+def _methods(tree: ast.Module) -> _Methods:
+    """The methods of the classes of a module, by the class and the name."""
+    return {
+        (owner.name, one.name): one
+        for owner in tree.body
+        if isinstance(owner, ast.ClassDef)
+        for one in owner.body
+        if isinstance(one, ast.FunctionDef)
+    }
 
 
 def _of_class(
-    module: Any, found: type, defined: dict[str, CodeType], given: _Defaults
+    module: Any, found: type, defined: dict[str, CodeType], methods: _Methods
 ) -> Iterator[str]:
     left = set(defined)
     for name, value in vars(found).items():
         if name in _GIVEN:
             continue
         left.discard(name)
-        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        method = methods.get((found.__name__, name))
+        function = None if method is None else _function_of(value, method)
         if not (
-            isinstance(function, FunctionType)
+            function is not None
+            and method is not None
             and function.__code__ == defined.get(name)
             and function.__globals__ is vars(module)
-            and _given_to(function) == given.get((found.__name__, name), _given_to(function))
+            and function.__closure__ is None
+            and _given_to(function) == _said_of(method, function)
         ):
             yield f"{found.__name__}.{name}"
     yield from (f"{found.__name__}.{name}" for name in sorted(left))
-    for name in sorted({name for code in defined.values() for name in code.co_names}):
+    for name in sorted({name for code in defined.values() for name in _names(code)}):
         if _is_replaced(module, name):
             yield name
+
+
+def _function_of(value: object, method: ast.FunctionDef) -> FunctionType | None:
+    """The function of a method, where it is decorated as its text says and not otherwise."""
+    match [ast.unparse(one) for one in method.decorator_list]:
+        case []:
+            function = value
+        case ["property"] if type(value) is property and not (value.fset or value.fdel):
+            function = value.fget
+        case ["classmethod"] if type(value) is classmethod:
+            function = value.__func__
+        case ["staticmethod"] if type(value) is staticmethod:
+            function = value.__func__
+        case _:
+            return None
+    return function if type(function) is FunctionType else None
+
+
+_Default = tuple[type, object]
+
+
+def _said_of(method: ast.FunctionDef, function: FunctionType) -> list[_Default]:
+    """The defaults that its text gives it; where these are no literals, those that it has."""
+    given = [*method.args.defaults, *filter(None, method.args.kw_defaults)]
+    try:
+        return _typed(map(ast.literal_eval, given))
+    except ValueError:
+        return _given_to(function)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that a function reads, and the comprehensions in it."""
+    yield from code.co_names
+    for inner in _codes(code):
+        yield from _names(inner)
 
 
 def _given_to(function: FunctionType) -> list[_Default]:
@@ -108,11 +145,10 @@ def _typed(values: Iterable[object]) -> list[_Default]:
 def _is_replaced(module: Any, name: str) -> bool:
     """Whether a builtin, or an OrderedDict, is not Python's own."""
     if name == "OrderedDict":
-        ordered = collections.OrderedDict
-        found = vars(module).get(name, ordered)
-        return found is not ordered or ordered.__module__ != "collections"
-    own = getattr(vars(builtins).get(name), "__module__", "builtins")
-    return name in vars(builtins) and (name in vars(module) or own != "builtins")
+        return vars(module).get(name, _ORDERED) is not _ORDERED
+    if name not in _AS_BEGUN:
+        return False
+    return name in vars(module) or vars(builtins).get(name) is not _AS_BEGUN[name]
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

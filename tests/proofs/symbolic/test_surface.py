@@ -9,6 +9,7 @@ import pytest
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.conditions import prove
 from cacheproof.proofs.symbolic.gate import _assigned, refuse_subject
+from cacheproof.proofs.symbolic.gate_module import unbound
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import source_in, source_of
 from cacheproof.proofs.symbolic.witnesses import ManagerExploring
@@ -177,6 +178,53 @@ OF_MANAGER: Mapping[str, tuple[str, str]] = {
         f"class {MANAGER}:",
         f"from elsewhere import Base as object\n\n\nclass {MANAGER}(object):",
     ),
+    "a name that nothing binds": (RESET, RESET + "        if self.freed:\n            nothing\n"),
+    "an annotation that nothing binds": (METHOD, METHOD.replace("None", "Nothing")),
+    "a property that is called": (
+        RESET,
+        "    @property\n    def _room(self) -> int:\n        return self.num_free_slots\n\n"
+        f"{RESET}        room = self._room()\n",
+    ),
+    "a method that is not called": (RESET, RESET + "        room = self.free\n"),
+    "a keyword that Python does not change as it changes the parameter": (
+        RESET,
+        "    def _lacks(self, __need: int) -> bool:\n        return __need > 0\n\n"
+        f"{RESET}        lacks = self._lacks(__need=1)\n",
+    ),
+    "a class that is told of those that are derived from it": (
+        f"class {MANAGER}",
+        f"class _Hook:\n    def __init_subclass__(cls):\n        pass\n\n\nclass {MANAGER}",
+    ),
+    "a base from elsewhere that runs something": (
+        f"class {MANAGER}",
+        f"from enum import Enum\n\n\nclass _E(Enum):\n    A = 1\n\n\nclass {MANAGER}",
+    ),
+    "a base that is no class of the module": (
+        f"class {MANAGER}",
+        "from elsewhere import other\n\n_base = other\n\n\n"
+        f"class _E(_base):\n    pass\n\n\nclass {MANAGER}",
+    ),
+    "an annotation that asks what the module defines": (
+        f"class {MANAGER}",
+        "class _E:\n    A = 1\n\n\ndef _other(one: _E.A | None):\n    pass\n\n\n"
+        f"class {MANAGER}",
+    ),
+    "a default that asks what the module defines": (
+        f"class {MANAGER}",
+        f"class _E:\n    A = 1\n\n\ndef _other(one=_E.A):\n    pass\n\n\nclass {MANAGER}",
+    ),
+    "a value that asks what the module defines": (
+        f"class {MANAGER}",
+        f"class _E:\n    A = 1\n\n\n_done = _E.A + 1\n\n\nclass {MANAGER}",
+    ),
+    "a value that is put into words": (
+        f"class {MANAGER}",
+        f"class _E:\n    A = 1\n\n\n_done = f'{{_E}}'\n\n\nclass {MANAGER}",
+    ),
+    "a method with a decorator's name": (
+        "    @classmethod\n    def create_manager",
+        "    def classmethod(of):\n        return of\n\n    @classmethod\n    def create_manager",
+    ),
     "a class without a call": (RESET, "    def reset_all(self) -> None:\n"),
     "an __init__ that answers": (
         BUILT,
@@ -204,6 +252,8 @@ OF_COUNTER: Mapping[str, tuple[str, str]] = {
         "        return self.num_embeds_by_hash.get(",
         "        self.num_free_slots += 1\n        return self.num_embeds_by_hash.get(",
     ),
+    "a class that inherits a call from nowhere": (f"class {COUNTER}({MANAGER})", f"class {COUNTER}"),
+    "a base that lacks a call": ("def get_manager_metadata", "def metadata"),
     "a class that inherits a call": (
         "    def allocate(self, request, input_id):\n",
         "    def _of(self, request, input_id):\n",
@@ -261,6 +311,18 @@ def test_a_request_is_asked_for_what_it_has_in_its_release(
         refuse_subject(encoder_cache.of_release(lacks, source))
 
 
+def test_a_name_that_only_a_checker_imports_is_not_there() -> None:
+    checked = "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    "
+    uses = f"class {MANAGER}:\n    def kept(self) -> int:\n        return 1\n\n"
+    imports = "from collections import OrderedDict\n\n\n"
+    asks = uses.replace("return 1", "return len(OrderedDict())")
+    for told, is_there in (("", True), (checked, False)):
+        found = unbound(source_in(told + imports + asks, MANAGER, "changed.py"))
+        assert [one.what for one in found] == (
+            [] if is_there else ["OrderedDict, which nothing is certain to bind"]
+        )
+
+
 def test_what_loops_bind_are_names_each_once() -> None:
     for target in (
         "self.num_free_slots",
@@ -269,8 +331,8 @@ def test_what_loops_bind_are_names_each_once() -> None:
         "(one, (two, three))",
     ):
         for text in (
-            f"any(True for {target} in range(1))",
-            f"for {target} in range(1):\n            pass",
+            f"one = 0\n        any(True for {target} in range(1))",
+            f"one = 0\n        for {target} in range(1):\n            pass",
         ):
             with pytest.raises(NotTranslated, match="bound by a loop"):
                 refuse_subject(_changed(RESET, f"{RESET}        {text}\n"))
@@ -321,6 +383,21 @@ def test_a_text_is_read_in_its_own_encoding(tmp_path) -> None:  # type: ignore[n
             "            self.num_freeable_slots -= self.freeable.pop(identifier)\n",
             "            next(iter(self.freeable), self.freeable.pop(identifier))\n",
             r"self\.freeable\.pop\(identifier\)",
+        ),
+        (
+            RESET,
+            f"{RESET}        kept = list(self.cached.items())\n        kept = 1\n",
+            r"no reading of list\(self\.cached\.items\(\)\)",
+        ),
+        (
+            RESET,
+            f"{RESET}        if set() in self.cached.values():\n            return\n",
+            r"no reading of set\(\) in self\.cached\.values\(\)",
+        ),
+        (
+            RESET,
+            f"{RESET}        self.num_embeds_by_hash = OrderedDict()\n",
+            r"an empty OrderedDict is put where",
         ),
         (
             "    def __init__(self, cache_size: int, semantics: ",
