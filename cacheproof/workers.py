@@ -43,8 +43,8 @@ def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tu
                 yield begun[done], done.result()
         except BrokenProcessPool:
             raise HarnessError(
-                "a worker process was killed before its work was done; expected memory for one on "
-                "each core"
+                "a worker process ended before its work was done; expected memory for one on each "
+                "core, and code that does not end the process that runs it"
             ) from None
 
 

@@ -4,9 +4,10 @@ Two values have one tree exactly when no processor can tell them apart by what t
 
 * bool, int, float, str and bytes are apart even where their bytes are equal; ints have any size;
   floats are their 64 bits;
-* lists and tuples are one kind; the order of a mapping is none, its keys are values with types;
+* lists and tuples are one kind; the order of a mapping is none, its keys are values with types,
+  of which no two have one content;
 * an array is its dtype (byte order and fields included), shape and elements in C order, never its
-  layout in memory; arrays of objects are refused;
+  layout in memory; arrays of objects, and of dtypes that numpy does not have, are refused;
 * an image is mode, size, pixels, palette and transparency. An EXIF ImageID that is a UUID stands
   for the image (whoever sets one vouches for it); any other ImageID is metadata, which no model
   sees;
@@ -36,7 +37,8 @@ def content(value: Any) -> Node:
     """The value's tree.
 
     Raises:
-        Refused: an object, an array of objects, a masked array, a sparse or quantized tensor.
+        Refused: an object; an array of objects or of a dtype that numpy does not have; a masked
+            array; a sparse or quantized tensor; a mapping with two keys of one content.
     """
     match value:
         case None:
@@ -85,6 +87,13 @@ def is_of(value: Any, module: str, name: str) -> bool:
     return library is not None and isinstance(value, getattr(library, name))
 
 
+def is_numpys(dtype: Any) -> bool:
+    """Whether numpy has the dtype, and those of its fields: of others it does not know the name."""
+    if dtype.names:
+        return all(is_numpys(dtype[name]) for name in dtype.names)
+    return bool(dtype.base.isbuiltin != 2)
+
+
 def image_id(image: Any) -> bytes | None:
     """The EXIF ImageID of a Pillow image when it is a UUID. Broken EXIF has none."""
     try:
@@ -107,6 +116,8 @@ def _mapping(mapping: Mapping[Any, Any]) -> Node:
     for key, value in mapping.items():
         node = content(key)
         entries[encode(node)] = (node, content(value))
+    if len(entries) != len(mapping):
+        raise Refused("mapping with two keys of one content, such as NaN; expected one")
     ordered = (entries[key] for key in sorted(entries))
     return Node(ord("m"), tuple(node for entry in ordered for node in entry))
 
@@ -116,6 +127,8 @@ def _array(array: Any) -> Node:
         raise Refused(f"array of {array.dtype}; expected a dtype without objects")
     if is_of(array, "numpy.ma", "MaskedArray"):
         raise Refused("masked array; expected a plain one")
+    if not is_numpys(array.dtype):
+        raise Refused(f"array of {array.dtype}; expected a dtype that numpy itself has")
     dtype = json.dumps(array.dtype.descr if array.dtype.names else array.dtype.str)
     return Node(ord("a"), (_text(dtype), _shape(array.shape), Node(ord("X"), _elements(array))))
 

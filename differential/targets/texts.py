@@ -18,6 +18,8 @@ from cacheproof.differential.targets.modelled import COMPONENTS, LEFT_OUT, WATCH
 DIGITS = 10
 _OF_POSITION = frozenset({"ctx", "kind", "type_comment", "type_params"})
 """Fields of syntax that say nothing, or that only some Pythons have."""
+_BITS_OF_DECIMAL = 4_300
+"""Of a longer number Python may refuse to write the decimal digits."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,8 @@ def written(value: object) -> str:
             return f"{type(value).__name__}({','.join(fields)})"
         case list():
             return _written_list(one for one in value if not _is_docstring(one))
+        case int() if not isinstance(value, bool) and value.bit_length() > _BITS_OF_DECIMAL:
+            return hex(value)
         case _:
             return ascii(value)
 

@@ -46,7 +46,7 @@ MEDIA_CONTENT = Language(
         {"content", "call", "_text", "_shape", "_mapping"}
         | {"_array", "_elements", "_tensor", "_image"}
     ),
-    stated={"is_of": "8165dcb3fe73", "image_id": "a2c479856e7d"},
+    stated={"is_numpys": "8ff5b24d4b34", "is_of": "8165dcb3fe73", "image_id": "a2c479856e7d"},
     given={
         "Mapping": "collections.abc.Mapping",
         "Node": f"{REFERENCE}media_stream.Node",

@@ -180,6 +180,7 @@ def refused_kinds() -> dict[str, Callable[[], Any]]:
     """Values that have no content of their own, each as a maker of a symbolic one."""
     return {
         "array of objects": lambda: _array("str", None, has_objects=True)[2],
+        "array of a foreign dtype": lambda: _array("str", None, is_foreign=True)[2],
         "masked array": lambda: _array("str", None, NDARRAY, MASKED)[2],
         "tensor that is not dense": lambda: _tensor("sparse")[2],
         "quantized tensor": lambda: _tensor(is_quantized=True)[2],
@@ -228,6 +229,11 @@ def is_of(value: Any, module: str, name: str) -> bool:
     return isinstance(value, Library) and (module, name) in value.classes
 
 
+def is_numpys(dtype: Library) -> bool:
+    """In place of the reference's: it asks numpy."""
+    return not dtype.is_foreign  # type: ignore[attr-defined]
+
+
 def image_id(image: Library) -> Data | None:
     """In place of the reference's: it asks Pillow."""
     return image.identity  # type: ignore[attr-defined,no-any-return]
@@ -239,6 +245,7 @@ def _array(
     *classes: tuple[str, str],
     types: Iterable[str] = (),
     has_objects: bool = False,
+    is_foreign: bool = False,
     is_contiguous: bool = True,
 ) -> Constructed:
     dtype, elements, shape = content_of("dtype"), data("elements", "memoryview"), _shape()
@@ -257,10 +264,11 @@ def _array(
         _asked("copy", order, "C")
         return array
 
+    described = {described_by: Text(dtype)}
     array = Library(
         *(classes or (NDARRAY,)),
         types=types,
-        dtype=Library(hasobject=has_objects, names=names, **{described_by: Text(dtype)}),
+        dtype=Library(hasobject=has_objects, is_foreign=is_foreign, names=names, **described),
         shape=shape,
         nbytes=elements.nbytes,
         flags=Library(c_contiguous=is_contiguous),

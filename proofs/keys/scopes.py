@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import PIL.Image
+from numpy._core._rational_tests import rational  # type: ignore[import-not-found]
 
 from cacheproof.proofs.keys.running import Requested, StandIn
 from cacheproof.reference.media_content import EXIF_IMAGE_ID
@@ -219,6 +220,9 @@ def refused() -> Iterator[Any]:
     yield 1j
     yield {1}
     yield range(2)
+    yield {float("nan"): 1, float("nan"): 2}
+    yield np.zeros(2, rational)  # the one dtype beside numpy's own that comes with it
+    yield np.zeros(2, [("x", rational)])
     quantized, sparse = (StandIn(np.zeros(2, "u1"), "uint8") for _ in range(2))
     quantized.is_quantized, sparse.layout = True, "sparse"
     yield from (quantized, sparse)

@@ -15,7 +15,14 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.language import OF_THE_END, methods_of
-from cacheproof.proofs.symbolic.operands import RUNNING, WHOLE, compared, number_of, same_place, short
+from cacheproof.proofs.symbolic.operands import (
+    RUNNING,
+    WHOLE,
+    compared,
+    number_of,
+    same_place,
+    short,
+)
 from cacheproof.proofs.symbolic.predicates import NotTranslated, Words, equal, unwrapped
 from cacheproof.proofs.symbolic.solver import Possible
 from cacheproof.proofs.symbolic.source import Source, without_docstring
@@ -999,7 +1006,7 @@ class Expressions(ABC):
         none = self.universe.of_every(member, leaf, negated(conjunction((there, holds))))
         return negated(none)
 
-    def _of_some_or_none(self, node: ast.AST, among: Lazy, state: State) -> Iterator[State]:
+    def _of_some_or_none(self, node: ast.expr, among: Lazy, state: State) -> Iterator[State]:
         """A state in which there is something to run over, so that what is said of each is
         evaluated, and one in which there is nothing."""
         for branch, is_empty in self._split(among.members.is_empty, state):

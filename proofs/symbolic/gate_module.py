@@ -187,7 +187,10 @@ def _run_at_import(tree: ast.Module, source: Source) -> Iterator[Refusal]:
     """What runs more than definitions; of the class itself `body` says it."""
     names = _Names.of(tree)
     for scope in ast.walk(tree):
-        if isinstance(scope, ast.Module | ast.ClassDef) and getattr(scope, "name", "") != source.name:
+        if (
+            isinstance(scope, ast.Module | ast.ClassDef)
+            and getattr(scope, "name", "") != source.name
+        ):
             for statement in scope.body:
                 if not _only_defines(statement, names):
                     words = ast.unparse(statement).splitlines()[0]

@@ -34,9 +34,7 @@ def contradicted(
     return frozenset()
 
 
-def unseen(
-    prover: Prover, seen: Collection[Place], without: Collection[str]
-) -> frozenset[Place]:
+def unseen(prover: Prover, seen: Collection[Place], without: Collection[str]) -> frozenset[Place]:
     """Places that a proof goes through and no call was `seen` to, but for those that no call can go
     through, since what is known on every path there contradicts itself; `without` what some rules
     say."""

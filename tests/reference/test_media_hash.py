@@ -15,6 +15,7 @@ import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy._core._rational_tests import rational
 from PIL import Image
 
 from cacheproof.reference.media_content import EXIF_IMAGE_ID, Refused, call, content
@@ -170,6 +171,9 @@ def test_frames_count_where_files_are_equal() -> None:
         {"a": {1, 2}},
         numpy.array([None]),
         numpy.ma.masked_array([1, 2], [True, False]),
+        {float("nan"): 1, float("nan"): 2},
+        numpy.zeros(1, rational),
+        numpy.zeros(1, [("a", rational)]),
     ],
 )
 def test_what_has_no_content_of_its_own_is_refused_by_name(value: Any) -> None:

@@ -202,7 +202,7 @@ def test_the_scopes_have_every_kind_and_no_content_twice() -> None:
 
 
 def test_what_has_no_content_has_no_key() -> None:
-    assert len(list(scopes.refused())) == 7
+    assert len(list(scopes.refused())) == 10
     assert exploration.explored(exploration.media_apart, "calls")(Texts()).against == ""
 
 

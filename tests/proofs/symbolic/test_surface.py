@@ -206,8 +206,7 @@ OF_MANAGER: Mapping[str, tuple[str, str]] = {
     ),
     "an annotation that asks what the module defines": (
         f"class {MANAGER}",
-        "class _E:\n    A = 1\n\n\ndef _other(one: _E.A | None):\n    pass\n\n\n"
-        f"class {MANAGER}",
+        f"class _E:\n    A = 1\n\n\ndef _other(one: _E.A | None):\n    pass\n\n\nclass {MANAGER}",
     ),
     "a default that asks what the module defines": (
         f"class {MANAGER}",
@@ -252,7 +251,10 @@ OF_COUNTER: Mapping[str, tuple[str, str]] = {
         "        return self.num_embeds_by_hash.get(",
         "        self.num_free_slots += 1\n        return self.num_embeds_by_hash.get(",
     ),
-    "a class that inherits a call from nowhere": (f"class {COUNTER}({MANAGER})", f"class {COUNTER}"),
+    "a class that inherits a call from nowhere": (
+        f"class {COUNTER}({MANAGER})",
+        f"class {COUNTER}",
+    ),
     "a base that lacks a call": ("def get_manager_metadata", "def metadata"),
     "a class that inherits a call": (
         "    def allocate(self, request, input_id):\n",
