@@ -5,7 +5,7 @@ taken the other way, a comparison that is off by one, the newest entry taken for
 """
 
 import ast
-import copy
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,7 +32,8 @@ def mutants(source: Source, changes: "Sequence[Change] | None" = None) -> Iterat
     last = ("reset", "__init__")
     for name, method in sorted(source.methods.items(), key=lambda one: one[0] in last):
         made = {ast.unparse(method)}
-        changed, places = _copy(method)
+        original = pickle.dumps(method)
+        changed, places = _copy(original)
         for number, node in enumerate(ast.walk(method)):
             for change in FOR_TWINS if changes is None else changes:
                 done = change(changed, places[number])
@@ -46,12 +47,12 @@ def mutants(source: Source, changes: "Sequence[Change] | None" = None) -> Iterat
                     words = f"{name}() line {line}: {done}"
                     methods = {**source.methods, name: changed}
                     yield Mutant(words, name, replace(source, methods=methods))
-                changed, places = _copy(method)
+                changed, places = _copy(original)
 
 
-def _copy(method: ast.FunctionDef) -> tuple[ast.FunctionDef, list[ast.AST]]:
+def _copy(method: bytes) -> tuple[ast.FunctionDef, list[ast.AST]]:
     """A method to be changed, and its nodes."""
-    copied = copy.deepcopy(method)
+    copied = pickle.loads(method)
     return copied, list(ast.walk(copied))
 
 

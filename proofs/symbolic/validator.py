@@ -231,7 +231,7 @@ class Validator:
         library: Library,
         fallen: Collection[str],
     ) -> Iterator[str]:
-        """What calls did not show of an operation: few elements, or larger states alone, go there."""
+        """What calls did not show of an operation: where larger states alone go, or no call did."""
         places = set(shown.elsewhere)
         if shown.unread:
             yield f"{operation.name}: {shown.unread}"

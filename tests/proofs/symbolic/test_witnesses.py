@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cacheproof.proofs.evidence import Outcome
-from cacheproof.proofs.symbolic.conditions import prove
+from cacheproof.proofs.symbolic.conditions import Library, prove
 from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.evidence import Text, prove_texts
 from cacheproof.proofs.symbolic.expressions import Expressions
@@ -69,6 +69,43 @@ def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> No
     assert prove(subject)["EC-12"].word == "proved"
     witness = ManagerExploring(subject).witness("EC-12", (), None)
     assert "can(" in witness.against
+
+
+@pytest.mark.parametrize(
+    ("hidden", "where"),
+    [
+        (
+            "        if len(self.cached) > 5:\n            self.freed.clear()\n",
+            "len(self.cached) > 5",
+        ),
+        (
+            "        many = [h for h in self.cached if len(self.cached) > 5]\n"
+            "        found = any(h in self.freeable for h in many)\n",
+            "any((h in self.freeable for h in many))",
+        ),
+        (
+            "        found = len(self.cached) > 5 and len(self.freeable) > 1\n",
+            "len(self.freeable) > 1",
+        ),
+    ],
+)
+def test_what_no_small_state_goes_through_is_proved_alone(
+    hidden: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = "    def reset(self) -> None:\n"
+    for text, is_named in ((TEXT, False), (TEXT.replace(first, first + hidden), True)):
+        source = source_in(text, CLASS, "changed.py")
+        reset = [one for one in REFERENCE.operations if one.name == "reset"]
+        sources = {**REFERENCE.sources, "m": source}
+        exploring = ManagerExploring(replace(REFERENCE, sources=sources))
+        calls = exploring.calls(())
+        subject = replace(REFERENCE, sources=sources, operations=reset)
+        witness = exploring.validator().witness(subject, Library(), calls, ())
+        assert witness.against == ""
+        assert (f"reset at {where}" in witness.unreached) == is_named
+        assert bool(witness.unreached) == is_named
+    monkeypatch.setattr("cacheproof.proofs.symbolic.validator.unseen", lambda *_: frozenset())
+    assert not exploring.validator().witness(subject, Library(), calls, ()).unreached
 
 
 def test_a_text_that_the_gate_refuses_is_unknown_with_its_line() -> None:
