@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import z3
@@ -64,6 +64,7 @@ class Paths:
 
     def __init__(self, play: Play) -> None:
         self.play = play
+        self._told: dict[tuple[int, tuple[str, str], str], list[Formula]] = {}
 
     def models(
         self, without: Collection[str] = (), through: Collection[Place] | None = None
@@ -94,8 +95,7 @@ class Paths:
         play = self.play
         solver = _simple_solver()
         if not play.operation.begins:
-            first = play.ends[0].after.snapshots[0]
-            solver.add(*_is_state(play.universe, State(first.attributes, first.cells, {}), before))
+            solver.add(*self._is_state(self._first, before))
         solver.add(*given)
         found: list[End | Refused] = [Refused.BY_ALL] * len(afters)
         begins = solver.check()
@@ -107,12 +107,29 @@ class Paths:
                 continue
             for number, after in enumerate(afters):
                 if isinstance(found[number], Refused):
-                    is_there = _is_there(solver, play, end, after, answered)
+                    facts = [*self._is_state(end.after, after), answered(end)]
+                    is_there = _is_there(solver, facts)
                     if is_there == z3.sat:
                         found[number] = end
                     elif is_there == z3.unknown:
                         found[number] = Refused.UNDECIDED
         return found
+
+    @cached_property
+    def _first(self) -> State:
+        """Where all paths begin."""
+        first = self.play.ends[0].after.snapshots[0]
+        return State(first.attributes, first.cells, {})
+
+    def _is_state(self, state: State, found: Found) -> Iterator[Formula]:
+        """That a state is what was found; of what was found of an attribute before, as it was said
+        then."""
+        for place, one in found.items():
+            asked = id(state), place, repr(one)
+            if asked not in self._told:
+                value = state.attribute(*place)
+                self._told[asked] = list(is_value(self.play.universe, value, one))
+            yield from self._told[asked]
 
 
 class _Gone:
@@ -140,16 +157,10 @@ class _Gone:
         return self._is_false[id(fact)]
 
 
-def _is_there(
-    solver: z3.Solver,
-    play: Play,
-    end: End,
-    after: Found,
-    answered: Callable[[End], Formula],
-) -> z3.CheckSatResult:
+def _is_there(solver: z3.Solver, facts: Sequence[Formula]) -> z3.CheckSatResult:
+    """Whether what a solver was told can be so with these facts."""
     solver.push()
-    solver.add(*_is_state(play.universe, end.after, after))
-    solver.add(answered(end))
+    solver.add(*facts)
     is_there = solver.check()
     others = _others()
     while is_there == z3.unknown and (other := next(others, None)) is not None:
@@ -180,11 +191,6 @@ def places_of(ends: Iterable[End]) -> frozenset[Place]:
 
 
 # values that were found
-
-
-def _is_state(universe: Universe, state: State, found: Found) -> Iterator[Formula]:
-    for (owner, name), one in found.items():
-        yield from is_value(universe, state.attribute(owner, name), one)
 
 
 def is_value(universe: Universe, value: Any, found: Any) -> Iterator[Formula]:
