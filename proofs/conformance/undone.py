@@ -20,10 +20,11 @@ MODULES = ("expressions", "operands", "machine", "state", "gate")
 
 @dataclass(frozen=True)
 class Undone:
-    """A change of a module: its number among those of the module, the lines that are run where it
-    is, if not `at_import` alone, and in words."""
+    """A change of a module: the function that it is in, its number among those of the module, the
+    lines that are run where it is, if not `at_import` alone, and in words."""
 
     module: str
+    function: str
     number: int
     lines: range
     at_import: bool
@@ -33,8 +34,9 @@ class Undone:
 
     @property
     def key(self) -> str:
-        """Names it in a file of results, as long as its statement reads the same."""
-        return f"{self.module}: {self.words}"
+        """Names it in a file of results, as long as its statement reads the same, and as many that
+        read alike stand before it in its function."""
+        return f"{self.module}.{self.function}: {self.words}"
 
     @property
     def tree(self) -> ast.Module:
@@ -51,25 +53,26 @@ def _tree(module: str) -> ast.Module:
 def undone(module: str) -> Iterator[Undone]:
     """Every change of a module's text."""
     number = 0
-    met: Counter[str] = Counter()
+    met: Counter[tuple[str, str]] = Counter()
     tree = _tree(module)
-    inside = {
-        id(one)
-        for found in ast.walk(tree)
-        if isinstance(found, ast.FunctionDef)
-        for one in ast.walk(found)
-    }
+    within: dict[int, str] = {}
+    for found in ast.walk(tree):  # the outer before the inner
+        if isinstance(found, ast.FunctionDef):
+            within |= dict.fromkeys(map(id, ast.walk(found)), found.name)
     for place, node in enumerate(ast.walk(tree)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.Match):
             continue
+        function = within.get(id(node), "")
         for change in CHANGES:
             probe = copy.deepcopy(node)
             words = change(probe, probe)
             if words is not None:
-                met[words] += 1
-                words += f" ({met[words]})" if met[words] > 1 else ""
-                at_import = id(node) not in inside
-                yield Undone(module, number, _lines(node), at_import, words, place, change)
+                met[function, words] += 1
+                words += f" ({met[function, words]})" if met[function, words] > 1 else ""
+                at_import = id(node) not in within
+                yield Undone(
+                    module, function, number, _lines(node), at_import, words, place, change
+                )
                 number += 1
 
 
@@ -162,10 +165,10 @@ def _other_operator(tree: ast.AST, node: ast.AST) -> str | None:
 def _other_state(tree: ast.AST, node: ast.AST) -> str | None:
     """What was evaluated in a state is gone on with in the state before."""
     match node:
-        case ast.For(target=ast.Tuple(elts=[ast.Name(id="after") as name, _]), body=body):
+        case ast.For(target=ast.Tuple(elts=[ast.Name(id="after"), _]), body=body):
             before = ast.parse("after = state").body
             node.body = [*before, *body]
-            return f"the state before {_short(node.iter)} {name.lineno}"
+            return f"the state before {_short(node.iter)}"
     return None
 
 

@@ -310,7 +310,7 @@ def _comprehensions(text: Text) -> Iterator[Refusal]:
             yield Refusal(node, f"what one member decides for all: {ast.unparse(node)}")
         element = node.value if isinstance(node, ast.DictComp) else node.elt
         ifs = [one for head in node.generators for one in head.ifs]
-        is_filter = isinstance(element, ast.Name) and not isinstance(node, ast.GeneratorExp)
+        is_filter = isinstance(element, ast.Name)
         if any(map(_decides, inside)) or len(ifs) > 1 or (ifs and not is_filter):
             yield Refusal(node, f"what is evaluated of some members alone: {ast.unparse(node)}")
         if isinstance(node, ast.GeneratorExp):
