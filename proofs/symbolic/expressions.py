@@ -163,7 +163,8 @@ class Expressions(ABC):
         of_method = owner, method = state.names[""]
         if of_method not in self._numbers:
             nodes = ast.walk(without_docstring(self.sources[owner].methods[method]))
-            self._numbers[of_method] = {id(one): number for number, one in enumerate(nodes)}
+            next(nodes)  # the method, which goes away: another node may have its place in memory
+            self._numbers[of_method] = {id(one): number for number, one in enumerate(nodes, 1)}
         number = self._numbers[of_method].get(id(node))
         if number is None:  # made while reading another, which was gone through
             return state
