@@ -147,6 +147,7 @@ class Expressions(ABC):
     _cells: Iterator[int] = field(default_factory=itertools.count)
     _possible: Possible = field(default_factory=Possible)
     _numbers: dict[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
+    _numbered: list[ast.FunctionDef] = field(default_factory=list)
 
     @abstractmethod
     def call(self, owner: str, name: str, arguments: Sequence[Any], state: State) -> list[Returned]:
@@ -162,9 +163,10 @@ class Expressions(ABC):
         """The same place, gone through a node of the method that runs."""
         of_method = owner, method = state.names[""]
         if of_method not in self._numbers:
-            nodes = ast.walk(without_docstring(self.sources[owner].methods[method]))
-            next(nodes)  # the method, which goes away: another node may have its place in memory
-            self._numbers[of_method] = {id(one): number for number, one in enumerate(nodes, 1)}
+            bare = without_docstring(self.sources[owner].methods[method])
+            self._numbered.append(bare)  # so that no other node has its place in memory
+            nodes = enumerate(ast.walk(bare))
+            self._numbers[of_method] = {id(one): number for number, one in nodes}
         number = self._numbers[of_method].get(id(node))
         if number is None:  # made while reading another, which was gone through
             return state
