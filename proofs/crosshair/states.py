@@ -241,13 +241,15 @@ def recall(episode: Episode) -> Tables:
 
 
 def state_of(manager: Any, ghost: Ghost) -> EncoderCacheState:
-    """A copy of the manager's state; sizes are the ghost's where managers do not keep them."""
-    sizes = getattr(manager, "num_embeds_by_hash", ghost.size)
+    """A copy of the manager's state. Sizes are those that it stores; of a manager that stores none,
+    the ghost's, of what it holds."""
+    stored = getattr(manager, "num_embeds_by_hash", None)
+    sizes = {h: ghost.size.get(h, 0) for h in manager.cached} if stored is None else dict(stored)
     return EncoderCacheState(
         manager.cache_size,
         manager.num_free_slots,
         manager.num_freeable_slots,
-        {h: sizes.get(h, 0) for h in manager.cached},
+        sizes,
         {h: frozen(held) for h, held in manager.cached.items()},
         dict(manager.freeable),
         tuple(manager.freed),

@@ -103,7 +103,7 @@ class View:
             "capacity": fields["cache_size"],
             "free_slots": fields["num_free_slots"],
             "freeable_slots": fields["num_freeable_slots"],
-            "size": _sizes(fields["cached"], fields.get("num_embeds_by_hash"), ghost["size"]),
+            "size": fields.get("num_embeds_by_hash") or _sizes(fields["cached"], ghost["size"]),
             "holders": fields["cached"],
             "queue": fields["freeable"],
             "notices": fields["freed"],
@@ -119,16 +119,9 @@ class View:
         }
 
 
-def _sizes(cached: Value, stored: Value | None, debited: Value) -> Value:
-    """Of each entry what the manager stores, 0 where that is nothing; of a manager that stores no
-    sizes, what was debited."""
-    (there, *_) = cached.terms
-    if stored is None:
-        return Value(cached.universe, debited.kind, (there, debited.terms[1]))
-    has, values = stored.terms
-    nothing = z3.K(has.sort().domain(), z3.IntVal(0))
-    either = z3.If(z3.Bool("b"), z3.Int("i"), z3.Int("j")).decl()
-    return Value(cached.universe, stored.kind, (there, z3.Map(either, has, values, nothing)))
+def _sizes(cached: Value, size: Value) -> Value:
+    """Of a manager that stores no sizes, what its entries were debited."""
+    return Value(cached.universe, size.kind, (cached.terms[0], size.terms[1]))
 
 
 # calls, as a scheduler makes them

@@ -6,7 +6,7 @@ A check yields refusals; its docstring is a line of docs/language.md.
 import ast
 import builtins
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -102,29 +102,26 @@ def definition(source: Source) -> Iterator[Refusal]:
 def unbound(source: Source) -> Iterator[Refusal]:
     """Names that a method reads, and that nothing binds: neither the method, nor Python, nor the
     top of its module whatever happens."""
-    certain = certainly_bound(_parsed(source.module))
+    tree = _parsed(source.module)
+    certain = certainly_bound(tree)
+    own = {
+        one.name
+        for found in _classes(tree, source.name)
+        for one in found.body
+        if isinstance(one, ast.FunctionDef)
+    }
     for method in source.methods.values():
-        if source.inherits and method.name not in _own_methods(source):
+        if source.inherits and method.name not in own:
             continue  # read where it stands
         nodes = list(ast.walk(method))
         local = {one.arg for one in nodes if isinstance(one, ast.arg)}
         local |= {name for one in nodes for name in _bound_by(one)} - {method.name}
-        notes = {id(n) for one in _beside_all(nodes) for n in ast.walk(one)}
+        notes = {id(n) for one in nodes for note in _beside(one) for n in ast.walk(note)}
         for node in nodes:
             match node:
                 case ast.Name(id=name, ctx=ast.Load()) if id(node) not in notes:
                     if name not in {*local, *certain} and not hasattr(builtins, name):
                         yield Refusal(node, f"{name}, which nothing is certain to bind")
-
-
-def _own_methods(source: Source) -> set[str]:
-    (found,) = _classes(_parsed(source.module), source.name)
-    return {one.name for one in found.body if isinstance(one, ast.FunctionDef)}
-
-
-def _beside_all(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
-    for one in nodes:
-        yield from _beside(one)
 
 
 def body(source: Source, found: ast.ClassDef, is_record: bool) -> Iterator[Refusal]:

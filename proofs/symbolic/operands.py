@@ -109,6 +109,7 @@ def same_place(before: Value, after: Value, name: str) -> Formula:
 
 
 def short(operand: Any) -> str:
+    """An operand in the words of a refusal: what it is, or of what kind."""
     if isinstance(operand, Value):
         return f"{operand.kind}"
     if isinstance(operand, int | str | tuple | z3.ExprRef) or operand is None:

@@ -8,12 +8,12 @@ where it can be.
 
 import ast
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cacheproof.proofs.evidence import RedTwin, Witness
-from cacheproof.proofs.symbolic.conditions import End, Library, Operation, Play, Subject
+from cacheproof.proofs.symbolic.conditions import End, Library, Operation, Play, Prover, Subject
 from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
@@ -87,8 +87,7 @@ class Validator:
         self._running = running
         self._paths: dict[tuple[Any, ...], Paths] = {}
         self._said: dict[tuple[Any, ...], tuple[frozenset[Place], bool] | Refused] = {}
-        self._contradicted: dict[tuple[Any, ...], frozenset[Place]] = {}
-        self._unseen: dict[tuple[Any, ...], frozenset[Place]] = {}
+        self._places: dict[tuple[Any, ...], frozenset[Place]] = {}
 
     def witness(
         self,
@@ -217,10 +216,7 @@ class Validator:
                 yield operation.name
             return
         prover = library.prover(subject, operation)
-        asked = id(prover), frozenset(shown.ran), frozenset(fallen)
-        if asked not in self._contradicted:
-            self._contradicted[asked] = contradicted(prover, shown.ran, fallen)
-        for place in sorted(self._contradicted[asked]):
+        for place in sorted(self._looked_for(contradicted, prover, shown, fallen)):
             yield f"{operation.name} at {words_of(subject, place)}"
 
     def _unreached(
@@ -239,14 +235,24 @@ class Validator:
             yield shown.undecided
         elif shown.calls:
             prover = library.prover(subject, operation)
-            asked = id(prover), frozenset(shown.ran), frozenset(fallen)
-            if asked not in self._unseen:
-                self._unseen[asked] = unseen(prover, shown.ran, fallen)
-            places |= self._unseen[asked]
+            places |= self._looked_for(unseen, prover, shown, fallen)
         elif not shown.against:
             yield operation.name
         for place in sorted(places):
             yield f"{operation.name} at {words_of(subject, place)}"
+
+    def _looked_for(
+        self,
+        look: Callable[[Prover, Collection[Place], Collection[str]], frozenset[Place]],
+        prover: Prover,
+        shown: Shown,
+        fallen: Collection[str],
+    ) -> frozenset[Place]:
+        """What a look at a prover's paths finds, beside the places that calls went through."""
+        asked = look, id(prover), frozenset(shown.ran), frozenset(fallen)
+        if asked not in self._places:
+            self._places[asked] = look(prover, shown.ran, fallen)
+        return self._places[asked]
 
     def _turned(self, subject: Subject, operation: Operation) -> Paths:
         return self._read(replace(subject, unrolls=True), operation)

@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 _AS_BEGUN = dict(vars(builtins))
-"""Python's builtins before anything else is imported."""
+"""Python's builtins before the modules are imported that may replace them."""
 _ORDERED = collections.OrderedDict
 
 _GIVEN = frozenset(
@@ -81,20 +81,24 @@ def _of_class(
             continue
         left.discard(name)
         method = methods.get((found.__name__, name))
-        function = None if method is None else _function_of(value, method)
-        if not (
-            function is not None
-            and method is not None
-            and function.__code__ == defined.get(name)
-            and function.__globals__ is vars(module)
-            and function.__closure__ is None
-            and _given_to(function) == _said_of(method, function)
-        ):
+        if method is None or not _is_method(module, value, method, defined.get(name)):
             yield f"{found.__name__}.{name}"
     yield from (f"{found.__name__}.{name}" for name in sorted(left))
     for name in sorted({name for code in defined.values() for name in _names(code)}):
         if _is_replaced(module, name):
             yield name
+
+
+def _is_method(module: Any, value: object, method: ast.FunctionDef, code: CodeType | None) -> bool:
+    """Whether a class has a method as its text says: of its code, and of its decorators."""
+    function = _function_of(value, method)
+    return (
+        function is not None
+        and function.__code__ == code
+        and function.__globals__ is vars(module)
+        and function.__closure__ is None
+        and _given_to(function) == _said_of(method, function)
+    )
 
 
 def _function_of(value: object, method: ast.FunctionDef) -> FunctionType | None:
