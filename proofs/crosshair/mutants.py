@@ -235,7 +235,7 @@ OF_ENCODER_CACHE = (
         "an admission drops all entries",
         "admit",
         "EC-6",
-        beginning("can_allocate", "self.cached.clear()"),
+        beginning("can_allocate", "self.cached.clear(); self.num_embeds_by_hash.clear()"),
     ),
     Mutant(
         "an allocation is held for nobody",
