@@ -85,7 +85,7 @@ def test_workers_end_with_a_command_that_is_killed(command: Command, by: signal.
 
 
 def test_a_worker_that_is_killed_makes_the_run_void() -> None:
-    with pytest.raises(HarnessError, match="killed before its work was done"):
+    with pytest.raises(HarnessError, match="ended before its work was done"):
         list(results(os._exit, [1]))
 
 
