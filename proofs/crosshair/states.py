@@ -240,6 +240,14 @@ def recall(episode: Episode) -> Tables:
     return Tables(kept, claimed)
 
 
+class Holders(dict[str, frozenset[str]]):
+    """Who holds each entry. What is not there nobody holds, though a manager may have a size of it:
+    so contracts are judged there too, as proofs read them."""
+
+    def __missing__(self, _identifier: str) -> frozenset[str]:
+        return frozenset()
+
+
 def state_of(manager: Any, ghost: Ghost) -> EncoderCacheState:
     """A copy of the manager's state. Sizes are those that it stores; of a manager that stores none,
     the ghost's, of what it holds."""
@@ -250,7 +258,7 @@ def state_of(manager: Any, ghost: Ghost) -> EncoderCacheState:
         manager.num_free_slots,
         manager.num_freeable_slots,
         sizes,
-        {h: frozen(held) for h, held in manager.cached.items()},
+        Holders({h: frozen(held) for h, held in manager.cached.items()}),
         dict(manager.freeable),
         tuple(manager.freed),
     )

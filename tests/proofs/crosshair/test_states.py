@@ -21,6 +21,7 @@ from cacheproof.proofs.crosshair.states import (
     state_of,
 )
 from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import contracts
 
 FREE, SIZES = 1, {"a": 2, "b": 3}
@@ -173,3 +174,12 @@ def test_a_manager_that_keeps_more_is_refused() -> None:
     manager.pinned = set()  # type: ignore[attr-defined]
     with pytest.raises(UnmodelledState, match="keeps pinned"):
         Situation(manager, next(shapes()))
+
+
+def test_nobody_holds_what_has_a_size_alone() -> None:
+    manager, ghost = EncoderCacheManager(3), Ghost()
+    manager.num_embeds_by_hash["h"] = 2
+    state = state_of(manager, ghost)
+    assert state.size == {"h": 2}
+    assert "h" not in state.holders
+    assert state.holders["h"] == frozenset()

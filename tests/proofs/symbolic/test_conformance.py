@@ -234,6 +234,16 @@ CASES = (
         ),
     ),
     Case(
+        "an entry that leaves one of two tables",
+        "EC-4",
+        (
+            (
+                "        if need > encoder_compute_budget:\n",
+                "        self.cached.clear()\n        if need > encoder_compute_budget:\n",
+            ),
+        ),
+    ),
+    Case(
         "a variable of a caller that a callee makes stale",
         "EC-4",
         (
