@@ -241,8 +241,8 @@ def recall(episode: Episode) -> Tables:
 
 
 class Holders(dict[str, frozenset[str]]):
-    """Who holds each entry. What is not there nobody holds, though a manager may have a size of it:
-    so contracts are judged there too, as proofs read them."""
+    """Who holds each entry. Contracts ask this of all that has a size. Nobody holds what a broken
+    manager has a size of and no entry: to ask is no error, so the contracts are judged."""
 
     def __missing__(self, _identifier: str) -> frozenset[str]:
         return frozenset()
