@@ -58,6 +58,21 @@ FindingsOption = Annotated[
     Path | None,
     typer.Option("--findings", metavar="DIR", help="Keep findings there, not in the cache folder."),
 ]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Processes, each with a host; one a core by default.",
+    ),
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="All lanes, findings and evidence too.")
+]
+ShrinkListedOption = Annotated[
+    bool, typer.Option("--shrink-listed", help="Make small what is listed, too.")
+]
 DEPTHS = dict.fromkeys(lane.depth for lane in LANES.values())
 DepthOption = Annotated[
     str | None, typer.Option("--depth", help=f"{', '.join(DEPTHS)}; all by default.")
@@ -69,13 +84,18 @@ TARGET_HELP = (
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
 
 
+def _findings_folder() -> Path:
+    """Where findings are kept by default."""
+    return Cache.locate().root / "findings"
+
+
 def _folder(findings: Path | None) -> Path:
     """The folder for findings, made now: a search must not end in finding that it cannot be.
 
     Raises:
         InputError: it cannot be made.
     """
-    folder = findings or Cache.locate().root / "findings"
+    folder = findings or _findings_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -104,12 +124,15 @@ def check(
     ] = None,
     known: KnownOption = None,
     findings: FindingsOption = None,
+    workers: WorkersOption = None,
+    verbose: VerboseOption = False,
     json: JsonOption = None,
 ) -> None:
-    """The main job: search real releases over fixed seeds and print one evidence table."""
-    output = Output(json)
+    """The main job: search real releases over fixed seeds and print the faults that were met."""
+    output = Output(json, verbose=verbose)
     faults = known_faults.load(known)
-    raise typer.Exit(main_job.run(output, budget, release or None, faults, _folder(findings)))
+    folder = _folder(findings)
+    raise typer.Exit(main_job.run(output, budget, release or None, faults, folder, workers))
 
 
 @app.command()
@@ -142,14 +165,19 @@ def fuzz(
             metavar="A:B", help="Search these seeds; with --seconds, as many as time allows."
         ),
     ] = None,
+    shrink_listed: ShrinkListedOption = False,
     known: KnownOption = None,
     findings: FindingsOption = None,
+    workers: WorkersOption = None,
+    verbose: VerboseOption = False,
     json: JsonOption = None,
 ) -> None:
     """Search a target: lockstep with the reference, and every contract at every call."""
-    output = Output(json)
+    output = Output(json, verbose=verbose)
     faults = known_faults.load(known)
-    plan = searching.Plan.parse(depth, against, seconds, seeds)
+    plan = searching.Plan.parse(
+        depth, against, seconds, seeds, shrinks_listed=shrink_listed, workers=workers
+    )
     raise typer.Exit(searching.fuzz(output, target, plan, faults, _folder(findings)))
 
 
@@ -181,15 +209,23 @@ def prove(
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="A finding (.json) or a trace (.jsonl).")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A finding (.json), a trace (.jsonl), or FAULT@RELEASE: the newest finding of a "
+            "listed fault."
+        ),
+    ],
     target: Annotated[
         str | None, typer.Option("--target", metavar="T", help="By default the finding's own.")
     ] = None,
     times: Annotated[int, typer.Option(min=1, max=1000)] = 10,
+    findings: FindingsOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a finding or a trace again, and say whether it comes out the same every time."""
-    raise typer.Exit(searching.replay(Output(json), file, target, times))
+    folder = findings or _findings_folder()
+    raise typer.Exit(searching.replay(Output(json), file, target, times, folder))
 
 
 @app.command()

@@ -17,6 +17,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.text import Text
 
 from cacheproof import __version__
 from cacheproof.differential.errors import InputError
@@ -33,8 +34,9 @@ class Output:
         InputError: the JSON has no folder to go to. Said now, not after a long search.
     """
 
-    def __init__(self, json_to: str | None) -> None:
+    def __init__(self, json_to: str | None, *, verbose: bool = False) -> None:
         self._json_to = json_to
+        self.verbose = verbose
         self.report = Console(quiet=json_to == TO_STDOUT, highlight=False, markup=False)
         self.progress = Console(stderr=True, highlight=False, markup=False)
         if json_to not in (None, TO_STDOUT):
@@ -93,6 +95,15 @@ class Output:
             task = progress.add_task(what, total=total)
             yield lambda count=1: progress.advance(task, count)
 
+    @contextmanager
+    def live(self, what: str) -> Iterator["Live"]:
+        """What a long work says of itself while it goes on."""
+        live = Live(self.progress, what)
+        try:
+            yield live
+        finally:
+            live.close()
+
     def _lines(self, what: str, total: int | None) -> Callable[..., None]:
         """What advances a bar that is shown as lines."""
         self.say(what)
@@ -106,6 +117,48 @@ class Output:
                 self.say(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
         return advance
+
+
+class Live:
+    """One line that says how far a work has come: kept up to date on a terminal, else said anew now
+    and then."""
+
+    def __init__(self, console: Console, what: str) -> None:
+        self._console = console
+        self._told = time.monotonic()
+        self._status = None
+        if console.is_terminal:
+            self._status = console.status(Text(what, overflow="ellipsis", no_wrap=True))
+            self._status.start()
+        else:
+            self._say(what)
+
+    def show(self, text: str) -> None:
+        """Say it, where it is time to."""
+        if self._status is not None:
+            self._status.update(Text(text, overflow="ellipsis", no_wrap=True))
+        elif time.monotonic() - self._told >= LINE_SECONDS:
+            self._told = time.monotonic()
+            self._say(text)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the terminal to a report."""
+        if self._status is not None:
+            self._status.stop()
+        try:
+            yield
+        finally:
+            if self._status is not None:
+                self._status.start()
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._status is not None:
+            self._status.stop()
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, style="dim", soft_wrap=True)
 
 
 def _unwritable(file: str, reason: str) -> InputError:

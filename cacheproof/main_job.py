@@ -1,26 +1,33 @@
 """The main job: real releases searched over fixed seeds, one evidence table, one exit code."""
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from rich.table import Table
 
 from cacheproof.console import Output
-from cacheproof.differential import finding_file, report
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.gallery import kill_matrix
 from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets.reference import missing_media_libraries
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, Verdict, listed_but_missing
+from cacheproof.differential.verdict import (
+    HOLDS,
+    INTERRUPTED,
+    UNLISTED,
+    VOID,
+    Verdict,
+    listed_but_missing,
+)
+from cacheproof.fault_table import ShownFault, print_faults, shown_faults
 from cacheproof.searching import (
     Plan,
     judge_target,
-    print_canaries,
-    print_lanes,
-    print_listed,
+    print_campaign,
+    print_details,
+    print_interrupted,
     verdict_json,
 )
 
@@ -34,6 +41,7 @@ def run(
     releases: Sequence[str] | None,
     known: Sequence[KnownFault],
     folder: Path,
+    workers: int | None = None,
 ) -> int:
     """Search the releases and print the evidence. Returns the exit code."""
     if budget not in SEEDS:
@@ -45,22 +53,41 @@ def run(
         with_reference=True,
         kept_per_break=1,
         shows_listed=True,
+        workers=workers,
     )
-    verdicts = []
-    for release in releases or RELEASES:
-        with closing(resolve(f"vllm@{release}", report=output.say)) as target:
+    verdicts: list[Verdict] = []
+    with ExitStack() as stack:
+        targets = [
+            stack.enter_context(closing(resolve(f"vllm@{release}", report=output.say)))
+            for release in releases or RELEASES
+        ]
+        for target in targets:
             verdict = judge_target(output, target, plan, known, folder)
-        verdict.not_found_again = listed_but_missing(verdict.campaign, known)
-        verdicts.append(verdict)
-        _print_target(output, verdict, folder)
-    _print_evidence(output, verdicts)
+            verdicts.append(verdict)
+            target.close()
+            if verdict.interrupted:
+                break
+            verdict.not_found_again = listed_but_missing(verdict.campaign, known)
+    if output.verbose:
+        for verdict in verdicts:
+            print_details(output, verdict, folder)
+        _print_evidence(output, verdicts)
+    shown = shown_faults(verdicts, known)
+    print_faults(output, shown, [verdict.campaign.target for verdict in verdicts])
+    for verdict in verdicts:
+        print_campaign(output, verdict)
     code = _exit_code(verdicts)
-    output.line(_closing_line(verdicts, code))
+    for line in _closing_lines(verdicts, shown, code):
+        output.line(line)
+    for verdict in verdicts:
+        if verdict.interrupted:
+            print_interrupted(output, verdict, folder)
     output.write_json(
         "check",
         {
             "targets": [verdict_json(verdict) for verdict in verdicts],
             "evidence": [line.to_json() for verdict in verdicts for line in verdict.evidence()],
+            "faults": [one.to_json() for one in shown],
             "findings": [one for verdict in verdicts for one in verdict.findings],
             "exit_code": code,
         },
@@ -80,23 +107,11 @@ def gallery(output: Output) -> int:
 
 
 def _exit_code(verdicts: Sequence[Verdict]) -> int:
-    """An unlisted finding before a difference from the model, before void, before all holds."""
+    """An interruption before an unlisted finding, before a difference from the model, before void,
+    before all holds."""
     codes = {verdict.exit_code for verdict in verdicts}
-    return UNLISTED if UNLISTED in codes else max(codes, default=VOID)
-
-
-def _print_target(output: Output, verdict: Verdict, folder: Path) -> None:
-    """What is new in full, the listed findings in a line each."""
-    print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
-    print_canaries(output, verdict)
-    new = [*verdict.unlisted, *verdict.from_model]
-    for one in verdict.findings:
-        if one in new:
-            report.print_finding(one, output.report, str(finding_file.path_of(one, folder)))
-    for one in verdict.findings:
-        if one not in new:
-            print_listed(output, one, folder)
-    output.report.print()
+    first = (code for code in (INTERRUPTED, UNLISTED) if code in codes)
+    return next(first, max(codes, default=VOID))
 
 
 def _print_evidence(output: Output, verdicts: Sequence[Verdict]) -> None:
@@ -111,17 +126,18 @@ def _print_evidence(output: Output, verdicts: Sequence[Verdict]) -> None:
     output.report.print(table)
 
 
-def _closing_line(verdicts: Sequence[Verdict], code: int) -> str:
+def _closing_lines(
+    verdicts: Sequence[Verdict], shown: Sequence[ShownFault], code: int
+) -> Iterator[str]:
     calls = sum(verdict.campaign.calls for verdict in verdicts)
-    found = sum(len(verdict.findings) for verdict in verdicts)
     unlisted = sum(len(verdict.unlisted) for verdict in verdicts)
-    lines = [f"{calls:,} calls judged; {found} findings, {unlisted} of them unlisted"]
+    line = f"{calls:,} calls judged; {len(shown)} listed faults met, {unlisted} unlisted findings"
     if from_model := sum(len(verdict.from_model) for verdict in verdicts):
-        lines[0] += f"; differences from the model: {from_model}"
-    lines += [
-        f"void: {verdict.campaign.target}: {reason}"
-        for verdict in verdicts
-        for reason in verdict.void_because
-    ]
-    lines.append(f"exit code {code}")
-    return "\n".join(lines)
+        line += f"; differences from the model: {from_model}"
+    evidence = [one for verdict in verdicts for one in verdict.evidence()]
+    held = sum(one.verdict == "tested" for one in evidence)
+    yield f"{line}; {held} of {len(evidence)} contracts of targets were not broken"
+    for verdict in verdicts:
+        for reason in verdict.void_because:
+            yield f"void: {verdict.campaign.target}: {reason}"
+    yield f"exit code {code}"

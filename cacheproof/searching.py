@@ -9,27 +9,27 @@ from pathlib import Path
 from rich.table import Table
 
 from cacheproof.announcing import announce, has_text_of_its_own
+from cacheproof.campaigning import run_campaign
 from cacheproof.console import Output
 from cacheproof.differential import finding as findings_of
 from cacheproof.differential import finding_file, report
-from cacheproof.differential.campaign import LANES, Campaign, Lane, LaneReport, search
-from cacheproof.differential.canary import run_canaries
-from cacheproof.differential.errors import HarnessError, InputError
+from cacheproof.differential.campaign import LANES, Lane
+from cacheproof.differential.errors import InputError
 from cacheproof.differential.finding import LOCKSTEP, Finding, Replay
-from cacheproof.differential.known import KnownFault, covering, showing_seeds
+from cacheproof.differential.known import NAME, KnownFault
 from cacheproof.differential.partings import Parting, Partings, find_partings
-from cacheproof.differential.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve, share_libraries
 from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
 from cacheproof.differential.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID, Verdict
+from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.reference.semantics import Semantics
 
 SECONDS = 60.0
-BATCHES_OF_LISTED = 60
-"""Tries to make a listed fault's trace small: somebody has looked at such traces already."""
+OF_FAULT = re.compile(rf"({NAME.strip('^$')})@(\d[\w.]*)", re.ASCII)
+"""The name of a listed fault, and a release."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Plan:
     With seeds and seconds it ends with whichever is used up first, so that a search of every night
     can have fresh seeds.
 
-    `shows_listed`: the seeds that show listed faults are run as well.
+    `shows_listed`: the seeds that show listed faults are run as well; `shrinks_listed`: what is
+    listed is made small too. `workers`: None for as many as there are cores.
     """
 
     lanes: tuple[Lane, ...]
@@ -48,10 +49,19 @@ class Plan:
     with_reference: bool
     kept_per_break: int = 3
     shows_listed: bool = False
+    shrinks_listed: bool = False
+    workers: int | None = None
 
     @classmethod
     def parse(
-        cls, depth: str | None, against: str, seconds: float | None, seeds: str | None
+        cls,
+        depth: str | None,
+        against: str,
+        seconds: float | None,
+        seeds: str | None,
+        *,
+        shrinks_listed: bool = False,
+        workers: int | None = None,
     ) -> "Plan":
         """Read the command line's words. Raises InputError for words that mean nothing."""
         lanes = lanes_at(depth)
@@ -59,7 +69,14 @@ class Plan:
             raise InputError(f"--against {against}: expected reference or none")
         if seeds is None and seconds is None:
             seconds = SECONDS
-        return cls(lanes, _seed_range(seeds), seconds, against == "reference")
+        return cls(
+            lanes,
+            _seed_range(seeds),
+            seconds,
+            against == "reference",
+            shrinks_listed=shrinks_listed,
+            workers=workers,
+        )
 
 
 def lanes_at(depth: str | None) -> tuple[Lane, ...]:
@@ -83,41 +100,23 @@ def _seed_range(text: str | None) -> range | None:
 def judge_target(
     output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path
 ) -> Verdict:
-    """Search a target by a plan, make what was found small, and plant this campaign's canary."""
+    """Search a target by a plan with all workers, print what is not listed as it is found, and
+    plant this campaign's faults."""
     told = announce(output, target, compared=plan.with_reference)
     lanes = _lanes_for(plan.lanes, target)
-    further = showing_seeds(known, target.release) if plan.shows_listed else {}
-    total = None
-    if plan.seeds is not None and plan.seconds is None:
-        total = len(plan.seeds) * len(lanes)
-    with _reference_for(target, plan.with_reference) as reference:
-        with output.bar(f"searching {target.name}", total) as advance:
-            campaign = search(
-                target,
-                lanes,
-                against=reference,
-                seeds=plan.seeds,
-                seconds=plan.seconds,
-                further=further,
-                kept_per_break=plan.kept_per_break,
-                progress=lambda lane, done: advance(done),
-            )
-        findings = _findings(output, target, campaign, reference, known)
-    for one in findings:
-        finding_file.save(one, folder)
-    canaries: dict[str, bool] = {}
-    with output.bar(f"canary in {target.name}", None):
-        try:
-            canaries = run_canaries(target, lanes, campaign.kinds.keys())
-        except HarnessError as error:  # void, and what was found is still said
-            campaign.harness_errors.append(f"while planting canaries: {error}")
-    return Verdict(campaign, findings, canaries, told=told)
+
+    def show(found: Finding) -> None:
+        report.print_finding(found, output.report, str(finding_file.path_of(found, folder)))
+
+    verdict = run_campaign(output, target, lanes, plan, known, folder, show)
+    verdict.told = told
+    return verdict
 
 
 @contextmanager
-def _reference_for(target: Target, wanted: bool) -> Iterator[ReferenceTarget | None]:
-    """The reference beside a target, where it is wanted and the release is modelled."""
-    reference = reference_for(target) if wanted else None
+def _reference_for(target: Target) -> Iterator[ReferenceTarget | None]:
+    """The reference beside a target, where the release is modelled."""
+    reference = reference_for(target)
     try:
         yield reference
     finally:
@@ -157,62 +156,6 @@ def _depths_of(target: Target) -> str:
     return ", ".join(depth for depth in EVENTS_OF_DEPTH if target.runs_depth(depth))
 
 
-def _findings(
-    output: Output,
-    target: Target,
-    campaign: Campaign,
-    reference: ReferenceTarget | None,
-    known: Sequence[KnownFault],
-) -> list[Finding]:
-    """One for each break that is not listed, and one for each listed fault."""
-    found: dict[tuple[str, str], Finding] = {}
-    shown: list[KnownFault] = []
-    with (
-        closing(target.another()) as elsewhere,
-        output.bar(f"making findings small on {target.name}", len(campaign.breaks)) as advance,
-    ):
-        for broken in campaign.breaks:
-            advance()
-            listed = covering(
-                known,
-                broken.contract,
-                campaign.release,
-                broken.lane.name,
-                broken.kind,
-                broken.trace.runner,
-            )
-            if listed in shown:
-                continue
-            try:
-                one = findings_of.found_in(
-                    target,
-                    broken.trace,
-                    broken.contract,
-                    reference,
-                    kind=broken.kind,
-                    seconds=broken.seconds,
-                    batches=BATCHES_MAX if listed is None else BATCHES_OF_LISTED,
-                    elsewhere=elsewhere,
-                )
-            except HarnessError as error:
-                campaign.harness_errors.append(f"while shrinking {broken.contract}: {error}")
-                target.close()
-                elsewhere.close()
-                continue
-            if one is None:
-                campaign.harness_errors.append(
-                    f"{broken.contract} at seed {broken.trace.header.seed} did not come out again"
-                )
-                continue
-            lane, runner = broken.lane.name, one.trace.runner
-            fault = covering(known, one.contract, one.release, lane, one.kind, runner)
-            if fault is not None:
-                one = one.annotated(fault.thread, fault.note)
-                shown.append(fault)
-            found.setdefault(one.key, one)
-    return list(found.values())
-
-
 def fuzz(
     output: Output,
     target_text: str,
@@ -221,17 +164,15 @@ def fuzz(
     folder: Path,
 ) -> int:
     """Search one target and print what was found. Returns the exit code."""
-    target = resolve(target_text, report=output.say)
-    try:
+    with closing(resolve(target_text, report=output.say)) as target:
         verdict = judge_target(output, target, plan, known, folder)
-    finally:
-        target.close()
-    print_lanes(output, verdict.campaign.lanes, verdict.campaign.seconds)
-    _print_kinds(output, verdict.campaign)
-    for one in verdict.findings:
-        report.print_finding(one, output.report, str(finding_file.path_of(one, folder)))
-    print_verdict(output, verdict)
-    output.write_json("fuzz", verdict_json(verdict))
+    if output.verbose:
+        print_details(output, verdict, folder)
+    shown = shown_faults([verdict], known)
+    print_faults(output, shown, [verdict.campaign.target])
+    print_campaign(output, verdict)
+    print_verdict(output, verdict, folder)
+    output.write_json("fuzz", {**verdict_json(verdict), "faults": [one.to_json() for one in shown]})
     return verdict.exit_code
 
 
@@ -264,45 +205,66 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def print_lanes(output: Output, lanes: Sequence[LaneReport], seconds: float) -> None:
-    """What was run, and which rare states were never met."""
+def print_details(output: Output, verdict: Verdict, folder: Path) -> None:
+    """What `--verbose` adds: the lanes, how contracts were broken, every listed finding."""
     table = Table("lane", "traces", "events", "calls", "illegal", box=None, pad_edge=False)
-    for lane in lanes:
+    for lane in verdict.campaign.lanes:
         illegal = sum(lane.illegal.values())
         counts = (lane.traces, lane.events, lane.calls, illegal)
         table.add_row(lane.lane.name, *(f"{count:,}" for count in counts))
     output.report.print(table)
-    for lane in lanes:
+    table = Table("broken", "in lane", "by", "traces", box=None, pad_edge=False)
+    for (contract, lane_name, kind), traces in verdict.campaign.kinds.most_common():
+        table.add_row(contract, lane_name, kind, f"{traces:,}")
+    output.report.print(table)
+    for one in verdict.findings:
+        if one.known_note is not None or one.harm == "efficiency":
+            print_listed(output, one, folder)
+
+
+def print_campaign(output: Output, verdict: Verdict) -> None:
+    """How much was run, which planted faults were found, and which rare states were never met."""
+    campaign = verdict.campaign
+    traces = sum(lane.traces for lane in campaign.lanes)
+    found = sum(verdict.canaries.values())
+    output.line(
+        f"{campaign.target}: {traces:,} traces, {campaign.calls:,} calls judged in "
+        f"{campaign.seconds:.0f} s; {found} of {len(verdict.canaries)} planted faults found"
+    )
+    for contract, met in verdict.canaries.items():
+        if not met:
+            output.line(f"MISSED: the fault planted against {contract}")
+    for lane in campaign.lanes:
         if lane.never_met:
-            output.line(
-                f"never met in lane {lane.lane.name}, so nothing is said about it: "
-                + "; ".join(lane.never_met)
-            )
-    output.line(f"searched for {seconds:.0f} s")
+            output.line(f"  never met in lane {lane.lane.name}: {'; '.join(lane.never_met)}")
 
 
-def _print_kinds(output: Output, campaign: Campaign) -> None:
-    """How many traces broke a contract in which kind, where a judge tells kinds apart."""
-    table = Table("broken", "by", "traces", box=None, pad_edge=False)
-    for (contract, _, kind), traces in campaign.kinds.most_common():
-        if kind:
-            table.add_row(contract, kind, f"{traces:,}")
-    if table.row_count:
-        output.report.print(table)
-
-
-def print_verdict(output: Output, verdict: Verdict) -> None:
-    """The last lines: how many findings, and whether the search was worth anything."""
+def print_verdict(output: Output, verdict: Verdict, folder: Path) -> None:
+    """The last lines: how many findings, what is not written down, and whether the search was worth
+    anything."""
     listed = len(verdict.findings) - len(verdict.unlisted) - len(verdict.from_model)
     output.line(
         f"{len(verdict.unlisted)} unlisted and {listed} listed or efficiency findings on "
-        f"{verdict.campaign.target}"
+        f"{verdict.campaign.target}; they lie in {folder}"
     )
     if verdict.from_model:
         output.line(f"differences from the model, which are no faults: {len(verdict.from_model)}")
-    print_canaries(output, verdict)
     for reason in verdict.void_because:
         output.line(f"void: {reason}")
+    if verdict.interrupted:
+        print_interrupted(output, verdict, folder)
+
+
+def print_interrupted(output: Output, verdict: Verdict, folder: Path) -> None:
+    """What was met before the interruption and is no finding yet."""
+    output.line(f"interrupted; what was found until then lies in {folder}")
+    for fault, broken in verdict.not_written:
+        if fault is None:
+            file = finding_file.trace_path(broken, verdict.campaign.target, folder)
+            output.line(
+                f"not small yet: {broken.contract} in lane {broken.lane.name}: cacheproof replay "
+                f"{file} --target {verdict.campaign.target}"
+            )
 
 
 def print_listed(output: Output, finding: Finding, folder: Path) -> None:
@@ -313,18 +275,14 @@ def print_listed(output: Output, finding: Finding, folder: Path) -> None:
     output.line(f"known: {finding.sentence} ({about})\n       {file}")
 
 
-def print_canaries(output: Output, verdict: Verdict) -> None:
-    """How many planted faults were found, and which were not."""
-    found = sum(verdict.canaries.values())
-    output.line(f"canaries: {found} of {len(verdict.canaries)} planted faults were found")
-    for contract, met in verdict.canaries.items():
-        if not met:
-            output.line(f"MISSED: the fault planted against {contract}")
-
-
-def replay(output: Output, file: Path, target_text: str | None, times: int) -> int:
-    """Run a finding or a trace again. 0: it holds; 1: it breaks; 3: the runs differ; 4: it does not
+def replay(
+    output: Output, what_text: str, target_text: str | None, times: int, folder: Path
+) -> int:
+    """Run a finding, a trace or the finding of a listed fault (NAME@RELEASE) again. 0: it holds; 1: it breaks; 3: the runs differ; 4: it does not
     break, and parts from the model."""
+    file = Path(what_text)
+    if (named := OF_FAULT.fullmatch(what_text)) is not None and not file.exists():
+        file = finding_file.of_fault(named[1], named[2], folder)
     what = finding_file.load(file)
     if target_text is None:
         if isinstance(what, Trace):
@@ -342,7 +300,7 @@ def replay(output: Output, file: Path, target_text: str | None, times: int) -> i
             f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "
             f"release as --target"
         )
-    with closing(target), _reference_for(target, wanted=True) as reference:
+    with closing(target), _reference_for(target) as reference:
         told = announce(output, target, compared=reference is not None)
         runs = findings_of.replay(what, target, times, reference)
     if runs.examination.illegal is not None:

@@ -2,13 +2,15 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TypeVar
 
 from cacheproof.differential.errors import HarnessError
@@ -17,9 +19,74 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
-    """The number of each task and what `run` makes of it, as it comes; begun in their order. Each
-    has a process of its own: a solver's work hangs on what its process did before.
+WORKER_MIB = 700
+"""What a worker with its host takes at most, but for engines: see docs/benchmarks.md."""
+ENGINE_MIB = 3000
+
+
+def count(wanted: int | None, mib: int = WORKER_MIB) -> int:
+    """How many workers there are to be: as many as are wanted, else one for each core that this
+    process may use, as long as the memory that is free holds them."""
+    if wanted is not None:
+        return wanted
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(cores or 1, _free_mib() // mib))
+
+
+def _free_mib() -> int:
+    """Memory that is free, as far as the system says."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return sys.maxsize
+    free = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    return int(next(free, sys.maxsize)) // 1024
+
+
+class Crew:
+    """Processes that are begun once and then do one job after the other.
+
+    `begin` is called with the arguments in each before its first job. To be closed, which ends
+    them where they are.
+    """
+
+    def __init__(self, number: int, begin: Callable[..., object], *arguments: object) -> None:
+        self.number = number
+        context = get_context("spawn")
+        self._followed, self._held = context.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(
+            number,
+            mp_context=context,
+            initializer=_begin_with_parent,
+            initargs=(self._followed, begin, arguments),
+        )
+
+    def submit(self, run: Callable[[Task], Result], task: Task) -> "Future[Result]":
+        """Do it as soon as a process is free. The future raises BrokenProcessPool where one has
+        ended before its work was done."""
+        with _interruptions_left_to_parent():
+            return self._pool.submit(run, task)
+
+    def close(self) -> None:
+        """End all of them, whatever they do."""
+        self._held.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._followed.close()
+
+
+def _begin_with_parent(
+    followed: Connection, begin: Callable[..., object], arguments: Sequence[object]
+) -> None:
+    _end_with_parent(followed)
+    begin(*arguments)
+
+
+def results(
+    run: Callable[[Task], Result], tasks: Sequence[Task], number: int | None = None
+) -> Iterator[tuple[int, Result]]:
+    """The number of each task and what `run` makes of it, as it comes; begun in their order, so
+    many at once, by default one on each core. Each has a process of its own: a solver's work hangs
+    on what its process did before.
 
     Raises:
         HarnessError: a process ended before its task did.
@@ -29,7 +96,7 @@ def results(run: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tu
     context = get_context("spawn")
     followed, held = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        min(os.cpu_count() or 1, len(tasks)),
+        min(number or count(None), len(tasks)),
         mp_context=context,
         initializer=_end_with_parent,
         initargs=(followed,),

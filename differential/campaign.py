@@ -9,7 +9,7 @@ import itertools
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -243,6 +243,10 @@ class Lane:
     by_release: bool = False
     since: str | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """In another process it is the lane of that name: what makes its traces is no data."""
+        return _lane_called, (self.name,)
+
     def is_offered_by(self, release: str | None) -> bool:
         """Whether the release has what the lane is about; None: whatever any release has."""
         if release is None or self.since is None:
@@ -428,6 +432,10 @@ LANES = {
 }
 
 
+def _lane_called(name: str) -> Lane:
+    return LANES[name]
+
+
 @dataclass(frozen=True)
 class Break:
     """A trace that breaks something: a contract by id, in a kind that its judge tells apart, or the
@@ -440,6 +448,11 @@ class Break:
     event: int
     sentence: str
     seconds: float
+
+    @property
+    def place(self) -> tuple[str, str, str, str | None]:
+        """What is broken and where: breaks of one place may be one fault."""
+        return self.contract, self.lane.name, self.kind, self.trace.runner
 
 
 @dataclass
@@ -458,6 +471,13 @@ class Work:
         self.steps += sum([type(event) is Schedule for event in events])
         self.calls += calls
 
+    def sum(self, other: "Work") -> None:
+        """As much more as was run elsewhere."""
+        self.traces += other.traces
+        self.events += other.events
+        self.steps += other.steps
+        self.calls += other.calls
+
 
 @dataclass
 class LaneReport(Work):
@@ -469,6 +489,15 @@ class LaneReport(Work):
     compared: Work | None = None
     illegal: Counter[str] = field(default_factory=Counter)
     reach: Reachability = field(default_factory=Reachability)
+
+    def merge(self, other: "LaneReport") -> None:
+        """Take in what was done in the same lane elsewhere."""
+        self.sum(other)
+        self.resident_sum += other.resident_sum
+        if self.compared is not None and other.compared is not None:
+            self.compared.sum(other.compared)
+        self.illegal.update(other.illegal)
+        self.reach.add(other.reach)
 
     @property
     def never_met(self) -> list[str]:
@@ -491,9 +520,38 @@ class Campaign:
     harness_errors: list[str]
     seconds: float
 
+    @classmethod
+    def begun(
+        cls, target: Target, lanes: Sequence[Lane], against: ReferenceTarget | None
+    ) -> "Campaign":
+        """A campaign of which nothing was run yet."""
+        reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
+        return cls(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
+
     @property
     def calls(self) -> int:
         return sum(report.calls for report in self.lanes)
+
+    def merge(self, part: "Campaign", began: float, kept_per_break: int) -> list[Break]:
+        """Take in a part of the same search, which began so many seconds after it.
+
+        Returns:
+            The breaks that are kept of it.
+        """
+        reports = {report.lane.name: report for report in self.lanes}
+        for report in part.lanes:
+            reports[report.lane.name].merge(report)
+        self.broken.update(part.broken)
+        self.kinds.update(part.kinds)
+        self.harness_errors += part.harness_errors
+        kept = Counter(one.place for one in self.breaks)
+        news = []
+        for one in part.breaks:
+            kept[one.place] += 1
+            if kept[one.place] <= kept_per_break:
+                news.append(replace(one, seconds=began + one.seconds))
+        self.breaks += news
+        return news
 
 
 Progress = Callable[[LaneReport, int], None]
@@ -506,7 +564,7 @@ def search(
     lanes: Sequence[Lane],
     *,
     against: ReferenceTarget | None,
-    seeds: range | None = None,
+    seeds: Sequence[int] | None = None,
     seconds: float | None = None,
     further: Mapping[str, Sequence[int]] = _NO_FURTHER,
     kept_per_break: int = 3,
@@ -521,8 +579,8 @@ def search(
     the search gives up.
     """
     started = time.monotonic()
-    reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
-    outcome = Campaign(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
+    outcome = Campaign.begun(target, lanes, against)
+    reports = outcome.lanes
     kept: Counter[tuple[str, str, str, str | None]] = Counter()
 
     def out_of_time() -> bool:
@@ -541,8 +599,8 @@ def search(
                     elapsed = time.monotonic() - started
                     found = Break(contract, kind, report.lane, trace, event, sentence, elapsed)
                     outcome.kinds[contract, report.lane.name, kind] += 1
-                    kept[contract, report.lane.name, kind, trace.runner] += 1
-                    if kept[contract, report.lane.name, kind, trace.runner] <= kept_per_break:
+                    kept[found.place] += 1
+                    if kept[found.place] <= kept_per_break:
                         outcome.breaks.append(found)
                 outcome.broken.update((contract, report.lane.name) for contract in seen.broken)
         except HarnessError as error:
@@ -566,7 +624,7 @@ def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) ->
 def _batches(
     reports: Sequence[LaneReport],
     release: str | None,
-    seeds: range | None,
+    seeds: Sequence[int] | None,
     out_of_time: Callable[[], bool],
 ) -> Iterator[Batch]:
     """Batches of every lane in turn, until the seeds or the time are used up."""
@@ -581,7 +639,7 @@ def _batches(
 def _further_batches(
     reports: Sequence[LaneReport],
     release: str | None,
-    seeds: range | None,
+    seeds: Sequence[int] | None,
     further: Mapping[str, Sequence[int]],
 ) -> Iterator[Batch]:
     """A batch of each lane that has seeds of its own."""

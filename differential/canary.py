@@ -245,26 +245,47 @@ def finds_canary(canary: Canary, target: Target, traces: Iterable[Trace]) -> boo
     )
 
 
+def canaries_in(
+    lane: Lane, target: Target, broken: Set[tuple[str, str, str]] = frozenset()
+) -> list[Canary]:
+    """The canaries of a lane's manager that are worth planting in `target`.
+
+    `broken` are the contracts that the target breaks of itself, each with the lane and the kind of
+    break: those would be found without a canary.
+    """
+    if lane.resized:
+        return []
+    ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
+    without = {contract for contract, kind in ours if not kind} | lane.silent_on
+    if lane.depth == "scheduler" and _plans(target):
+        without |= NO_CANARY_WHERE_PLANNED.keys()
+    offered = canaries(lane.manager, target.release, without, lane.depth)
+    return [canary for canary in offered if (canary.contract, canary.kind) not in ours]
+
+
+def name_in(lane: Lane, canary: Canary) -> str:
+    """What a campaign calls a canary of a lane."""
+    return f"{canary.name} ({lane.name})"
+
+
+def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]:
+    """Plant canaries of a lane in `target`: which were found. Raises HarnessError as the target."""
+    return {
+        name_in(lane, canary): finds_canary(
+            canary, target, (lane.trace(seed, target.model) for seed in range(CANARY_TRACES))
+        )
+        for canary in some
+    }
+
+
 def run_canaries(
     target: Target, lanes: Sequence[Lane], broken: Set[tuple[str, str, str]]
 ) -> dict[str, bool]:
-    """Plant every canary of the lanes' managers in `target`: which were found.
-
-    `broken` are the contracts that the target breaks of itself, each with the lane and the kind of
-    break. Raises HarnessError as the target.
-    """
+    """Plant every canary of the lanes in `target`, but for what it breaks of itself: which were
+    found. Raises HarnessError as the target."""
     found: dict[str, bool] = {}
     for lane in lanes:
-        if lane.resized:
-            continue
-        ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
-        without = {contract for contract, kind in ours if not kind} | lane.silent_on
-        if lane.depth == "scheduler" and _plans(target):
-            without |= NO_CANARY_WHERE_PLANNED.keys()
-        for canary in canaries(lane.manager, target.release, without, lane.depth):
-            if (canary.contract, canary.kind) not in ours:
-                traces = (lane.trace(seed, target.model) for seed in range(CANARY_TRACES))
-                found[f"{canary.name} ({lane.name})"] = finds_canary(canary, target, traces)
+        found |= plant(canaries_in(lane, target, broken), target, lane)
     return found
 
 

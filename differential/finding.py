@@ -3,7 +3,9 @@ replayed and complete: its file alone is enough to show it, to replay it and to 
 """
 
 import hashlib
+import math
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -68,6 +70,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     replays: str
     known: str | None
     known_note: str | None
+    fault: str | None = None
+    akin: str = ""
     shape: str
     kind: str = ""
     seconds: float
@@ -76,6 +80,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     parting: Parting | None
     records: list[StepRecord]
     standalone: str = ""
+    stopped_early: bool = False
 
     @property
     def trace(self) -> Trace:
@@ -95,9 +100,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             self.trace, self.records, self.release, Protocol(**self.protocol), self.capacity
         )
 
-    def annotated(self, known: str | None, note: str | None) -> "Finding":
-        """The finding with the thread that is listed for it; None for a listed one without."""
-        return msgspec.structs.replace(self, known=known, known_note=note)
+    def annotated(self, known: str | None, note: str | None, fault: str | None = None) -> "Finding":
+        """The finding with the thread that is listed for it, None for a listed one without, and the
+        name of the listed fault."""
+        return msgspec.structs.replace(self, known=known, known_note=note, fault=fault)
+
+    def told_akin(self, reason: str) -> "Finding":
+        """The finding with the reason why it may be a new face of a listed fault."""
+        return msgspec.structs.replace(self, akin=reason)
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,7 @@ def found_in(
     seconds: float = 0.0,
     batch: int = BATCH,
     batches: int = BATCHES_MAX,
+    until: float = math.inf,
     elsewhere: Target | None = None,
 ) -> Finding | None:
     """Run the trace, and when it breaks the contract, shrink it, replay it and write it down.
@@ -166,8 +177,8 @@ def found_in(
     `contract` is an id, or `lockstep` for a difference from `reference`. A smaller trace must break
     the same contract, by nothing but parts of that `kind`, and no other one before it that `trace`
     keeps; or differ in the same field. `seconds` is how long the search took, `batches` how many
-    tries shrinking has. No batch of the target's may be in flight. Half of the replays run
-    `elsewhere`, in another process (see `replay`).
+    tries shrinking has, and `until` which moment of the monotonic clock. No batch of the target's
+    may be in flight. Half of the replays run `elsewhere`, in another process (see `replay`).
 
     Raises:
         HarnessError: the target broke.
@@ -178,12 +189,14 @@ def found_in(
         return None
     cut = trace.with_events(trace.events[: first.event + 1])
     failing = cut if fault.still_in([cut])[0] else trace
-    small = _unsigned(shrink(failing, fault.still_in, batch=batch, batches=batches))
+    small = _unsigned(shrink(failing, fault.still_in, batch=batch, batches=batches, until=until))
+    stopped_early = batches == 0 or time.monotonic() >= until
     runs = replay(small, target, times, fault.reference, elsewhere)
     broken = fault.broken(runs.examination)
     if broken is None:
         return None
-    return _written_down(target, trace, small, contract, broken, runs, seconds)
+    found = _written_down(target, trace, small, contract, broken, runs, seconds)
+    return msgspec.structs.replace(found, stopped_early=stopped_early)
 
 
 def replay(

@@ -3,12 +3,14 @@
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from cacheproof.differential import trace as traces
+from cacheproof.differential.campaign import Break
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.finding import LOCKSTEP, SCHEMA_VERSION, Finding, digest_of
 from cacheproof.differential.standalone import standalone_test, why_none
@@ -60,6 +62,11 @@ def save(finding: Finding, folder: Path) -> list[Path]:
         files[path.with_name(standalone)] = test.encode()
     document = msgspec.structs.replace(finding, standalone=standalone)
     files = {path: msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n", **files}
+    _save(files, folder)
+    return list(files)
+
+
+def _save(files: Mapping[Path, bytes], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for target, content in files.items():
@@ -68,15 +75,55 @@ def save(finding: Finding, folder: Path) -> list[Path]:
         raise InputError(
             f"{folder}: cannot be written: {error.strerror}; give another folder"
         ) from None
-    return list(files)
+
+
+def save_trace(broken: Break, target: str, folder: Path) -> Path:
+    """Write the trace of a break as it was found, to be replayed until it is small.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    trace = broken.trace.with_events(broken.trace.events[: broken.event + 1])
+    path = trace_path(broken, target, folder)
+    _save({path: traces.dump(trace).encode()}, folder)
+    return path
+
+
+def trace_path(broken: Break, target: str, folder: Path) -> Path:
+    """Where `save_trace` puts it."""
+    seed = broken.trace.header.seed
+    words = f"found {broken.contract} {target} {broken.lane.name} {broken.kind} {seed}"
+    return folder / f"{_file_name(words)}.jsonl"
 
 
 def path_of(finding: Finding, folder: Path) -> Path:
-    """Where `save` puts a finding: contract, target, and a digest of the trace and its records."""
+    """Where `save` puts a finding: the listed fault, contract, target, and a digest of the trace
+    and its records."""
     identity = msgspec.json.encode((finding.key, finding.target, finding.trace, finding.digest))
-    words = f"{finding.contract} {finding.target} {sha256(identity).hexdigest()[:16]}"
-    name = re.sub(r"\W+", "_", words).strip("_").lower()
-    return folder / f"{name}.json"
+    fault = f"{finding.fault} " if finding.fault else ""
+    words = f"{fault}{finding.contract} {finding.target} {sha256(identity).hexdigest()[:16]}"
+    return folder / f"{_file_name(words)}.json"
+
+
+def of_fault(fault: str, release: str, folder: Path) -> Path:
+    """The newest finding of a listed fault in a release that was saved in the folder.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = folder.glob(f"{_file_name(f'{fault} * vllm@{release} *')}.json")
+    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+    if newest is None:
+        raise InputError(
+            f"{fault}@{release}: no finding of that fault in {folder}; expected one of a search: "
+            f"run cacheproof check, or fuzz --target vllm@{release}"
+        )
+    return newest
+
+
+def _file_name(words: str) -> str:
+    """Words as part of a file's name; stars are kept."""
+    return re.sub(r"[^\w*]+", "_", words).strip("_").lower()
 
 
 def _finding(data: bytes, path: Path) -> Finding:

@@ -7,6 +7,8 @@ Everything is deterministic. A candidate is taken only when it is cheaper than w
 (`smaller.cost`), so the search ends; `batches` bounds it where a trace resists.
 """
 
+import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any
@@ -28,15 +30,21 @@ PAIRS_UP_TO = 24
 
 
 def shrink(
-    trace: Trace, still_fails: StillFails, *, batch: int = BATCH, batches: int = BATCHES_MAX
+    trace: Trace,
+    still_fails: StillFails,
+    *,
+    batch: int = BATCH,
+    batches: int = BATCHES_MAX,
+    until: float = math.inf,
 ) -> Trace:
     """The cheapest trace found that still fails.
 
     `still_fails` answers for each candidate whether it fails as `trace` does; it is asked at most
-    `batch` candidates at once, and `batches` times. `trace` itself is taken to fail and is not
+    `batch` candidates at once, `batches` times, and not after the moment `until` of the monotonic
+    clock. `trace` itself is taken to fail and is not
     asked about.
     """
-    search = _Search(trace, still_fails, batch, batches)
+    search = _Search(trace, still_fails, batch, batches, until)
     search.cut_end()
     search.drop_requests()
     for _ in range(ROUNDS_MAX):
@@ -56,12 +64,15 @@ def shrink(
 class _Search:
     """The best trace so far and what may be tried on it."""
 
-    def __init__(self, trace: Trace, still_fails: StillFails, batch: int, batches: int) -> None:
+    def __init__(
+        self, trace: Trace, still_fails: StillFails, batch: int, batches: int, until: float
+    ) -> None:
         self.trace = trace
         self.cost = cost(trace)
         self._still_fails = still_fails
         self._batch = batch
         self._batches_left = batches
+        self._until = until
 
     # asking
 
@@ -76,6 +87,8 @@ class _Search:
         cheaper = [(price, c) for price, _, c in ranked if price < self.cost]
         failing: list[tuple[Any, Trace]] = []
         for start in range(0, len(cheaper), self._batch):
+            if time.monotonic() >= self._until:
+                self._batches_left = 0
             if self._batches_left == 0 or (failing and not every):
                 break
             self._batches_left -= 1

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproof.differential.campaign import Campaign
+from cacheproof.differential.campaign import Break, Campaign
 from cacheproof.differential.examine import LOCKSTEP, rules_for
 from cacheproof.differential.finding import MODEL_DIFFERENCE, Finding
 from cacheproof.differential.known import KnownFault
 from cacheproof.spec.registry import by_id
 
 HOLDS, UNLISTED, VOID, FROM_MODEL = 0, 1, 3, 4
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ class Verdict:
 
     `canaries` maps a contract whose fault was planted to whether it was found. `not_found_again`
     are listed faults that a search over fixed seeds should have met. `told` is what was said of the
-    target's text before the search, as JSON has it.
+    target's text before the search, as JSON has it. `not_written` are breaks, with the listed fault
+    that each is, of which there is no finding: where the campaign was `interrupted`, or for a
+    harness error.
     """
 
     campaign: Campaign
@@ -59,6 +62,8 @@ class Verdict:
     canaries: dict[str, bool] = field(default_factory=dict)
     not_found_again: list[KnownFault] = field(default_factory=list)
     told: dict[str, object] = field(default_factory=dict)
+    interrupted: bool = False
+    not_written: list[tuple[KnownFault | None, Break]] = field(default_factory=list)
 
     @property
     def unlisted(self) -> list[Finding]:
@@ -73,7 +78,9 @@ class Verdict:
     @property
     def exit_code(self) -> int:
         """0 when all holds but for listed faults, 1 with an unlisted one, 4 with a difference from
-        the model, 3 when void."""
+        the model, 3 when void; 130 when it was interrupted."""
+        if self.interrupted:
+            return INTERRUPTED
         if self.unlisted:
             return UNLISTED
         if self.from_model:

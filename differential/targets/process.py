@@ -20,6 +20,7 @@ import msgspec
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.record import ExplorerStep, TraceResult
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
+from cacheproof.differential.targets.host_server import SERVERS, ForkedHost, HostServer
 from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.trace import EVENTS_OF_DEPTH, AnyEvent, Header, Trace
 
@@ -75,8 +76,9 @@ class HostTarget:
 
     `command` is the interpreter, `environment` what it needs to find the tree. `plug_in` puts a
     class (`module:Class`) in the place of the release's manager. `module` has the `Release` that is
-    run in place of the tree's whole vLLM, and `depths` are all that it runs. `reading` is how the
-    tree's text stands to the modelled releases.
+    run in place of the tree's whole vLLM, and `depths` are all that it runs. Where it `is_forked`,
+    its imports leave one thread, and its hosts share them. `reading` is how the tree's text stands
+    to the modelled releases.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class HostTarget:
         plug_in: str | None = None,
         module: str | None = None,
         depths: Collection[str] = DEPTHS_OF_A_RELEASE,
+        is_forked: bool = False,
         start_seconds: float = START_SECONDS,
         batch_seconds: float = BATCH_SECONDS,
     ) -> None:
@@ -97,13 +100,15 @@ class HostTarget:
         self.release = release
         self.reading = reading
         self._interpreter = command
-        self._command = [*command, str(HOST_FOLDER), *([module] if module else [])]
+        self._module = [module] if module else []
         self._environment = {**environment, "PYTHONHASHSEED": "0"}
         self._depths = depths
         self._plug_in = plug_in
         self._start_seconds = start_seconds
         self._batch_seconds = batch_seconds
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedHost | None = None
+        self._server: HostServer | None = None
+        self._server_number = 0 if is_forked else None
         self._hello: Hello | None = None
         self._sent = 0
         self._received = 0
@@ -201,8 +206,18 @@ class HostTarget:
 
     def another(self) -> "HostTarget":
         twin = copy.copy(self)
-        twin._process = twin._hello = None
+        twin._process = twin._server = twin._hello = None
+        if twin._server_number is not None:
+            twin._server_number = 1 - twin._server_number
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to run the same system in a host of its own."""
+        running = ("_process", "_hello", "_log", "_requests", "_lines")
+        return {name: value for name, value in vars(self).items() if name not in running} | {
+            "_process": None,
+            "_hello": None,
+        }
 
     def close(self) -> None:
         """End the host process."""
@@ -219,19 +234,7 @@ class HostTarget:
         self.close()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._sent = self._received = 0
-        try:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                bufsize=PIPE_BYTES,
-                env=self._environment,
-            )
-        except OSError as error:
-            raise HarnessError(
-                f"host of {self.name} does not start: {self._command[0]}: {error.strerror}"
-            ) from None
+        self._process = self._forked() or self._started()
         self._requests: queue.Queue[bytes] = queue.Queue()
         self._lines: queue.Queue[bytes] = queue.Queue()
         ways = (
@@ -240,6 +243,41 @@ class HostTarget:
         )
         for forward, *ends in ways:
             threading.Thread(target=forward, args=ends, daemon=True).start()
+
+    def prepare(self) -> None:
+        """Begin to import in the background, so that hosts start at once."""
+        if self._server_number is not None and self._server is None:
+            self._server = SERVERS.of(
+                [*self._interpreter, str(HOST_FOLDER)],
+                self._module,
+                self._environment,
+                self._server_number,
+            )
+
+    def _forked(self) -> ForkedHost | None:
+        """A host that has imported already; None where it is to be started."""
+        self.prepare()
+        if self._server is None:
+            return None
+        host = self._server.begin(self._log, PIPE_BYTES, self._start_seconds)
+        if host is None:
+            self._server = None
+        return host
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        try:
+            return subprocess.Popen(
+                [*self._interpreter, str(HOST_FOLDER), *self._module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                bufsize=PIPE_BYTES,
+                env=self._environment,
+            )
+        except OSError as error:
+            raise HarnessError(
+                f"host of {self.name} does not start: {self._interpreter[0]}: {error.strerror}"
+            ) from None
 
     def _send(self, request: dict[str, Any]) -> None:
         if self._process is None:

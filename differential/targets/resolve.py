@@ -70,7 +70,9 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
         )
     reading = reading_of(release)
     promised = reading.nearest if stated is None and reading is not None else stated
-    return HostTarget(name, promised, command, environment, reading=reading, plug_in=plug_in)
+    return HostTarget(
+        name, promised, command, environment, reading=reading, plug_in=plug_in, is_forked=True
+    )
 
 
 def engine_of(engine: Release, name: str) -> HostTarget:

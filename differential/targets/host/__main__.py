@@ -1,14 +1,16 @@
 """The host process: reads requests as JSON lines, runs traces on the release, writes results.
 
 Started as `PYTHON <this folder>` with a vLLM tree on PYTHONPATH and PYTHONHASHSEED=0. What the
-release prints goes to standard error; results alone travel over standard output. A module named on
-the command line gives the `Release` that is run in place of vLLM.
+release prints goes to standard error; results alone travel over standard output. A module named
+on the command line gives the `Release` that is run in place of vLLM. With `--forks` and a
+descriptor in front of it, every host is a fork of the process that imported it: see forking.py.
 """
 
 import importlib
 import importlib.util
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,23 +30,30 @@ def _load_own_package() -> None:
     spec.loader.exec_module(module)
 
 
-def _claim_stdout() -> Any:
+def _claim_stdout() -> int:
     """Keep the pipe for results; whatever else is printed goes to standard error."""
-    results = os.fdopen(os.dup(1), "w", buffering=1 << 20)
+    results = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     return results
 
 
 def main() -> None:
-    results = _claim_stdout()
+    descriptor = _claim_stdout()
+    control, arguments = None, sys.argv[1:]
+    if arguments[:1] == ["--forks"]:
+        control = socket.socket(fileno=int(arguments[1]))
+        arguments = arguments[2:]
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     _load_own_package()
     importlib.import_module("host.session").calm_collector()
     importlib.import_module("host.torch_names").answer()
-    module = sys.argv[1] if len(sys.argv) > 1 else "host.release"
-    release = importlib.import_module(module).Release()
+    module = importlib.import_module(arguments[0] if arguments else "host.release")
+    if control is not None:
+        descriptor = importlib.import_module("host.forking").fork_hosts(control)
+    results = os.fdopen(descriptor, "w", buffering=1 << 20)
+    release = module.Release()
     encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
     for line in sys.stdin:
         request = json.loads(line)

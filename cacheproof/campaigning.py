@@ -1,0 +1,337 @@
+"""One campaign over one target, shared by workers: search, make small, plant faults, all at once.
+
+Parts of the search are merged in the order of their seeds, and findings are told in the order of
+their breaks, so that whatever is said depends neither on how many workers there are nor on which
+was the faster.
+"""
+
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from cacheproof.console import Live, Output
+from cacheproof.differential import finding_file, work
+from cacheproof.differential.campaign import Break, Campaign, Lane
+from cacheproof.differential.canary import canaries_in, name_in
+from cacheproof.differential.finding import TIMES, Finding
+from cacheproof.differential.known import KnownFault, covering, showing_seeds
+from cacheproof.differential.shrink import BATCHES_MAX
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import reference_for
+from cacheproof.differential.verdict import Verdict, is_unlisted
+from cacheproof.differential.work import Job, Plant, Search, WriteDown
+from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew, count
+
+PART_SEEDS = 20
+PART_SEEDS_BY_TIME = 5
+"""A search that ends by the clock has its lanes take turns more often."""
+CANARIES_AT_ONCE = 8
+AHEAD = 2
+"""Jobs that a worker is given beside the one that it does."""
+SHRINK_SECONDS = 15.0
+"""After the seconds of a search are up, for what is not small yet."""
+BATCHES_OF_LISTED = 60
+"""Tries to make a listed fault's trace small: somebody has looked at such traces already."""
+TIMES_OF_LISTED = 2
+LOOK_SECONDS = 0.25
+_Due = tuple[Job, object]
+"""A job, and what its outcome is about: the number of a part, or a break."""
+
+
+class Plan(Protocol):
+    """What a search covers (see searching.Plan)."""
+
+    @property
+    def seeds(self) -> range | None: ...
+    @property
+    def seconds(self) -> float | None: ...
+    @property
+    def with_reference(self) -> bool: ...
+    @property
+    def kept_per_break(self) -> int: ...
+    @property
+    def shows_listed(self) -> bool: ...
+    @property
+    def shrinks_listed(self) -> bool: ...
+    @property
+    def workers(self) -> int | None: ...
+
+
+Show = Callable[[Finding], None]
+"""Is told of findings that are not listed, as soon as they are small."""
+
+
+@dataclass
+class _Note:
+    """A break to be written down, and what came of it."""
+
+    broken: Break
+    listed: KnownFault | None
+    raw: Path | None = None
+    outcome: Finding | str | None = None
+
+
+@dataclass
+class CampaignRun:
+    """A campaign that is under way."""
+
+    output: Output
+    target: Target
+    lanes: Sequence[Lane]
+    plan: Plan
+    known: Sequence[KnownFault]
+    folder: Path
+    show: Show
+    campaign: Campaign = field(init=False)
+    canaries: dict[str, bool] = field(default_factory=dict)
+    findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        self._began = time.monotonic()
+        self._notes: list[_Note] = []
+        self._told = 0
+        self._shown: set[KnownFault] = set()
+        self._urgent: deque[_Due] = deque()
+        self._listed: deque[_Due] = deque()
+        self._parts: dict[int, Campaign] = {}
+        self._next_part = 0
+        self._searching = True
+        self._traces = 0
+
+    def run(self, crew: Crew, live: Live) -> Verdict:
+        """Do all of it; an interruption ends it with what there is."""
+        against = reference_for(self.target) if self.plan.with_reference else None
+        if against is not None:
+            against.close()
+        self.campaign = Campaign.begun(self.target, self.lanes, against)
+        ordinary = _alternating(self._searches(), self._plants())
+        under_way: dict[Future[Any], _Due] = {}
+        try:
+            while True:
+                while len(under_way) < crew.number * (1 + AHEAD):
+                    due = self._next(ordinary)
+                    if due is None:
+                        break
+                    under_way[crew.submit(work.work, due[0])] = due
+                if not under_way:
+                    break
+                done, _ = wait(under_way, LOOK_SECONDS, FIRST_COMPLETED)
+                for future in done:
+                    job, about = under_way.pop(future)
+                    self._take(job, about, future.result())
+                self._tell(live)
+                live.show(self._progress())
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except BrokenProcessPool:
+            self.campaign.harness_errors.append(
+                "a worker process ended before its work was done: was it killed, or out of memory?"
+            )
+        return self._verdict(live)
+
+    # what there is to do
+
+    def _next(self, ordinary: Iterator[_Due]) -> _Due | None:
+        """What is to be done next: what was found first, then the search and the planted faults in
+        turns. None where there is nothing for now."""
+        if self._urgent:
+            return self._urgent.popleft()
+        if self._listed and not self.plan.shrinks_listed:
+            return self._listed.popleft()
+        due = next(ordinary, None)
+        if due is None and self._listed:
+            return self._listed.popleft()
+        return due
+
+    def _searches(self) -> Iterator[_Due]:
+        number = itertools.count()
+        for lane, seeds in self._seeds():
+            if self.is_out_of_time:
+                break
+            yield Search(lane, seeds, self.plan.kept_per_break), next(number)
+        self._searching = False
+
+    def _seeds(self) -> Iterator[tuple[Lane, Sequence[int]]]:
+        """The lanes in turns, a few seeds at a time; behind them those that show listed faults."""
+        size = PART_SEEDS if self.plan.seconds is None else PART_SEEDS_BY_TIME
+        all_seeds = itertools.count() if self.plan.seeds is None else iter(self.plan.seeds)
+        while some := tuple(itertools.islice(all_seeds, size)):
+            for lane in self.lanes:
+                yield lane, some
+        if self.plan.shows_listed:
+            further = showing_seeds(self.known, self.target.release)
+            for lane in self.lanes:
+                own = [s for s in further.get(lane.name, ()) if s not in (self.plan.seeds or ())]
+                if own:
+                    yield lane, tuple(own)
+
+    def _plants(self) -> Iterator[_Due]:
+        for lane in self.lanes:
+            expected = canaries_in(lane, self.target)
+            for first in range(0, len(expected), CANARIES_AT_ONCE):
+                yield Plant(lane, tuple(expected[first : first + CANARIES_AT_ONCE])), None
+
+    @property
+    def is_out_of_time(self) -> bool:
+        seconds = self.plan.seconds
+        return seconds is not None and time.monotonic() - self._began > seconds
+
+    # what comes of it
+
+    def _take(self, job: Job, about: object, outcome: Any) -> None:
+        match job:
+            case Search():
+                assert isinstance(about, int)
+                self._parts[about] = outcome
+                self._traces += sum(lane.traces for lane in outcome.lanes)
+                while self._next_part in self._parts:
+                    self._merge(self._parts.pop(self._next_part))
+                    self._next_part += 1
+            case Plant():
+                if isinstance(outcome, str):
+                    self.campaign.harness_errors.append(outcome)
+                else:
+                    self.canaries |= outcome
+            case WriteDown():
+                assert isinstance(about, _Note)
+                about.outcome = outcome
+                if isinstance(outcome, Finding) and about.listed is not None:
+                    finding_file.save(self._annotated(about, outcome), self.folder)
+
+    def _merge(self, part: Campaign) -> None:
+        began = max(0.0, time.monotonic() - self._began - part.seconds)
+        for broken in self.campaign.merge(part, began, self.plan.kept_per_break):
+            listed = self._covering(broken.contract, broken.kind, broken)
+            if listed in self._shown:
+                continue
+            note = _Note(broken, listed)
+            self._notes.append(note)
+            if listed is None:
+                note.raw = finding_file.save_trace(broken, self.target.name, self.folder)
+                self._urgent.append((WriteDown(broken, BATCHES_MAX, TIMES, self._until), note))
+            else:
+                self._shown.add(listed)
+                tries = BATCHES_OF_LISTED if self.plan.shrinks_listed else 0
+                self._listed.append((WriteDown(broken, tries, TIMES_OF_LISTED, self._until), note))
+
+    @property
+    def _until(self) -> float:
+        """Until when something may be made small."""
+        if self.plan.seconds is None:
+            return math.inf
+        return self._began + self.plan.seconds + SHRINK_SECONDS
+
+    def _covering(self, contract: str, kind: str, broken: Break) -> KnownFault | None:
+        release, runner = self.target.release, broken.trace.runner
+        return covering(self.known, contract, release, broken.lane.name, kind, runner)
+
+    def _annotated(self, note: _Note, found: Finding) -> Finding:
+        """The finding with what is listed of it, which may hang on how small it is."""
+        fault = self._covering(found.contract, found.kind, note.broken) or note.listed
+        if fault is None:
+            return found
+        return found.annotated(fault.thread, fault.note, fault.name).told_akin("")
+
+    def _tell(self, live: Live) -> None:
+        """Tell what has come of the breaks, in their order, as far as all before is known."""
+        while self._told < len(self._notes) and self._notes[self._told].outcome is not None:
+            self._conclude(self._notes[self._told], live)
+            self._told += 1
+
+    def _conclude(self, note: _Note, live: Live) -> None:
+        outcome = note.outcome
+        if isinstance(outcome, str):
+            self.campaign.harness_errors.append(outcome)
+        if not isinstance(outcome, Finding):
+            return
+        found = self._annotated(note, outcome)
+        if found.key in self.findings:
+            return
+        self.findings[found.key] = found
+        if note.listed is None:
+            finding_file.save(found, self.folder)
+        if note.raw is not None:
+            note.raw.unlink(missing_ok=True)
+        if found.fault is None:
+            with live.paused():
+                self.show(found)
+
+    def _progress(self) -> str:
+        """What is said while it runs."""
+        seconds = max(0.001, time.monotonic() - self._began)
+        at = self.campaign.lanes[self._next_part % len(self.lanes)].lane.name
+        faults = {note.listed.name for note in self._notes if note.listed is not None}
+        unlisted = sum(is_unlisted(finding) for finding in self.findings.values())
+        if not self._searching and self._next_part and not self._parts:
+            at = "writing down"
+        total = ""
+        if self.plan.seeds is not None and self.plan.seconds is None:
+            total = f" of {len(self.plan.seeds) * len(self.lanes):,}"
+        return (
+            f"{self.target.name} {at}: {self._traces:,}{total} traces, "
+            f"{self._traces / seconds:,.0f}/s; {len(faults)} listed, {unlisted} unlisted; "
+            f"{sum(self.canaries.values())} planted found"
+        )
+
+    def _verdict(self, live: Live) -> Verdict:
+        """What it amounts to; after an interruption, what is known until then."""
+        for note in self._notes[self._told :]:
+            self._conclude(note, live)
+        self.campaign.seconds = time.monotonic() - self._began
+        broken = self.campaign.kinds.keys()
+        worth = [
+            name_in(lane, canary)
+            for lane in self.lanes
+            for canary in canaries_in(lane, self.target, broken)
+        ]
+        found = {name: self.canaries[name] for name in worth if name in self.canaries}
+        kept = [
+            (note.listed, note.broken)
+            for note in self._notes
+            if not isinstance(note.outcome, Finding)
+        ]
+        return Verdict(
+            self.campaign,
+            list(self.findings.values()),
+            found,
+            interrupted=self.interrupted,
+            not_written=kept,
+        )
+
+
+def run_campaign(
+    output: Output,
+    target: Target,
+    lanes: Sequence[Lane],
+    plan: Plan,
+    known: Sequence[KnownFault],
+    folder: Path,
+    show: Show,
+) -> Verdict:
+    """Search a target with all workers, write down what is found, and plant this campaign's faults.
+
+    `show` is told of each finding that is not listed, when it is small.
+    """
+    mib = ENGINE_MIB if target.runs_depth("engine") else WORKER_MIB
+    number = count(plan.workers, mib)
+    if isinstance(target, HostTarget):
+        target.prepare()
+    crew = Crew(number, work.begin, target, known, plan.with_reference)
+    with closing(crew), output.live(f"searching {target.name}") as live:
+        return CampaignRun(output, target, lanes, plan, known, folder, show).run(crew, live)
+
+
+def _alternating(searches: Iterator[_Due], others: Iterator[_Due]) -> Iterator[_Due]:
+    """One of each in turns, and the rest of the longer behind."""
+    for pair in itertools.zip_longest(searches, others):
+        yield from (one for one in pair if one is not None)

@@ -1,0 +1,112 @@
+"""What searches found, by fault: a line for each that is listed, and where each is described."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.table import Table
+
+from cacheproof.console import Output
+from cacheproof.differential.finding import Finding
+from cacheproof.differential.known import KnownFault, covering
+from cacheproof.differential.verdict import Verdict
+
+HARMS = ("safety", "liveness", "efficiency")
+"""The worst first."""
+
+
+@dataclass
+class ShownFault:
+    """A listed fault as searches met it: by which contracts, in which targets' smallest traces."""
+
+    fault: KnownFault
+    harm: str
+    contracts: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def page(self) -> str:
+        """Its page as a name in docs/findings/."""
+        file = (self.fault.page or "").partition("#")[0].removesuffix(".md")
+        return file.removeprefix("findings/") if file.startswith("findings/") else f"../{file}"
+
+    def events(self, target: str) -> int | None:
+        """Of the smallest trace that was written down for a target."""
+        sizes = [len(one.events) for one in self.findings if one.target == target]
+        return min(sizes, default=None)
+
+    def to_json(self) -> dict[str, object]:
+        """As `check` and `fuzz` write it."""
+        return {
+            "name": self.fault.name,
+            "page": self.fault.page,
+            "harm": self.harm,
+            "contracts": self.contracts,
+            "events": {target: self.events(target) for target in self.targets},
+        }
+
+
+def shown_faults(verdicts: Sequence[Verdict], known: Sequence[KnownFault]) -> list[ShownFault]:
+    """The listed faults that searches met, the worst first, then in the order of the list."""
+    shown: dict[str, ShownFault] = {}
+    for verdict in verdicts:
+        for fault, contract in _met(verdict, known):
+            one = shown.setdefault(fault.name, ShownFault(fault, fault.harm))
+            one.harm = min(one.harm, fault.harm, key=HARMS.index)
+            _add(one.contracts, contract)
+            _add(one.targets, verdict.campaign.target)
+        for finding in verdict.findings:
+            if finding.fault in shown:
+                shown[finding.fault].findings.append(finding)
+    order = list(dict.fromkeys(fault.name for fault in known))
+    return sorted(shown.values(), key=lambda s: (HARMS.index(s.harm), order.index(s.fault.name)))
+
+
+def _met(verdict: Verdict, known: Sequence[KnownFault]) -> Iterator[tuple[KnownFault, str]]:
+    """Listed faults and the contracts by which they showed, in the order of the breaks."""
+    campaign = verdict.campaign
+    for one in campaign.breaks:
+        where = campaign.release, one.lane.name, one.kind, one.trace.runner
+        if (fault := covering(known, one.contract, *where)) is not None:
+            yield fault, one.contract
+
+
+def _add(some: list[str], one: str) -> None:
+    if one not in some:
+        some.append(one)
+
+
+def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[str]) -> None:
+    """The table, by harm: of each target the events of a trace that shows the fault. And how to see
+    one of them again."""
+    if not shown:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("listed faults", no_wrap=True)
+    for target in targets:
+        name = target.removeprefix("vllm@") if len(targets) > 1 else "events"
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("contracts", overflow="ellipsis", no_wrap=True)
+    table.add_column("page", no_wrap=True)
+    for harm in HARMS:
+        of_harm = [one for one in shown if one.harm == harm]
+        if of_harm:
+            table.add_row(f"{harm} ({len(of_harm)})", style="bold")
+        for one in of_harm:
+            events = (_cell(one, target) for target in targets)
+            table.add_row(f"  {one.fault.name}", *events, " ".join(one.contracts), one.page)
+    output.report.print(table)
+    example = next((finding for one in shown for finding in one.findings), None)
+    if example is not None:
+        output.line(
+            "numbers are events of a trace; a page is docs/findings/PAGE.md; see a fault again:\n"
+            f"cacheproof replay {example.fault}@{example.release}"
+        )
+
+
+def _cell(one: ShownFault, target: str) -> str:
+    """How many events show the fault in a target: + where no trace was written down."""
+    if target not in one.targets:
+        return "-"
+    events = one.events(target)
+    return "+" if events is None else str(events)

@@ -1,0 +1,157 @@
+"""Hosts that are forked from one process: a release is imported once, and a host starts at once.
+
+A server is a process of `targets/host` that has imported a release and runs nothing else. Each host
+is a fork of it with pipes of its own, in the state that follows the imports: no more is shared than
+by starting anew, but for the memory that nobody writes to. What a fresh process would do otherwise
+(addresses, seeds taken while importing) a fork of the same server does not show, so a second server
+stands for every `another` process.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+IDLE_SERVERS = 2
+"""Kept after the last host of theirs has ended."""
+FORKS = sys.platform == "linux"
+
+
+@dataclass
+class ForkedHost:
+    """A host, as `subprocess.Popen` has one."""
+
+    server: "HostServer"
+    pid: int
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    status: int | None = None
+
+    def kill(self) -> None:
+        """End it."""
+        self._end("kill")
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended."""
+        return self._end("wait")
+
+    def _end(self, how: str) -> int:
+        if self.status is None:
+            self.status = self.server.ask(f"{how} {self.pid}")
+        return self.status
+
+
+@dataclass
+class HostServer:
+    """One server: `control` is where it is asked, `process` itself where it was started here."""
+
+    control: socket.socket
+    process: "subprocess.Popen[bytes] | None" = None
+    hosts: int = 0
+
+    @classmethod
+    def start(
+        cls, command: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> "HostServer":
+        """Start to import. Raises OSError where the interpreter cannot be started."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                process = subprocess.Popen(
+                    [*command, "--forks", str(theirs.fileno()), *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                    pass_fds=(theirs.fileno(),),
+                )
+            except OSError:
+                ours.close()
+                raise
+        return cls(ours, process)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """In another process it can be asked, and is not its to end."""
+        return HostServer, (self.control,)
+
+    def begin(self, log: IO[bytes], buffer: int, seconds: float) -> ForkedHost | None:
+        """A new host; None where the server does not serve one within `seconds`."""
+        given, stdin = os.pipe()
+        stdout, results = os.pipe()
+        try:
+            socket.send_fds(self.control, [b"begin"], [given, results, log.fileno()])
+        except OSError:
+            os.close(stdin)
+            os.close(stdout)
+            return None
+        finally:
+            os.close(given)
+            os.close(results)
+        host = ForkedHost(self, 0, os.fdopen(stdin, "wb", buffer), os.fdopen(stdout, "rb", buffer))
+        if select.select([stdout], [], [], seconds)[0]:
+            host.pid = int(host.stdout.readline() or 0)
+        if not host.pid:
+            host.stdin.close()
+            host.stdout.close()
+            return None
+        self.hosts += 1
+        return host
+
+    def ask(self, what: str) -> int:
+        """Ask for the end of a host: its exit status, or -9 where the server has ended as well."""
+        answer, writes = os.pipe()
+        with os.fdopen(answer, "rb") as status:
+            with contextlib.suppress(OSError):
+                socket.send_fds(self.control, [what.encode()], [writes])
+            os.close(writes)
+            self.hosts -= 1
+            return int(status.read() or -9)
+
+    def close(self) -> None:
+        """End it and its hosts, where it was started here."""
+        self.control.close()
+        if self.process is not None:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+            self.process.wait()
+
+
+@dataclass
+class HostServers:
+    """The servers that this process has started, those used last behind the others."""
+
+    servers: dict[tuple[object, ...], HostServer] = field(default_factory=dict)
+
+    def of(
+        self,
+        command: Sequence[str],
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        number: int,
+    ) -> HostServer | None:
+        """The server with that number of these hosts, started first if need be; None where there
+        can be none. Those that have been idle for longest are ended."""
+        if not FORKS:
+            return None
+        key = (*command, *arguments, *sorted(environment.items()), os.getcwd(), number)
+        server = self.servers.pop(key, None)
+        if server is None or server.process is None or server.process.poll() is not None:
+            if server is not None:
+                server.close()
+            try:
+                server = HostServer.start(command, arguments, environment)
+            except OSError:
+                return None
+        self.servers[key] = server
+        idle = [key for key, one in self.servers.items() if one is not server and not one.hosts]
+        for old in idle[: max(0, len(idle) - IDLE_SERVERS)]:
+            self.servers.pop(old).close()
+        return server
+
+
+SERVERS = HostServers()
