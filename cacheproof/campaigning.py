@@ -98,6 +98,7 @@ class CampaignRun:
 
     def __post_init__(self) -> None:
         self._began = time.monotonic()
+        self._ready = math.inf
         self._notes: list[_Note] = []
         self._told = 0
         self._shown: set[KnownFault] = set()
@@ -126,6 +127,8 @@ class CampaignRun:
                 if not under_way:
                     break
                 done, _ = wait(under_way, LOOK_SECONDS, FIRST_COMPLETED)
+                if done:
+                    self._ready = min(self._ready, time.monotonic())
                 for future in done:
                     job, about = under_way.pop(future)
                     self._take(job, about, future.result())
@@ -183,8 +186,9 @@ class CampaignRun:
 
     @property
     def is_out_of_time(self) -> bool:
+        """Whether the seconds of the search are up; they begin when the first worker is ready."""
         seconds = self.plan.seconds
-        return seconds is not None and time.monotonic() - self._began > seconds
+        return seconds is not None and time.monotonic() - self._ready > seconds
 
     # what comes of it
 
@@ -229,7 +233,7 @@ class CampaignRun:
         """Until when something may be made small."""
         if self.plan.seconds is None:
             return math.inf
-        return self._began + self.plan.seconds + SHRINK_SECONDS
+        return self._ready + self.plan.seconds + SHRINK_SECONDS
 
     def _covering(self, contract: str, kind: str, broken: Break) -> KnownFault | None:
         release, runner = self.target.release, broken.trace.runner

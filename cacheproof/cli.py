@@ -197,13 +197,22 @@ def prove(
         bool, typer.Option("--fresh", help="Prove all, also what was proved before.")
     ] = False,
     known: KnownOption = None,
+    workers: WorkersOption = None,
     json: JsonOption = None,
 ) -> None:
     """Prove contracts of the reference and of releases by their text, beside red twins."""
     output = Output(json)
     faults = known_faults.load(known)
     raise typer.Exit(
-        proving.prove(output, target or None, faults, seed=seed, markdown=markdown, fresh=fresh)
+        proving.prove(
+            output,
+            target or None,
+            faults,
+            seed=seed,
+            markdown=markdown,
+            fresh=fresh,
+            workers=workers,
+        )
     )
 
 
@@ -252,6 +261,7 @@ def explore(
     ] = False,
     known: KnownOption = None,
     findings: FindingsOption = None,
+    workers: WorkersOption = None,
     json: JsonOption = None,
 ) -> None:
     """Explore managers: every state of small scopes, every transition judged, red twins beside."""
@@ -261,7 +271,7 @@ def explore(
         raise typer.Exit
     faults = known_faults.load(known)
     targets = target or exploring.TARGETS
-    raise typer.Exit(exploring.explore(output, targets, scope, faults, _folder(findings)))
+    raise typer.Exit(exploring.explore(output, targets, scope, faults, _folder(findings), workers))
 
 
 @app.command()

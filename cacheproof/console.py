@@ -45,7 +45,11 @@ class Output:
                 raise _unwritable(json_to, "no file in a folder that exists")
 
     def line(self, text: str) -> None:
-        """One sentence of the report: in one line however wide the console is."""
+        """One sentence of the report: in one line where it is no terminal that it goes to."""
+        self.report.print(text, soft_wrap=not self.report.is_terminal)
+
+    def command(self, text: str) -> None:
+        """A command to be copied: in one line however wide the terminal is."""
         self.report.print(text, soft_wrap=True)
 
     def say(self, line: str) -> None:

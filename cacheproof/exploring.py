@@ -40,8 +40,10 @@ def explore(
     size: str,
     known: Sequence[KnownFault],
     folder: Path,
+    workers: int | None = None,
 ) -> int:
-    """Explore targets and print what came of it. Returns the exit code."""
+    """Explore targets and print what came of it; with `workers`, None for one a core. Returns the
+    exit code."""
     if size not in SCOPES:
         raise InputError(f"--scope {size}: expected one of {', '.join(SCOPES)}")
     models: dict[str, dict[str, object]] = {}
@@ -50,7 +52,7 @@ def explore(
     ]
     reports: list[Report] = []
     with output.bar("exploring", len(tasks)) as advance:
-        for several in _reports(tasks):
+        for several in _reports(tasks, workers):
             reports += several
             advance(len(several))
     reports.sort(key=lambda one: tasks.index(one.task))
@@ -148,14 +150,14 @@ def _tasks(
             yield Task(text, subject, scopes)
 
 
-def _reports(tasks: Sequence[Task]) -> Iterator[list[Report]]:
+def _reports(tasks: Sequence[Task], workers: int | None) -> Iterator[list[Report]]:
     """What comes of the tasks, as it comes. Those of a release go together, since its process is
     slow to start."""
     groups: dict[tuple[str, str], list[Task]] = {}
     for task in tasks:
         subject = task.subject if task.target.startswith("reference") else ""
         groups.setdefault((task.target, subject), []).append(task)
-    for _, several in results(run, list(groups.values())):
+    for _, several in results(run, list(groups.values()), workers):
         yield several
 
 

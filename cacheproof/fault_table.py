@@ -99,9 +99,9 @@ def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[
     example = next((finding for one in shown for finding in one.findings), None)
     if example is not None:
         output.line(
-            "numbers are events of a trace; a page is docs/findings/PAGE.md; see a fault again:\n"
-            f"cacheproof replay {example.fault}@{example.release}"
+            "numbers are events of a trace; a page is docs/findings/PAGE.md; see a fault again:"
         )
+        output.command(f"  cacheproof replay {example.fault}@{example.release}")
 
 
 def _cell(one: ShownFault, target: str) -> str:

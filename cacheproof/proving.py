@@ -57,9 +57,11 @@ def prove(
     seed: int,
     markdown: bool,
     fresh: bool = False,
+    workers: int | None = None,
 ) -> int:
     """Prove targets by their text and print the evidence; what was proved before of the same text
-    is told again, unless all is to be proved afresh. Returns the exit code.
+    is told again, unless all is to be proved afresh. Returns the exit code. `workers`: None for as
+    many as there are cores.
 
     Raises:
         InputError: no such target; or a library that proofs need is missing.
@@ -79,7 +81,7 @@ def prove(
     due = [one for one in (job.without(found) for job in jobs) if one.pieces]
     due.sort(key=lambda job: -job.seconds)
     with output.bar("proving", len(due)) as advance:
-        for number, evidence in results(_Job.evidence, due):
+        for number, evidence in results(_Job.evidence, due, workers):
             for piece, rows in due[number].by_piece(evidence):
                 kept.keep(piece.digest, rows)
                 found[piece] = rows

@@ -261,10 +261,8 @@ def print_interrupted(output: Output, verdict: Verdict, folder: Path) -> None:
     for fault, broken in verdict.not_written:
         if fault is None:
             file = finding_file.trace_path(broken, verdict.campaign.target, folder)
-            output.line(
-                f"not small yet: {broken.contract} in lane {broken.lane.name}: cacheproof replay "
-                f"{file} --target {verdict.campaign.target}"
-            )
+            output.line(f"not small yet: {broken.contract} in lane {broken.lane.name}")
+            output.command(f"  cacheproof replay {file} --target {verdict.campaign.target}")
 
 
 def print_listed(output: Output, finding: Finding, folder: Path) -> None:
@@ -278,8 +276,9 @@ def print_listed(output: Output, finding: Finding, folder: Path) -> None:
 def replay(
     output: Output, what_text: str, target_text: str | None, times: int, folder: Path
 ) -> int:
-    """Run a finding, a trace or the finding of a listed fault (NAME@RELEASE) again. 0: it holds; 1: it breaks; 3: the runs differ; 4: it does not
-    break, and parts from the model."""
+    """Run a finding or a trace again, by its file, or a listed fault's newest finding in `folder`,
+    by NAME@RELEASE. 0: it holds; 1: it breaks; 3: the runs differ; 4: it does not break, and parts
+    from the model."""
     file = Path(what_text)
     if (named := OF_FAULT.fullmatch(what_text)) is not None and not file.exists():
         file = finding_file.of_fault(named[1], named[2], folder)

@@ -82,7 +82,7 @@ def _begin_with_parent(
 
 
 def results(
-    run: Callable[[Task], Result], tasks: Sequence[Task], number: int | None = None
+    run: Callable[[Task], Result], tasks: Sequence[Task], workers: int | None = None
 ) -> Iterator[tuple[int, Result]]:
     """The number of each task and what `run` makes of it, as it comes; begun in their order, so
     many at once, by default one on each core. Each has a process of its own: a solver's work hangs
@@ -96,7 +96,7 @@ def results(
     context = get_context("spawn")
     followed, held = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        min(number or count(None), len(tasks)),
+        min(count(workers), len(tasks)),
         mp_context=context,
         initializer=_end_with_parent,
         initargs=(followed,),

@@ -278,17 +278,6 @@ def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]
     }
 
 
-def run_canaries(
-    target: Target, lanes: Sequence[Lane], broken: Set[tuple[str, str, str]]
-) -> dict[str, bool]:
-    """Plant every canary of the lanes in `target`, but for what it breaks of itself: which were
-    found. Raises HarnessError as the target."""
-    found: dict[str, bool] = {}
-    for lane in lanes:
-        found |= plant(canaries_in(lane, target, broken), target, lane)
-    return found
-
-
 def _plans(target: Target) -> bool:
     """Whether the target is the reference's own scheduler, under semantics that plan its walks."""
     return isinstance(target, ReferenceTarget) and target.semantics.takes_after_blocks

@@ -70,7 +70,7 @@ class KnownFault(Face, frozen=True):
 
 class _Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(pattern=NAME)]
-    face: list[Face]
+    face: list[Face] = []
     page: str | None = None
 
 

@@ -22,6 +22,7 @@ from cacheproof.spec.records import EncoderCacheState
 
 EVENTS_SHOWN = 10
 KEY_DIGITS = 12
+NOT_LISTED = "a new one, as far as the list says"
 _HARM_STYLE = {"efficiency": "yellow", MODEL_DIFFERENCE: "yellow"}
 
 
@@ -37,9 +38,13 @@ def print_finding(finding: Finding, console: Console, file: str = "FILE") -> Non
         *_section("both sides", Text(finding.why)),
         *_section("lanes", _lanes(finding, moments)),
         Text(),
-        _footer(finding, file),
     ]
     console.print(Group(*sections))
+    console.print("replay", style="bold", end="   ")
+    command = f"cacheproof replay {file} --target {finding.target} --times {TIMES}"
+    console.print(command, soft_wrap=True)  # to be copied whole
+    console.print(_footer(finding))
+    console.print()
 
 
 def print_events(trace: Trace, console: Console) -> None:
@@ -201,19 +206,23 @@ def _columns(titles: tuple[str, ...], rows: list[Any]) -> Table:
     return table
 
 
-def _footer(finding: Finding, file: str) -> Table:
+def _footer(finding: Finding) -> Table:
     known = finding.known or ("no thread listed" if finding.known_note else "not listed")
+    listed = finding.known_note is not None or finding.harm == MODEL_DIFFERENCE
     found = f"after {finding.seconds:.1f} s"
     if finding.seed is not None:
         found = f"seed {finding.seed} of {finding.generator}, {found}"
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, content in (
-        ("replay", f"cacheproof replay {file} --target {finding.target} --times {TIMES}"),
+    rows = (
         ("replays", f"{finding.replays} alike, digest {finding.digest[:12]}"),
         ("found", found),
         ("known", f"{known}: {finding.known_note}" if finding.known_note else known),
-    ):
-        table.add_row(name, Text(content))
+        ("fault", finding.fault or finding.akin or ("" if listed else NOT_LISTED)),
+        ("size", "not made small, or not to the end" if finding.stopped_early else ""),
+    )
+    for name, content in rows:
+        if content:
+            table.add_row(name, Text(content))
     return table

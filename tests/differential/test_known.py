@@ -1,15 +1,19 @@
 """The list of known faults: what it covers, and what is refused as such a list."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.known import KnownFault, covering, load, showing_seeds
+from cacheproof.differential.known import KnownFault, akin, covering, load, showing_seeds
 from cacheproof.differential.trace import ModelRunner
 
 ENTRY = """
-[[known]]
+[[fault]]
+name = "a-fault"
+page = "findings/README.md"
+[[fault.face]]
 contract = "EC-6"
 releases = ">=0.10.2,<0.29.0"
 harm = "safety"
@@ -21,7 +25,8 @@ note = "a note"
 @pytest.fixture
 def faults(tmp_path: Path) -> list[KnownFault]:
     path = tmp_path / "known.toml"
-    path.write_text(ENTRY + ENTRY.replace("EC-6", "EC-1") + 'lanes = ["scheduler"]\n')
+    another = ENTRY.replace("EC-6", "EC-1").replace("a-fault", "another")
+    path.write_text(ENTRY + another + 'lanes = ["scheduler"]\n')
     return load(path)
 
 
@@ -89,7 +94,17 @@ def test_an_entry_of_one_model_runner_covers_no_trace_of_the_other(
         (('note = "a note"', 'note = "n"\nlanes = ["none"]'), "'none' is no lane"),
         (('note = "a note"', 'note = "n"\nrunner = "third"'), "Invalid enum value 'third'"),
         (('note = "a note"', 'note = "n"\nseeds = [1]'), "seeds of EC-6 (n) with 0 lanes"),
-        (("[[known]]", "[[known]"), "Expected ']]'"),
+        (('note = "a note"', 'note = "n"\nlanes = ["scheduler"]\nseeds = [-1]'), "`int` >= 0"),
+        (
+            ('note = "a note"', f'note = "n"\nlanes = ["scheduler"]\nseeds = [{10**9}]'),
+            "`int` <= 999999999",
+        ),
+        (('note = "a note"', f'note = "n"\nlanes = ["scheduler"]\nseeds = [{10**30}]'), "`int`"),
+        (("[[fault]]", "[[fault]"), "Expected ']]'"),
+        (("[[fault]]", "[[known]]"), "unknown field"),
+        (('name = "a-fault"', ""), "missing required field `name`"),
+        (('name = "a-fault"', 'name = "a fault"'), "matching regex"),
+        (("[[fault.face]]", ENTRY + "[[fault.face]]"), "two faults are called a-fault"),
     ],
 )
 def test_a_spoiled_list_is_refused_in_one_line(
@@ -114,3 +129,40 @@ def test_seeds_are_those_of_the_faults_of_a_release() -> None:
     assert showing_seeds(faults, "0.28.0") == {"scheduler": [3, 9]}
     assert showing_seeds(faults, "0.27.1") == {"scheduler": [3, 7, 9]}
     assert showing_seeds(faults, None) == {}
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as they are made of them on the web."""
+    headings = [line.lstrip("# ") for line in page.read_text().splitlines() if line[:1] == "#"]
+    return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings}
+
+
+def test_each_shipped_fault_has_a_page_that_is_there() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    for fault in load():
+        page, _, anchor = (fault.page or "").partition("#")
+        assert (docs / page).is_file(), fault.name
+        assert not anchor or anchor in anchors(docs / page), fault.name
+
+
+LISTED = [
+    KnownFault("WM-1", ">=0.11.1", "safety", "n", lanes=("scheduler",), name="phantom-entry"),
+    KnownFault("EC-6", "<0.29.0", "safety", "n", name="repeated-item"),
+]
+
+
+@pytest.mark.parametrize(
+    ("broken", "contract", "lane", "words"),
+    [
+        ([("WM-1", "")], "EC-9", "scheduler", "a new face of phantom-entry: its trace breaks WM-1"),
+        ([], "WM-1", "encoder cache", "maybe a new face of phantom-entry, which breaks WM-1"),
+        ([], "EC-6", "scheduler", "maybe repeated-item again, which is listed for other releases"),
+        ([("EC-1", "")], "EC-9", "scheduler", ""),
+    ],
+)
+def test_a_new_face_of_a_listed_fault_is_told_from_a_new_fault_with_the_reason(
+    broken: list[tuple[str, str]], contract: str, lane: str, words: str
+) -> None:
+    reason = akin(LISTED, broken, contract, "0.33.0", lane)
+    assert reason.startswith(words)
+    assert bool(reason) is bool(words)

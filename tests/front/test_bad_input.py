@@ -149,12 +149,12 @@ KNOWN = {
     "a list of words": b'known = ["EC-1"]',
     "unknown field": b"unknown = 3",
     "a huge number": b"known = 1" + b"0" * 5000,
-    "half an entry": b'[[known]]\ncontract = "EC-1"',
-    "no contract": b'[[known]]\ncontract="XX-1"\nreleases="all"\nharm="safety"\nnote="n"',
-    "no harm": b'[[known]]\ncontract="EC-1"\nreleases="all"\nharm="bad"\nnote="n"',
-    "no releases": b'[[known]]\ncontract="EC-1"\nreleases="newest"\nharm="safety"\nnote="n"',
-    "half a release": b'[[known]]\ncontract="EC-1"\nreleases=">="\nharm="safety"\nnote="n"',
-    "no lane": b'[[known]]\ncontract="EC-1"\nreleases="all"\nharm="safety"\nnote=""\nlanes=["l"]',
+    "half an entry": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract = "EC-1"',
+    "no contract": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="XX-1"\nreleases="all"\nharm="safety"\nnote="n"',
+    "no harm": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="EC-1"\nreleases="all"\nharm="bad"\nnote="n"',
+    "no releases": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="EC-1"\nreleases="newest"\nharm="safety"\nnote="n"',
+    "half a release": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="EC-1"\nreleases=">="\nharm="safety"\nnote="n"',
+    "no lane": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="EC-1"\nreleases="all"\nharm="safety"\nnote=""\nlanes=["l"]',
 }
 
 

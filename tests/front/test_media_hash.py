@@ -32,15 +32,23 @@ def collision(tmp_path: Path) -> Path:
 
 
 def known_without(kind: str, path: Path) -> Path:
-    """The shipped list of known faults without the entries of a kind."""
+    """The shipped list of known faults without the faces of a kind."""
     shipped = (resources.files("cacheproof.differential") / "known.toml").read_text()
-    entries = [entry for entry in tomllib.loads(shipped)["known"] if entry.get("kind") != kind]
-    lines = (
-        "\n".join(["[[known]]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())])
-        for entry in entries
-    )
+    faults = tomllib.loads(shipped)["fault"]
+    lines = [
+        line
+        for fault in faults
+        for line in (
+            *("[[fault]]", f"name = {json.dumps(fault['name'])}"),
+            *(line for face in fault["face"] if face.get("kind") != kind for line in _face(face)),
+        )
+    ]
     path.write_text("\n".join(lines))
     return path
+
+
+def _face(face: dict[str, object]) -> list[str]:
+    return ["[[fault.face]]", *(f"{key} = {json.dumps(value)}" for key, value in face.items())]
 
 
 def test_a_collision_of_a_kind_that_is_not_listed_is_told_beside_the_listed_ones(

@@ -1,1 +1,150 @@
-"""Hosts that are forked: the same results, none left behind, and a plain process where none is."""
+"""Hosts that are forked from one import: as good as hosts that imported by themselves, and ended
+with whoever has asked for them."""
+
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.campaign import LANES
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.targets import host_server, releases
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import host_of
+
+RELEASE = "0.33.0"
+TRACES = [LANES["scheduler"].trace(seed, RELEASE) for seed in range(5)]
+
+
+@pytest.fixture
+def target() -> Iterator[HostTarget]:
+    name = f"vllm@{RELEASE}"
+    with closing(host_of(releases.install(RELEASE, report=print), name)) as made:
+        yield made
+
+
+def pid_of(target: HostTarget) -> int:
+    assert target.hello
+    assert target._process is not None
+    return target._process.pid
+
+
+def parent_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(status[1])
+
+
+def test_a_forked_host_answers_as_one_that_imported_by_itself(
+    target: HostTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked = target.run(TRACES)
+    assert parent_of(pid_of(target)) != os.getpid()
+    target.close()
+    monkeypatch.setattr(host_server, "FORKS", False)
+    with closing(host_of(releases.install(RELEASE, report=print), "plain")) as plain:
+        assert plain.run(TRACES) == forked
+        assert parent_of(pid_of(plain)) == os.getpid()
+
+
+def test_hosts_of_a_release_are_forks_of_one_and_another_of_a_second(target: HostTarget) -> None:
+    with closing(pickle.loads(pickle.dumps(Reduced(target))).of(target)) as beside:
+        server = parent_of(pid_of(target))
+        assert parent_of(pid_of(beside)) == server
+        assert pid_of(beside) != pid_of(target)
+    with closing(target.another()) as elsewhere:
+        assert parent_of(pid_of(elsewhere)) not in (server, os.getpid())
+        assert elsewhere.run(TRACES) == target.run(TRACES)
+
+
+class Reduced:
+    """A target as another process has it: what it runs, and no process of its own."""
+
+    def __init__(self, target: HostTarget) -> None:
+        state = target.__getstate__()
+        self.kept = {name: state[name] for name in ("_process", "_hello")}
+
+    def of(self, target: HostTarget) -> HostTarget:
+        twin = object.__new__(HostTarget)
+        twin.__dict__.update(target.__getstate__() | self.kept)
+        return twin
+
+
+def test_what_a_host_changes_no_other_host_sees(target: HostTarget) -> None:
+    healthy = target.run(TRACES)
+    assert target.run(TRACES, "withholds_what_is_encoded") != healthy
+    target.close()
+    assert target.run(TRACES) == healthy
+
+
+def test_a_forked_host_that_dies_is_named_and_the_next_batch_has_another(
+    target: HostTarget,
+) -> None:
+    healthy = target.run(TRACES)
+    first = pid_of(target)
+    os.kill(first, signal.SIGKILL)
+    with pytest.raises(HarnessError, match=r"host of vllm@0.33.0 crashed \(exit status -9\)"):
+        target.run(TRACES)
+    assert target.run(TRACES) == healthy
+    assert pid_of(target) != first
+
+
+def test_without_its_server_a_target_starts_another(target: HostTarget) -> None:
+    healthy = target.run(TRACES)
+    server = parent_of(pid_of(target))
+    target.close()
+    os.kill(server, signal.SIGKILL)
+    assert target.run(TRACES) == healthy
+    assert parent_of(pid_of(target)) != server
+
+
+def test_closing_ends_a_forked_host(target: HostTarget) -> None:
+    host = os.pidfd_open(pid_of(target))
+    target.close()
+    assert select.select([host], [], [], 60)[0]
+    os.close(host)
+
+
+def test_servers_and_hosts_end_with_whoever_started_them() -> None:
+    script = textwrap.dedent(
+        f"""
+        import os
+        from cacheproof.differential.targets.resolve import resolve
+
+        target = resolve("vllm@{RELEASE}", report=print)
+        assert target.hello
+        host = target._process.pid
+        server = open(f"/proc/{{host}}/stat").read().rpartition(")")[2].split()[1]
+        print(host, server, flush=True)
+        input()
+        os.kill(os.getpid(), 9)
+        """
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    ending = [os.pidfd_open(int(one)) for one in parent.stdout.readline().split()]
+    parent.communicate(b"go\n")
+    assert parent.returncode == -9
+    for process in ending:
+        assert select.select([process], [], [], 60)[0]
+        os.close(process)
+
+
+def test_no_more_than_a_few_idle_servers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = host_server.HostServers()
+    sleeper = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    started = [servers.of(sleeper, [str(number)], os.environ, 0) for number in range(5)]
+    alive = [one for one in started if one and one.process and one.process.poll() is None]
+    assert len(alive) == host_server.IDLE_SERVERS + 1
+    assert alive[-1] is started[-1]
+    for server in alive:
+        server.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.campaign import LANES, Campaign, search
-from cacheproof.differential.canary import run_canaries
+from cacheproof.differential.canary import canaries_in, plant
 from cacheproof.differential.examine import LOCKSTEP
 from cacheproof.differential.finding import found_in
 from cacheproof.differential.finding_file import save
@@ -101,7 +101,8 @@ def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix() ->
 def test_planted_faults_are_found_beside_the_faults_of_the_release(version: str) -> None:
     with host(version) as target:
         campaign = search(target, [LANE], against=None, seeds=range(60))
-        assert all(run_canaries(target, [LANE], campaign.kinds.keys()).values())
+        worth = canaries_in(LANE, target, campaign.kinds.keys())
+        assert all(plant(worth, target, LANE).values())
 
 
 def test_a_release_before_the_other_depths_runs_this_one_alone() -> None:

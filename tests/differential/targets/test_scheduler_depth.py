@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cacheproof.differential.campaign import LANES
-from cacheproof.differential.canary import NO_CANARY, run_canaries
+from cacheproof.differential.canary import NO_CANARY, canaries_in, plant
 from cacheproof.differential.examine import examine, rules_for
 from cacheproof.differential.known import covering, load
 from cacheproof.differential.record import TraceResult
@@ -290,7 +290,7 @@ def test_what_a_plug_in_raises_comes_out_as_raised(tmp_path: Path) -> None:
 
 def test_the_faults_planted_in_a_scheduler_s_manager_are_found(any_release: HostTarget) -> None:
     lane = LANES["scheduler"]
-    found = run_canaries(any_release, [lane], broken=frozenset())
+    found = plant(canaries_in(lane, any_release), any_release, lane)
     assert all(found.values())
     assert {name.removesuffix(" (scheduler)").split(",")[0] for name in found} == {
         rule.id
