@@ -4,7 +4,7 @@ A search that does not find a fault that is there says nothing by finding none. 
 one per contract, each by itself, and is void when one of them does not come back.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from cacheproof.differential.campaign import Lane

@@ -69,6 +69,7 @@ class HostServer:
                     stderr=subprocess.DEVNULL,
                     env=environment,
                     pass_fds=(theirs.fileno(),),
+                    process_group=0,  # Ctrl-C is for whoever has started it
                 )
             except OSError:
                 ours.close()

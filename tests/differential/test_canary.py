@@ -11,8 +11,8 @@ from cacheproof.differential.canary import (
     NO_CANARY,
     Canary,
     canaries,
-    finds_canary,
     canaries_in,
+    finds_canary,
     plant,
 )
 from cacheproof.differential.examine import rules_for

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from cacheproof import proving, searching, text_table
-from cacheproof.differential.targets import known_texts, releases
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets import resolve as resolving
 from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import reading_of, resolve
 
@@ -69,7 +70,7 @@ def fuzz(run: Any, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
 def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any) -> None:
     ran, model = fuzz()
     assert ran.code == 0
-    assert ran.out.startswith("lane ")
+    assert ran.out.startswith("listed faults ")
     assert model["announced"] == []
     assert (model["reading"]["nearest"], model["reading"]["differing"]) == (NEWEST, {})
 
@@ -84,7 +85,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
     )
     change(STEP, FIELD, f"{FIELD}    made_up: int = 0\n")
     began: list[bool] = []
-    search = searching.search
+    search = searching.run_campaign
 
     def watched(*arguments: Any, **further: Any) -> Any:
         began.append(bool(said))
@@ -95,7 +96,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
     monkeypatch.setattr(
         searching.Output, "line", lambda self, text: (said.append(text), line(self, text))
     )
-    monkeypatch.setattr(searching, "search", watched)
+    monkeypatch.setattr(searching, "run_campaign", watched)
     ran, model = fuzz()
     assert began == [True]
     names, unread = model["announced"]
@@ -126,10 +127,16 @@ def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
 
 
 def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
-    run: Any, fork: Path, change: Change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any,
+    fork: Path,
+    change: Change,
+    newest: Release,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
-    monkeypatch.setattr(known_texts.Reading, "differs", False)
+    as_modelled = reading_of(newest)
+    monkeypatch.setattr(resolving, "reading_of", lambda release: as_modelled)
     findings = "--findings", tmp_path / "findings"
     assert run("fuzz", "--target", f"path:{fork}", *SEARCH, *findings).code == 1
 

@@ -141,6 +141,7 @@ def test_a_trace_that_asks_for_more_than_the_release_has(
     assert run("replay", path, "--target", "reference@0.33.0", "--times", 1).code in (0, 1)
 
 
+FACE = b'[[fault]]\nname = "f"\n[[fault.face]]\n'
 KNOWN = {
     "no TOML": b"known = [",
     "not text": b"\xff\xfe\x00",
@@ -149,12 +150,12 @@ KNOWN = {
     "a list of words": b'known = ["EC-1"]',
     "unknown field": b"unknown = 3",
     "a huge number": b"known = 1" + b"0" * 5000,
-    "half an entry": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract = "EC-1"',
-    "no contract": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="XX-1"\nreleases="all"\nharm="safety"\nnote="n"',
-    "no harm": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="EC-1"\nreleases="all"\nharm="bad"\nnote="n"',
-    "no releases": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="EC-1"\nreleases="newest"\nharm="safety"\nnote="n"',
-    "half a release": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="EC-1"\nreleases=">="\nharm="safety"\nnote="n"',
-    "no lane": b'[[fault]]\nname="f"\n[[fault.face]]\ncontract="EC-1"\nreleases="all"\nharm="safety"\nnote=""\nlanes=["l"]',
+    "half an entry": FACE + b'contract = "EC-1"',
+    "no contract": FACE + b'contract="XX-1"\nreleases="all"\nharm="safety"\nnote="n"',
+    "no harm": FACE + b'contract="EC-1"\nreleases="all"\nharm="bad"\nnote="n"',
+    "no releases": FACE + b'contract="EC-1"\nreleases="newest"\nharm="safety"\nnote="n"',
+    "half a release": FACE + b'contract="EC-1"\nreleases=">="\nharm="safety"\nnote="n"',
+    "no lane": FACE + b'contract="EC-1"\nreleases="all"\nharm="safety"\nnote=""\nlanes=["l"]',
 }
 
 

@@ -1,7 +1,8 @@
 """What commands print, as sentences and as JSON, and how they end."""
 
+import importlib
 import json
-from collections.abc import Sequence
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,11 @@ import pytest
 from cacheproof import searching
 from cacheproof.differential import gallery
 from cacheproof.differential.campaign import LANES
-from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.finding import Finding
 from cacheproof.differential.finding_file import load
 from cacheproof.differential.generator import manager_trace
 from cacheproof.differential.scheduler_generator import scheduler_trace
-from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace, dump
+from cacheproof.differential.trace import dump
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
 
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_reference_holds(run: Any, folder: Path) -> None:
     ran = run(*REFERENCE, "--findings", folder)
     assert ran.code == 0
-    assert "0 unlisted and 0 listed or efficiency findings on reference" in ran.out.splitlines()
+    assert "\n0 unlisted and 0 listed or efficiency findings on reference; " in ran.out
     assert list(folder.iterdir()) == []
 
 
@@ -49,9 +49,59 @@ def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
     listed = run("fuzz", *arguments)
     unlisted = run("fuzz", *arguments, "--known", nothing_known)
     assert (listed.code, unlisted.code) == (0, 1)
-    assert "EC-6a" in listed.out
-    assert "known    vLLM PR #54284" in listed.out
-    assert "known    vLLM PR #54284" not in unlisted.out
+    assert re.search(r"^  repeated-item +\d+ .*EC-6a.* \.\./rediscovery", listed.out, re.MULTILINE)
+    assert "EC-6a at event" not in listed.out
+    assert "EC-6a at event" in unlisted.out
+    assert "known    not listed" in unlisted.out
+
+
+def test_a_listed_fault_is_replayed_by_its_name(run: Any, folder: Path) -> None:
+    arguments = "--target", "reference@0.28.0", "--depth", "manager", "--seeds", "0:4"
+    assert run("fuzz", *arguments, "--findings", folder).code == 0
+    (file, *_) = folder.glob("repeated_item_*.json")
+    found = load(file)
+    assert isinstance(found, Finding)
+    assert (found.fault, found.known, found.stopped_early) == (
+        "repeated-item",
+        "vLLM PR #54284",
+        True,
+    )
+    assert run("replay", file, "--times", 2).code == 1
+    refusal = run("replay", "repeated-item@0.28.0", "--findings", folder).refusal
+    assert refusal.startswith("repeated-item@0.28.0: no finding of that fault in ")
+    file.rename(file.with_name(file.name.replace("reference_0_28_0", "vllm_0_28_0")))
+    named = run("replay", "repeated-item@0.28.0", "--findings", folder, "--times", 2)
+    assert named.code == 1
+
+
+def test_results_do_not_depend_on_the_number_of_workers(
+    run: Any, tmp_path: Path, nothing_known: Path
+) -> None:
+    seeds = "--depth", "manager", "--seeds", "0:25", "--json", "-"
+    reports = []
+    for workers in (1, 3):
+        where = "--findings", tmp_path / str(workers), "--workers", workers
+        ran = run("fuzz", "--target", "reference@0.28.0", *seeds, *where, "--known", nothing_known)
+        assert ran.code == 1
+        report = document(ran.out, "fuzz")
+        report.pop("seconds")
+        for one in report["findings"]:
+            one.pop("seconds")
+        reports.append(report)
+    assert reports[0] == reports[1]
+    assert reports[0]["findings"]
+    one, many = (sorted(path.name for path in (tmp_path / n).iterdir()) for n in ("1", "3"))
+    assert one == many
+
+
+def test_listed_faults_are_made_small_where_that_is_asked_for(run: Any, folder: Path) -> None:
+    search = "fuzz", "--target", "reference@0.28.0", "--depth", "manager", "--seeds", "0:1"
+    sizes = []
+    for further in ((), ("--shrink-listed",)):
+        report = document(run(*search, "--findings", folder, *further, "--json", "-").out, "fuzz")
+        (fault,) = [one for one in report["faults"] if one["name"] == "repeated-item"]
+        sizes.append(fault["events"]["reference@0.28.0"])
+    assert sizes[1] <= 6 < sizes[0]
 
 
 def test_a_real_releases_faults_are_found_written_and_replayed(
@@ -154,35 +204,27 @@ def test_json_in_a_file_leaves_the_report_on_the_screen(
     assert document(path.read_text(), "fuzz")["target"] == "reference"
 
 
-class Broken(ReferenceTarget):
-    """A target whose host breaks at every batch."""
-
-    def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
-        raise HarnessError("host of it crashed (exit status 7)")
-
-
-class Deaf(ReferenceTarget):
-    """A target in which no planted fault takes."""
-
-    def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
-        return super().run(traces)
-
-
 @pytest.mark.parametrize(
-    ("target", "words"),
-    [(Broken, "void: harness error: "), (Deaf, "void: canary of EC-1 ")],
+    ("name", "words"),
+    [
+        ("Broken", "void: harness error: "),
+        ("Deaf", "void: canary of EC-1 "),
+        ("Deadly", "void: harness error: a worker process ended before its work was done"),
+    ],
 )
 def test_what_proves_nothing_is_void_and_ends_with_3(
-    run: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, target: type, words: str
+    run: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, words: str
 ) -> None:
-    monkeypatch.setattr(searching, "resolve", lambda text, report: target())
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    odd = importlib.import_module("odd_targets")
+    monkeypatch.setattr(searching, "resolve", lambda text, report: getattr(odd, name)())
     ran = run(*REFERENCE, "--depth", "manager", "--findings", folder)
     assert words in ran.out
     assert ran.code == 3
 
 
 def test_a_search_names_every_lane_that_the_target_runs(run: Any, folder: Path) -> None:
-    ran = run(*REFERENCE, "--findings", folder)
+    ran = run(*REFERENCE, "--findings", folder, "--verbose")
     for lane in LANES.values():
         assert (lane.name in ran.out) == (lane.depth != "engine")
 

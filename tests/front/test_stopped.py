@@ -1,14 +1,18 @@
 """A command that is stopped, or cannot write, says so in one line and leaves nothing behind."""
 
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from cacheproof.differential import finding_file
 
 LONG = "fuzz", "--depth", "manager", "--seconds", "600"
 
@@ -18,7 +22,10 @@ def search(
     start: Callable[..., "subprocess.Popen[str]"], two_releases: tuple[str, str], tmp_path: Path
 ) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """A long search of a real release, and a descriptor of its host process."""
-    arguments = (*LONG, "--target", two_releases[1], "--findings", str(tmp_path))
+    nothing = tmp_path.with_name(f"{tmp_path.name}-known.toml")
+    nothing.write_text("")
+    where = "--findings", str(tmp_path), "--known", str(nothing)
+    arguments = (*LONG, "--target", two_releases[0], *where)
     command = start(*arguments)
     host = host_of(command)
     yield command, host
@@ -66,17 +73,41 @@ def wait_for(process: int) -> None:
     select.select([process], [], [])
 
 
-def test_an_interrupted_search_says_so_and_ends_with_130(
-    search: tuple["subprocess.Popen[str]", int],
+def test_an_interrupted_search_says_what_it_has_found_and_ends_with_130(
+    search: tuple["subprocess.Popen[str]", int], tmp_path: Path
 ) -> None:
     command, host = search
+    found_at(tmp_path)
     command.send_signal(signal.SIGINT)
     out, err = command.communicate()
     assert command.returncode == 130
-    assert err.splitlines()[-1] == "cacheproof: interrupted"
     assert "Traceback" not in err
-    assert out == ""
+    assert f"interrupted; what was found until then lies in {tmp_path}" in out
+    assert re.search(r" at event \d+ ", out)
+    for file in tmp_path.iterdir():
+        assert file.suffix == ".py" or finding_file.load(file)
     wait_for(host)
+
+
+def found_at(folder: Path) -> None:
+    """Waits until a finding is small, and lies in the folder."""
+    while not list(folder.glob("*.json")):
+        time.sleep(0.05)
+
+
+def test_what_was_found_by_a_search_that_is_killed_lies_on_disk_whole(
+    search: tuple["subprocess.Popen[str]", int], tmp_path: Path
+) -> None:
+    command, host = search
+    found_at(tmp_path)
+    command.kill()
+    command.communicate()
+    wait_for(host)
+    files = list(tmp_path.iterdir())
+    assert [file for file in files if file.suffix == ".json"]
+    for file in files:
+        assert not file.name.startswith(".")
+        assert file.suffix == ".py" or finding_file.load(file)
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])

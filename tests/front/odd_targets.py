@@ -1,0 +1,30 @@
+"""Targets that go wrong, in a module that worker processes can import too."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.record import TraceResult
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.trace import Trace
+
+
+class Broken(ReferenceTarget):
+    """A target whose host breaks at every batch."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
+        raise HarnessError("host of it crashed (exit status 7)")
+
+
+class Deaf(ReferenceTarget):
+    """A target in which no planted fault takes."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return super().run(traces)
+
+
+class Deadly(ReferenceTarget):
+    """A target that ends the process that runs it."""
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> Any:
+        raise SystemExit(9)
