@@ -28,7 +28,7 @@ from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.reference.semantics import Semantics
 
 SECONDS = 60.0
-OF_FAULT = re.compile(rf"({NAME.strip('^$')})@(\d[\w.]*)", re.ASCII)
+OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
 
 
@@ -281,7 +281,7 @@ def replay(
     from the model."""
     file = Path(what_text)
     if (named := OF_FAULT.fullmatch(what_text)) is not None and not file.exists():
-        file = finding_file.of_fault(named[1], named[2], folder)
+        file = finding_file.of_fault(named["fault"], named["release"], folder)
     what = finding_file.load(file)
     if target_text is None:
         if isinstance(what, Trace):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cacheproof import proving, searching, text_table
-from cacheproof.differential.targets import releases
+from cacheproof.differential.targets import known_texts, releases
 from cacheproof.differential.targets import resolve as resolving
 from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import reading_of, resolve
