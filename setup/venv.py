@@ -1,10 +1,10 @@
 """Makes .venv in the checkout: the locked packages and cacheproof itself, editable.
 
 Run as `python3 setup/venv.py`, with nothing but the standard library and pip. uv installs where it
-is to be had, pip otherwise; both check the hashes of the lock. A finished set-up leaves a stamp that
-names everything the environment was made from; while the stamp matches, nothing is done. Without a
-matching stamp the environment is deleted and made anew in place (environments cannot be moved), so
-one that was killed half-way never reaches a user.
+is to be had, pip otherwise; both check the hashes of the lock. A finished set-up leaves a stamp
+that names everything the environment was made from; while the stamp matches, nothing is done.
+Without a matching stamp the environment is deleted and made anew in place (environments cannot be
+moved), so one that was killed half-way never reaches a user.
 """
 
 import sys
@@ -99,9 +99,7 @@ class Runner:
         self.log = log
         self.guard_fd = guard_fd
 
-    def lines(
-        self, *command: str | Path, environ: Mapping[str, str] = os.environ
-    ) -> Iterator[str]:
+    def lines(self, *command: str | Path, environ: Mapping[str, str] = os.environ) -> Iterator[str]:
         """Yields the output of `command` line by line; raises SetupError if it fails.
 
         Children share the guard: one that outlives a killed set-up keeps the next one waiting
@@ -272,7 +270,8 @@ def progress_of(checkout: Checkout) -> Iterator[Progress]:
 def load(path: Path) -> ModuleType:
     """A module of cacheproof, which cannot be imported by its name before it is installed."""
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert module_spec is not None and module_spec.loader is not None
+    assert module_spec is not None
+    assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_spec.name] = module
     module_spec.loader.exec_module(module)
