@@ -144,13 +144,14 @@ def compiled_folders() -> list[str]:
 
 
 def _compile(cache: Cache, python: Path, workspace: Workspace, report: Report, guard: int) -> None:
-    """Compiles on all cores what every import of vLLM needs. Files that are no Python of this
-    version do not matter: what is imported is compiled by the import."""
-    (packages,) = (python.parent.parent / "lib").glob("python*/site-packages")
-    there = [str(packages / name) for name in compiled_folders() if (packages / name).is_dir()]
+    """Compiles on all cores what every import of vLLM needs. It may fail of a file or a folder: an
+    import compiles what it misses."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = python.parent.parent / "lib" / version / "site-packages"
+    folders = [str(packages / name) for name in compiled_folders()]
     log = cache.logs / f"compile-{workspace.path.name}.log"
     run_logged(
-        [str(python), "-P", "-m", "compileall", "-q", "-l", "-j", "0", *there],
+        [str(python), "-P", "-m", "compileall", "-q", "-l", "-j", "0", *folders],
         log=log,
         env=_quiet(os.environ),
         title="compiling the libraries",
