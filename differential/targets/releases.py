@@ -246,7 +246,7 @@ def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind
         for version in versions
     ]
     try:
-        wait(installs)
+        wait([*libraries.values(), *installs])
     finally:
         say.stop()
     failures = [failure for install in installs if (failure := install.exception()) is not None]

@@ -3,6 +3,7 @@
 import errno
 import io
 import itertools
+import os
 import re
 import signal
 import subprocess
@@ -270,6 +271,28 @@ class TestSideBySide:
             releases.install_all([VERSION, OTHER], report=said.append, cache=cache)
         assert not any("is full" in line for line in said)
 
+    def test_libraries_are_finished_also_where_the_release_fails(
+        self, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fetch_failed = tmp_path / "fetch-failed"
+        os.mkfifo(fetch_failed)
+        made: list[str] = []
+
+        def ensure(*_: object, **__: object) -> Libraries:
+            fetch_failed.read_text()
+            made.extend(path.name for path in sorted(Path(sys.prefix).rglob("*.py")))
+            return LIBRARIES
+
+        def fetch(version: str, **_: object) -> Archive:
+            fetch_failed.write_text("")
+            raise SetupError(f"{version} does not exist")
+
+        monkeypatch.setattr(environment, "ensure", ensure)
+        monkeypatch.setattr(sources, "fetch", fetch)
+        with pytest.raises(SetupError, match="does not exist"):
+            releases.install_all([VERSION], report=print, cache=cache)
+        assert made != []
+
 
 class TestArchives:
     @pytest.mark.parametrize("name", ["../escaped.py", "/escaped.py", "vllm-9.8.7/../../e.py"])
@@ -424,7 +447,7 @@ if [ "$3" = venv ]; then
 fi
 case "$*" in
     *"config list"*) cat "$PIP_LISTS";;
-    "-P -c"*" install "*environment.lock*) [ -x "$4" ] || { echo pip >> "$INSTALLED"; eval "$PIP_SAYS"; };;
+    "-P -c"*" install --no-compile "*environment.lock*) echo pip >> "$INSTALLED"; eval "$PIP_SAYS";;
 esac
 if [ "$2" = -c ] && [ -x "$4" ]; then shift 3; exec "$@"; fi
 while [ $# -gt 0 ]; do
