@@ -32,7 +32,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TextIO
+from typing import Any, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = Path("setup/dev.lock")
@@ -195,27 +195,36 @@ def make(checkout: Checkout, base_python: Path, runner: Runner) -> None:
     runner.run(*make_venv)
     pip = (checkout.python, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input")
     try:
-        install_with_uv(checkout, runner, pip)
+        uv = uv_like_pip(checkout, runner, pip)
     except (SetupError, ValueError) as failure:
         print(f"  going on with pip, without uv: {failure}", flush=True)
-        checkout.clear()
-        runner.run(*make_venv)
-        install_with_pip(checkout, runner, pip)
+        return install_with_pip(checkout, runner, pip)
+    try:
+        return install_with_uv(checkout, runner, uv)
+    except SetupError as failure:
+        print(f"  going on with pip, without uv: {failure}", flush=True)
+    checkout.clear()  # what uv left half installed is nothing that pip could go on from
+    runner.run(*make_venv)
+    return install_with_pip(checkout, runner, pip)
 
 
-def install_with_uv(checkout: Checkout, runner: Runner, pip: tuple[str | Path, ...]) -> None:
-    """What `install_with_pip` does, several times as fast.
+def uv_like_pip(checkout: Checkout, runner: Runner, pip: tuple[str | Path, ...]) -> Any:
+    """uv, told what pip was told; pip fetches it into the environment if it is not there.
 
     Raises:
-        SetupError: uv cannot be had, or failed.
+        SetupError: pip cannot have it.
         ValueError: pip has a setting that uv has no word for.
     """
-    uv_module = load(UV)
-    program = uv_module.find()
+    uv = load(UV)
+    program = uv.find()
     if program is None:
-        runner.run(*pip, *uv_module.FETCH, "-r", uv_module.LOCK)
+        runner.run(*pip, *uv.FETCH, "-r", uv.LOCK)
         program = str(checkout.python.with_name("uv"))
-    uv = uv_module.Uv.like_pip(program, runner.run(*pip, "config", "list"), os.environ)
+    return uv.Uv.like_pip(program, runner.run(*pip, "config", "list"), os.environ)
+
+
+def install_with_uv(checkout: Checkout, runner: Runner, uv: Any) -> None:
+    """What `install_with_pip` does, several times as fast."""
     locked = ("--no-deps", "--only-binary=:all:", "-r", checkout.root / LOCK)
     if uv.constraints:  # they have no hashes, so they are asked beforehand whether they agree
         runner.run(*uv.install(checkout.python, "--dry-run", *locked), environ=uv.environ)
