@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -66,6 +66,15 @@ def locate(cache: Cache, overlay: Overlay | None = None) -> Libraries | None:
         return None
     python = environment / "bin" / "python"
     return Libraries(python, overlays) if python.exists() else None
+
+
+def missing_mib(cache: Cache, overlays: Iterable[Overlay | None]) -> int:
+    """The room that `ensure` needs for what is not there yet."""
+    missing = 0 if _is_complete(_environment_folder(cache)) else ENVIRONMENT_MIB
+    for overlay in overlays:
+        if overlay is not None and not _is_complete(_overlay_folder(cache, overlay)):
+            missing += overlay.mib
+    return missing
 
 
 def ensure(cache: Cache, overlay: Overlay | None = None, *, report: Report) -> Libraries:

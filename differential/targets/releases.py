@@ -232,6 +232,12 @@ def host_command(
 
 
 def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind: Kind) -> None:
+    overlays = {_overlay(version, kind) for version in versions}
+    fetched = [one for one in versions if _read_record(_home(cache, kind) / one) is None]
+    cache.require(
+        environment.missing_mib(cache, overlays) + len(fetched) * sources.MIB_OF[kind],
+        f"{kind} {', '.join(versions)} with libraries",
+    )
     say = _Turns(report)
     base = _beside(lambda: environment.ensure(cache, None, report=say))
 
@@ -239,14 +245,14 @@ def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind
         shared = base.result()
         return shared if overlay is None else environment.ensure(cache, overlay, report=say)
 
-    overlays = {_overlay(version, kind) for version in versions}
     libraries = {overlay: _beside(partial(with_overlay, overlay)) for overlay in overlays}
     installs = [
         _beside(partial(_install, version, libraries[_overlay(version, kind)], cache, say, kind))
         for version in versions
     ]
     try:
-        wait([*libraries.values(), *installs])
+        wait(libraries.values())
+        wait(installs)
     finally:
         say.stop()
     failures = [failure for install in installs if (failure := install.exception()) is not None]
@@ -267,7 +273,6 @@ def _install(
         if record is not None:  # whole: no more than a proof with the libraries of today is due
             draft, draft_record = folder, record
         else:
-            cache.require(sources.MIB_OF[kind], f"{kind} {version}")
             python = _any_with_pip(libraries)
             draft_record = _unpack(version, python, cache, workspace, report, guard, draft, kind)
         if find(version, cache=cache, kind=kind) is not None:  # another process was first

@@ -253,6 +253,14 @@ class TestSideBySide:
             releases.install_all([VERSION, OTHER], report=said.append, cache=cache)
         assert said == [f"{OTHER} is damaged"]
 
+    def test_room_for_all_is_asked_for_before_anything_is_fetched(
+        self, serve_both: Callable[[dict[str, str]], None], tmp_path: Path
+    ) -> None:
+        serve_both({})
+        cache = Cache(tmp_path / "home", free_bytes=lambda folder: 2800 * MIB)
+        with pytest.raises(SetupError, match=rf"{VERSION}, {OTHER} with libraries needs 2900 MiB"):
+            releases.install_all([VERSION, OTHER], report=print, cache=cache)
+
     def test_a_wrong_version_is_refused_before_the_right_one_is_fetched(self, cache: Cache) -> None:
         with pytest.raises(InputError, match="'latest' is no vLLM version"):
             releases.install_all([VERSION, "latest"], report=print, cache=cache)
