@@ -554,6 +554,37 @@ class TestLibraries:
         assert "\n" not in kept_logs[0]
         assert environment.locate(cache) is None
 
+    def test_libraries_that_uv_was_installing_when_it_was_killed_are_made_anew(
+        self, cache: Cache, tmp_path: Path, fake_uv: Callable[[str], None], fake_python: Path
+    ) -> None:
+        started, finish = tmp_path / "started", tmp_path / "finish"
+        os.mkfifo(started)
+        os.mkfifo(finish)
+        fake_uv(f"echo > {started}; cat {finish}; exit 0")
+        code = f"""
+import sys
+from pathlib import Path
+from cacheproof.differential.targets import environment, uv
+from cacheproof.differential.targets.cache import Cache
+sys.executable, uv.find = {sys.executable!r}, lambda *folders: {str(tmp_path / "uv")!r}
+cache = Cache(Path({str(cache.root)!r}))
+with cache.writing():
+    environment.ensure(cache, report=print)
+"""
+        interpreter = f"{sys.prefix}/bin/python"
+        killed = subprocess.Popen([interpreter, "-c", code], stdout=subprocess.DEVNULL)
+        started.read_text()
+        killed.kill()
+        killed.wait()
+        assert environment.locate(cache) is None
+        assert len(list(cache.environments.glob("*/half"))) == 1
+        finish.write_text("")
+        fake_uv("exit 0")
+        with cache.writing():
+            assert environment.ensure(cache, report=print) == environment.locate(cache)
+        assert fake_python.read_text() == "made\nmade\n"
+        assert self.installed_with(tmp_path) == ["uv", "uv", "uv"]
+
     def test_what_uv_shares_with_its_cache_is_not_written_to(self, tmp_path: Path) -> None:
         (tmp_path / "cached").write_text("_has_ops = bool\n")
         (tmp_path / "extension.py").hardlink_to(tmp_path / "cached")
