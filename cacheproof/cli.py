@@ -338,8 +338,7 @@ def gallery(json: JsonOption = None) -> None:
 def vllm_install(versions: Annotated[list[str], typer.Argument(metavar="VERSION...")]) -> None:
     """Provision releases in the cache folder."""
     output = Output(None)
-    for version in versions:
-        release = releases.install(version, report=output.say)
+    for release in releases.install_all(versions, report=output.say):
         output.line(f"vllm {release.version} ({release.source}): {release.tree}")
 
 

@@ -179,6 +179,111 @@ def test_a_python_without_venv_is_named_before_anything_is_deleted(
     assert (checkout / ".venv").exists()
 
 
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+    "-I -m venv "*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo "venv made" >> "$STEPS";;
+    *" config list") echo "$PIP_LISTS";;
+    *uv.lock) if [ -n "$UV" ]; then cp "$UV" "${0%python}uv"; else exit 1; fi;;
+    *"dev.lock") echo "pip $*" >> "$STEPS"; eval "$PIP_SAYS";;
+esac
+"""
+FAKE_UV = """#!/bin/sh
+echo "uv $*" >> "$STEPS"
+eval "$SAYS_OF_UV"
+"""
+
+
+class TestInstallers:
+    """What is run, with stand-ins for Python and uv that note how they were called."""
+
+    @pytest.fixture(autouse=True)
+    def stand_ins(self, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, text in (("python", FAKE_PYTHON), ("uv", FAKE_UV)):
+            (checkout / name).write_text(text)
+            (checkout / name).chmod(0o755)
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        monkeypatch.setenv("STEPS", str(checkout / "steps"))
+        monkeypatch.setenv("UV", str(checkout / "uv"))
+        monkeypatch.setenv("PIP_LISTS", "")
+        monkeypatch.setenv("PIP_SAYS", "true")
+        monkeypatch.setenv("SAYS_OF_UV", "true")
+
+    def set_up(self, checkout: Path) -> list[str]:
+        script = load()
+        script.ROOT = checkout
+        with (checkout / "log").open("w") as log, (checkout / "guard").open("w") as guard:
+            runner = script.Runner(log, guard.fileno())
+            try:
+                script.make(script.Checkout(checkout), checkout / "python", runner)
+            except script.SetupError as failure:
+                return [f"failed: {failure}"]
+        return (checkout / "steps").read_text().splitlines()
+
+    def test_uv_that_pip_fetched_by_its_hashes_installs_by_hashes(self, checkout: Path) -> None:
+        made, locked, editable, check = self.set_up(checkout)
+        assert made == "venv made"
+        assert locked.startswith(f"uv pip install --python {checkout}/.venv/bin/python ")
+        assert "--require-hashes" in locked
+        assert locked.endswith(f"-r {checkout}/setup/dev.lock")
+        assert editable.endswith(f"-e {checkout}")
+        assert check.startswith("uv pip check ")
+        assert "install --no-deps --require-hashes" in (checkout / "log").read_text()
+
+    def test_uv_on_the_path_is_not_fetched(
+        self, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (checkout / "on-path").mkdir()
+        shutil.copy(checkout / "uv", checkout / "on-path")
+        monkeypatch.setenv("PATH", f"{checkout / 'on-path'}:/usr/bin:/bin")
+        monkeypatch.setenv("UV", "")
+        assert [step.split()[0] for step in self.set_up(checkout)] == ["venv", "uv", "uv", "uv"]
+
+    @pytest.mark.parametrize("reason", ["not to be had", "fails", "has no word for a setting"])
+    def test_pip_installs_by_hashes_into_a_new_environment_where_uv_cannot(
+        self, reason: str, checkout: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:  # fmt: skip
+        if reason == "not to be had":
+            monkeypatch.setenv("UV", "")
+        elif reason == "fails":
+            monkeypatch.setenv("SAYS_OF_UV", "echo error: no such wheel; echo cause; exit 1")
+        else:
+            monkeypatch.setenv("PIP_LISTS", "global.prefer-binary='1'")
+        *before, installed = self.set_up(checkout)
+        assert before.count("venv made") == 1 + (reason == "fails")
+        assert before[-1] == "venv made"
+        assert installed.startswith("pip ")
+        assert "install --no-deps --require-hashes --only-binary=:all:" in installed
+        told = capsys.readouterr().out
+        assert told.count("going on with pip, without uv: ") == 1
+        assert ("error: no such wheel" in told) == (reason == "fails")
+
+    def test_constraints_are_asked_before_an_install_that_allows_none_without_hashes(
+        self, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PIP_LISTS", "global.constraint='/c.txt'")
+        _, asked, locked, *_ = self.set_up(checkout)
+        assert ("--dry-run" in asked, "/c.txt" in asked) == (True, True)
+        assert ("--require-hashes" in locked, "/c.txt" in locked) == (True, False)
+
+    @pytest.mark.parametrize("has_uv", [True, False])
+    def test_an_index_that_does_not_answer_is_told_the_same_with_uv_and_without(
+        self, has_uv: bool, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PIP_SAYS", "echo 'WARNING: Retrying (Retry(total=4'; exit 1")
+        monkeypatch.setenv("SAYS_OF_UV", "echo 'error: Failed to fetch'; exit 2")
+        if not has_uv:
+            monkeypatch.setenv("UV", "")
+        assert self.set_up(checkout) == ["failed: the package index cannot be reached"]
+
+    def test_a_wrong_hash_is_refused_with_uv_too(
+        self, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SAYS_OF_UV", "echo 'error: Hash mismatch'; exit 1")
+        monkeypatch.setenv("PIP_SAYS", "echo 'ERROR: THESE PACKAGES DO NOT MATCH'; exit 1")
+        assert self.set_up(checkout) == ["failed: ERROR: THESE PACKAGES DO NOT MATCH"]
+
+
 def run_elsewhere(checkout: Path, make: str) -> subprocess.Popen[str]:
     """Runs set-up in a process of its own, with `make` as the body of its installation."""
     program = f"""

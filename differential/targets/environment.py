@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,7 +19,7 @@ from pathlib import Path
 from cacheproof.differential.errors import SetupError
 from cacheproof.differential.targets.cache import Cache, Report, Workspace
 from cacheproof.differential.targets.child import last_line, run_logged
-from cacheproof.differential.targets.pip import run_pip
+from cacheproof.differential.targets.installing import Install, Installer
 from cacheproof.differential.targets.versions import needs_older_libraries
 
 ENVIRONMENT_MIB = 2300
@@ -68,6 +68,15 @@ def locate(cache: Cache, overlay: Overlay | None = None) -> Libraries | None:
     return Libraries(python, overlays) if python.exists() else None
 
 
+def missing_mib(cache: Cache, overlays: Iterable[Overlay | None]) -> int:
+    """The room that `ensure` needs for what is not there yet."""
+    missing = 0 if _is_complete(_environment_folder(cache)) else ENVIRONMENT_MIB
+    for overlay in overlays:
+        if overlay is not None and not _is_complete(_overlay_folder(cache, overlay)):
+            missing += overlay.mib
+    return missing
+
+
 def ensure(cache: Cache, overlay: Overlay | None = None, *, report: Report) -> Libraries:
     """The libraries, made first where they are missing or were left half made.
 
@@ -95,40 +104,28 @@ def _make_environment(cache: Cache, folder: Path, report: Report, guard: int) ->
     cache.discard(folder)
     cache.require(ENVIRONMENT_MIB, "the environment that vLLM releases share")
     with cache.workspace() as workspace:
-        _make_venv(cache, folder, report, (guard, workspace.guard))
-        python = folder / "bin" / "python"
         lock = _lock("environment.lock")
         requirements = workspace.path / "environment.lock"
         requirements.write_text(lock)
-        install = ["install", "--no-compile", "--progress-bar", "off"]
-        _pip(cache, workspace, python, [*install, "--no-deps", "-r", str(requirements)],
-             "installing the libraries that vLLM imports", report, guard)  # fmt: skip
         # Builds of torch differ in what they need (a CUDA build brings its own libraries), so
         # torch alone is asked for its dependencies; those of the lock count as installed.
         torch = next(line for line in lock.splitlines() if line.startswith("torch=="))
-        _pip(cache, workspace, python, [*install, torch], "completing torch", report, guard)
+
+        def make_venv() -> None:
+            _make_venv(cache, folder, report, (guard, workspace.guard))
+
+        def install_libraries(install: Install) -> None:
+            install(
+                "installing the libraries that vLLM imports", ["--no-deps", "-r", str(requirements)]
+            )
+            install("completing torch", [torch])
+
+        make_venv()
+        python = folder / "bin" / "python"
+        Installer(python, cache, workspace, report, guard).fill(install_libraries, anew=make_venv)
+        _compile(cache, python, workspace, report, guard)
         _probe(cache, python, workspace, report, guard)
     _stamp(folder)
-
-
-def _pip(
-    cache: Cache,
-    workspace: Workspace,
-    python: Path,
-    arguments: list[str],
-    title: str,
-    report: Report,
-    guard: int,
-) -> None:
-    run_pip(
-        python,
-        arguments,
-        title=title,
-        cache=cache,
-        workspace=workspace,
-        report=report,
-        inherit=(guard,),
-    )
 
 
 def _make_venv(cache: Cache, folder: Path, report: Report, inherit: tuple[int, ...]) -> None:
@@ -146,6 +143,30 @@ def _make_venv(cache: Cache, folder: Path, report: Report, inherit: tuple[int, .
             f"{sys.executable} cannot make an environment with pip: {last_line(log)}; install "
             f"Python's venv and ensurepip modules (log: {log})"
         )
+    log.unlink()
+
+
+def compiled_folders() -> list[str]:
+    """Folders, below site-packages, of modules that are compiled once an environment is filled."""
+    lines = _lock("compiled_folders.txt").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _compile(cache: Cache, python: Path, workspace: Workspace, report: Report, guard: int) -> None:
+    """Compiles on all cores what every import of vLLM needs. It may fail of a file or a folder: an
+    import compiles what it misses."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = python.parent.parent / "lib" / version / "site-packages"
+    folders = [str(packages / name) for name in compiled_folders()]
+    log = cache.logs / f"compile-{workspace.path.name}.log"
+    run_logged(
+        [str(python), "-P", "-m", "compileall", "-q", "-l", "-j", "0", *folders],
+        log=log,
+        env=_quiet(os.environ),
+        title="compiling the libraries",
+        report=report,
+        inherit=(guard, workspace.guard),
+    )
     log.unlink()
 
 
@@ -173,10 +194,17 @@ def _make_overlay(
         requirements = workspace.path / overlay.lock
         requirements.write_text(_lock(overlay.lock))
         draft = workspace.path / overlay.name
-        _pip(cache, workspace, python,
-             ["install", "--progress-bar", "off", "--no-deps", "--target", str(draft),
-              "-r", str(requirements)],
-             f"installing {overlay.purpose}", report, guard)  # fmt: skip
+
+        def install_overlay(install: Install) -> None:
+            install(
+                f"installing {overlay.purpose}",
+                ["--no-deps", "--target", str(draft), "-r", str(requirements)],
+            )
+
+        def discard_draft() -> None:
+            cache.discard(draft)
+
+        Installer(python, cache, workspace, report, guard).fill(install_overlay, anew=discard_draft)
         if overlay is ENGINE:
             _declare_operators(draft / "torchvision" / "extension.py")
         _stamp(draft)
@@ -190,15 +218,16 @@ def _declare_operators(extension: Path) -> None:
     The index has it for one CUDA alone. Its Python then registers shapes for operators that do not
     exist; nothing here calls them, so it is enough that they are declared.
     """
-    with extension.open("a") as file:
-        file.write(
-            "\n\nif not _has_ops():\n"
-            '    _declared = torch.library.Library("torchvision", "DEF")\n'
-            '    for _name in ("nms", "qnms"):\n'
-            "        _declared.define(\n"
-            '            f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"\n'
-            "        )\n"
-        )
+    text = extension.read_text()
+    extension.unlink()  # uv links it from its cache, where it is to stay as it is
+    extension.write_text(
+        f"{text}\n\nif not _has_ops():\n"
+        '    _declared = torch.library.Library("torchvision", "DEF")\n'
+        '    for _name in ("nms", "qnms"):\n'
+        "        _declared.define(\n"
+        '            f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"\n'
+        "        )\n"
+    )
 
 
 def _environment_folder(cache: Cache) -> Path:

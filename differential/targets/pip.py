@@ -80,10 +80,10 @@ def run_pip(
             *(*arguments, "--no-input", "--disable-pip-version-check"),
         ],
         log=log,
-        env=_environment(workspace.path) | dict(extra_env or {}),
+        env=environment_of_pip(workspace.path) | dict(extra_env or {}),
         title=title,
         report=report,
-        describe=_describe,
+        describe=described,
         inherit=(*inherit, workspace.guard),
     )
     if status != 0:
@@ -91,7 +91,8 @@ def run_pip(
     log.unlink()
 
 
-def _environment(tmp: Path) -> dict[str, str]:
+def environment_of_pip(tmp: Path) -> dict[str, str]:
+    """The user's, without what would send packages elsewhere."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -100,7 +101,8 @@ def _environment(tmp: Path) -> dict[str, str]:
     return kept | {"TMPDIR": str(tmp), "PYTHONNOUSERSITE": "1"}
 
 
-def _describe(line: str) -> str | None:
+def described(line: str) -> str | None:
+    """What the user is told about a line of pip, or of uv."""
     step = _STEP.match(line.strip())
     return None if step is None else f"{step[1].lower()} {step[2].rpartition('/')[2]}"
 

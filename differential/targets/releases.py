@@ -5,11 +5,17 @@ renamed into place last. What is there is used without network and without pip. 
 release with its compiled parts, which executes models; it has a folder of its own.
 """
 
+import importlib.util
 import json
 import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -117,19 +123,31 @@ def install(
         SetupError: no such release, no network, disk full, unwritable cache folder, wrong or
             corrupt archive, pip failed, or the release does not import.
     """
-    version = parse(version)
+    return install_all([version], report=report, cache=cache, kind=kind)[0]
+
+
+def install_all(
+    versions: Sequence[str], *, report: Report, cache: Cache | None = None, kind: Kind = VLLM
+) -> list[Release]:
+    """Makes releases usable beside each other, and fetches them while their libraries are
+    installed; does nothing for those that already are. Where one fails the others are finished.
+
+    Raises:
+        InputError: as `install`, before anything is done.
+        SetupError: as `install`, for the first version that failed; what the others failed of is
+            reported.
+    """
     cache = cache or Cache.locate()
-    found = find(version, cache=cache, kind=kind)
-    if found is not None:
-        return found
-    with cache.writing():
-        libraries = environment.ensure(cache, _overlay(version, kind), report=report)
-        with cache.alone(f"{kind}-{version}", report) as guard:
-            found = find(version, cache=cache, kind=kind)
-            if found is not None:
-                return found
-            with cache.workspace() as workspace:
-                return _install(version, libraries, cache, workspace, report, guard, kind)
+    missing = [
+        version
+        for version in dict.fromkeys(map(parse, versions))
+        if find(version, cache=cache, kind=kind) is None
+    ]
+    if missing:
+        with cache.writing():
+            _install_missing(missing, cache, report, kind)
+    found = [find(version, cache=cache, kind=kind) for version in versions]
+    return [release for release in found if release is not None]
 
 
 def find(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> Release | None:
@@ -213,37 +231,110 @@ def host_command(
     return [str(release.python)], env
 
 
+def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind: Kind) -> None:
+    overlays = {_overlay(version, kind) for version in versions}
+    fetched = [one for one in versions if _read_record(_home(cache, kind) / one) is None]
+    cache.require(
+        environment.missing_mib(cache, overlays) + len(fetched) * sources.MIB_OF[kind],
+        f"{kind} {', '.join(versions)} with libraries",
+    )
+    say = _Turns(report)
+    base = _beside(lambda: environment.ensure(cache, None, report=say))
+
+    def with_overlay(overlay: Overlay | None) -> Libraries:
+        shared = base.result()
+        return shared if overlay is None else environment.ensure(cache, overlay, report=say)
+
+    libraries = {overlay: _beside(partial(with_overlay, overlay)) for overlay in overlays}
+    installs = [
+        _beside(partial(_install, version, libraries[_overlay(version, kind)], cache, say, kind))
+        for version in versions
+    ]
+    try:
+        wait(libraries.values())
+        wait(installs)
+    finally:
+        say.stop()
+    failures = [failure for install in installs if (failure := install.exception()) is not None]
+    for failure in failures[1:]:
+        if failure is not failures[0]:
+            report(str(failure))
+    if failures:
+        raise failures[0]
+
+
 def _install(
-    version: str,
-    libraries: Libraries,
-    cache: Cache,
-    workspace: Workspace,
-    report: Report,
-    guard: int,
-    kind: Kind,
-) -> Release:
+    version: str, libraries: "Future[Libraries]", cache: Cache, report: Report, kind: Kind
+) -> None:
     folder = _home(cache, kind) / version
-    draft = workspace.path / "release"
-    record = _read_record(folder)
-    if record is not None:  # whole, but its libraries changed since: only the proof is due
-        draft, draft_record = folder, record
-    else:
-        cache.require(sources.MIB_OF[kind], f"{kind} {version}")
-        draft_record = _unpack(version, libraries, cache, workspace, report, guard, draft, kind)
-    release = _release(draft_record, draft / "tree", libraries)
-    _prove(release, cache, workspace, report, guard, kind)
-    _write_record(draft, msgspec.structs.replace(draft_record, proven_with=libraries.key))
-    if draft != folder:
-        os.sync()
-        cache.discard(folder)
-        draft.rename(folder)
+    with cache.alone(f"{kind}-{version}", report) as guard, cache.workspace() as workspace:
+        draft = workspace.path / "release"
+        record = _read_record(folder)
+        if record is not None:  # whole: no more than a proof with the libraries of today is due
+            draft, draft_record = folder, record
+        else:
+            python = _any_with_pip(libraries)
+            draft_record = _unpack(version, python, cache, workspace, report, guard, draft, kind)
+        if find(version, cache=cache, kind=kind) is not None:  # another process was first
+            return
+        release = _release(draft_record, draft / "tree", libraries.result())
+        _prove(release, cache, workspace, report, guard, kind)
+        proven_with = libraries.result().key
+        _write_record(draft, msgspec.structs.replace(draft_record, proven_with=proven_with))
+        if draft != folder:
+            os.sync()
+            cache.discard(folder)
+            draft.rename(folder)
     report(f"{kind} {version} is installed ({release.source}, sha256 {release.sha256})")
-    return _release(draft_record, folder / "tree", libraries)
+
+
+class _Turns:
+    """Takes lines of several threads, one at a time; stops those that still speak when nobody
+    waits for them any more."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._turn = threading.Lock()
+        self._is_over = False
+
+    def __call__(self, line: str) -> None:
+        with self._turn:
+            if self._is_over:
+                raise SetupError("interrupted")
+            self._report(line)
+
+    def stop(self) -> None:
+        with self._turn:
+            self._is_over = True
+
+
+_Result = TypeVar("_Result")
+
+
+def _beside(work: Callable[[], _Result]) -> "Future[_Result]":
+    """Starts the work in a thread that keeps no process alive: after an interrupt it ends with
+    the process, as if it was killed, and the next install sweeps what it leaves."""
+    future: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as failure:
+            future.set_exception(failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def _any_with_pip(libraries: "Future[Libraries]") -> Path:
+    """An interpreter to download with: this one, while the libraries are being installed."""
+    has_pip = importlib.util.find_spec("pip") is not None
+    return Path(sys.executable) if has_pip else libraries.result().python
 
 
 def _unpack(
     version: str,
-    libraries: Libraries,
+    python: Path,
     cache: Cache,
     workspace: Workspace,
     report: Report,
@@ -253,7 +344,7 @@ def _unpack(
 ) -> _Record:
     archive = (sources.fetch if kind == VLLM else sources.fetch_engine)(
         version,
-        python=libraries.python,
+        python=python,
         cache=cache,
         workspace=workspace,
         report=report,

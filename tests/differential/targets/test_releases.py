@@ -3,11 +3,14 @@
 import errno
 import io
 import itertools
+import os
+import re
 import signal
 import subprocess
 import sys
 import tarfile
 import textwrap
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.errors import InputError, SetupError
-from cacheproof.differential.targets import environment, releases, sources
+from cacheproof.differential.targets import environment, releases, sources, uv
 from cacheproof.differential.targets.cache import MIB, Cache
 from cacheproof.differential.targets.checkouts import UNKNOWN, for_path, version_of
 from cacheproof.differential.targets.environment import Libraries
@@ -191,6 +194,114 @@ class TestInstalling:
             releases.remove("0.1.2", cache=cache)
 
 
+OTHER = "9.8.6"
+
+
+class TestSideBySide:
+    @pytest.fixture
+    def serve_both(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[dict[str, str]], None]:
+        """Serves two releases, the other one with changed files. Each fetch waits for the other."""
+        both_fetch = threading.Barrier(2)
+
+        def put(changed: dict[str, str]) -> None:
+            paths = {}
+            for version, files in ((VERSION, {}), (OTHER, changed)):
+                top = {f"vllm-{version}/{name}": text for name, text in files.items()}
+                path = tmp_path / f"vllm-{version}.tar.gz"
+                paths[version] = write_sdist(path, package(version) | top)
+
+            def fetch(version: str, report: Callable[[str], None], **_: object) -> Archive:
+                both_fetch.wait()
+                return sources.identify(version, paths[version], SDIST, report)
+
+            serve(monkeypatch.setattr, paths[VERSION])
+            monkeypatch.setattr(sources, "fetch", fetch)
+
+        return put
+
+    def test_two_are_fetched_at_once_and_returned_as_asked_for(
+        self, serve_both: Callable[[dict[str, str]], None], cache: Cache
+    ) -> None:
+        serve_both({})
+        asked = [VERSION, OTHER, VERSION]
+        found = releases.install_all(asked, report=print, cache=cache)
+        assert [release.version for release in found] == asked
+        assert releases.install_all(asked, report=print, cache=cache) == found
+
+    @pytest.mark.parametrize("order", [(VERSION, OTHER), (OTHER, VERSION)])
+    def test_one_that_fails_leaves_the_other_installed(
+        self, order: tuple[str, str], serve_both: Callable[[dict[str, str]], None], cache: Cache
+    ) -> None:
+        serve_both({"vllm/config.py": "import nowhere_to_be_found"})
+        with pytest.raises(SetupError, match=rf"{OTHER} does not import here: .*nowhere_to_be"):
+            releases.install_all(order, report=print, cache=cache)
+        assert [one.version for one in releases.list_installed(cache=cache)] == [VERSION]
+        assert list((cache.root / "tmp").iterdir()) == []
+
+    def test_of_two_that_fail_one_is_raised_and_the_other_reported(
+        self, serve_both: Callable[[dict[str, str]], None], cache: Cache, said: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        def fetch(version: str, **_: object) -> Archive:
+            raise SetupError(f"{version} is damaged")
+
+        serve_both({})
+        monkeypatch.setattr(sources, "fetch", fetch)
+        with pytest.raises(SetupError, match=f"{VERSION} is damaged"):
+            releases.install_all([VERSION, OTHER], report=said.append, cache=cache)
+        assert said == [f"{OTHER} is damaged"]
+
+    def test_room_for_all_is_asked_for_before_anything_is_fetched(
+        self, serve_both: Callable[[dict[str, str]], None], tmp_path: Path
+    ) -> None:
+        serve_both({})
+        cache = Cache(tmp_path / "home", free_bytes=lambda folder: 2800 * MIB)
+        with pytest.raises(SetupError, match=rf"{VERSION}, {OTHER} with libraries needs 2900 MiB"):
+            releases.install_all([VERSION, OTHER], report=print, cache=cache)
+
+    def test_a_wrong_version_is_refused_before_the_right_one_is_fetched(self, cache: Cache) -> None:
+        with pytest.raises(InputError, match="'latest' is no vLLM version"):
+            releases.install_all([VERSION, "latest"], report=print, cache=cache)
+        assert not cache.root.exists()
+
+    def test_libraries_that_fail_are_told_once(
+        self, serve_both: Callable[[dict[str, str]], None], cache: Cache, said: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        def fail(*_: object, **__: object) -> Libraries:
+            raise SetupError("the disk is full")
+
+        serve_both({})
+        monkeypatch.setattr(environment, "ensure", fail)
+        with pytest.raises(SetupError, match="the disk is full"):
+            releases.install_all([VERSION, OTHER], report=said.append, cache=cache)
+        assert not any("is full" in line for line in said)
+
+    def test_libraries_are_finished_also_where_the_release_fails(
+        self, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fetch_failed = tmp_path / "fetch-failed"
+        os.mkfifo(fetch_failed)
+        made: list[str] = []
+
+        def ensure(*_: object, **__: object) -> Libraries:
+            fetch_failed.read_text()
+            made.extend(path.name for path in sorted(Path(sys.prefix).rglob("*.py")))
+            return LIBRARIES
+
+        def fetch(version: str, **_: object) -> Archive:
+            fetch_failed.write_text("")
+            raise SetupError(f"{version} does not exist")
+
+        monkeypatch.setattr(environment, "ensure", ensure)
+        monkeypatch.setattr(sources, "fetch", fetch)
+        with pytest.raises(SetupError, match="does not exist"):
+            releases.install_all([VERSION], report=print, cache=cache)
+        assert made != []
+
+
 class TestArchives:
     @pytest.mark.parametrize("name", ["../escaped.py", "/escaped.py", "vllm-9.8.7/../../e.py"])
     def test_a_path_out_of_the_folder_is_refused(self, name: str, tmp_path: Path) -> None:
@@ -340,8 +451,13 @@ class TestTrouble:
 
 FAKE_PYTHON = """
 if [ "$3" = venv ]; then
-    mkdir -p "$5/bin"; cp "$0" "$5/bin/python"; echo made >> "$MADE"
+    mkdir -p "$5/bin"; cp "$0" "$5/bin/python"; rm -f "$5/half"; echo made >> "$MADE"
 fi
+case "$*" in
+    *"config list"*) cat "$PIP_LISTS";;
+    "-P -c"*" install --no-compile "*environment.lock*) echo pip >> "$INSTALLED"; eval "$PIP_SAYS";;
+esac
+if [ "$2" = -c ] && [ -x "$4" ]; then shift 3; exec "$@"; fi
 while [ $# -gt 0 ]; do
     if [ "$1" = --target ]; then mkdir -p "$2"; fi
     shift
@@ -352,10 +468,129 @@ done
 class TestLibraries:
     @pytest.fixture(autouse=True)
     def fake_python(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """An interpreter whose venv and pip do nothing but be counted."""
+        """An interpreter whose venv and pip do nothing but be counted; nowhere is a uv."""
+        (tmp_path / "pip-lists").touch()
         monkeypatch.setenv("MADE", str(tmp_path / "made"))
+        monkeypatch.setenv("INSTALLED", str(tmp_path / "installed"))
+        monkeypatch.setenv("PIP_LISTS", str(tmp_path / "pip-lists"))
+        monkeypatch.setenv("PIP_SAYS", "true")
+        monkeypatch.setattr(uv, "find", lambda *folders: None)
         monkeypatch.setattr(sys, "executable", str(a_script(tmp_path / "python", FAKE_PYTHON)))
         return tmp_path / "made"
+
+    @pytest.fixture
+    def fake_uv(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+        """Puts a uv there that is counted too, and ends as it is told."""
+
+        def put(ending: str) -> None:
+            body = f'echo "uv $*" >> "$INSTALLED"; touch "${{4%/bin/python}}/half"; {ending}'
+            program = str(a_script(tmp_path / "uv", body))
+            monkeypatch.setattr(uv, "find", lambda *folders: program)
+
+        return put
+
+    def installed_with(self, tmp_path: Path) -> list[str]:
+        return [line.split()[0] for line in (tmp_path / "installed").read_text().splitlines()]
+
+    def test_uv_installs_them_where_it_is_to_be_had(
+        self, cache: Cache, tmp_path: Path, fake_uv: Callable[[str], None]
+    ) -> None:
+        fake_uv("exit 0")
+        with cache.writing():
+            environment.ensure(cache, report=print)
+        assert self.installed_with(tmp_path) == ["uv", "uv"]
+        whole, torch = (tmp_path / "installed").read_text().splitlines()
+        assert "--no-deps -r" in whole
+        assert torch.endswith("torch==2.13.0")
+
+    def test_pip_installs_them_where_no_uv_is_to_be_had(self, cache: Cache, tmp_path: Path) -> None:
+        with cache.writing():
+            environment.ensure(cache, report=print)
+        assert self.installed_with(tmp_path) == ["pip"]
+
+    def test_pip_starts_afresh_where_uv_fails(
+        self, cache: Cache, tmp_path: Path, said: list[str], fake_uv: Callable[[str], None],
+        fake_python: Path,
+    ) -> None:  # fmt: skip
+        fake_uv("echo error: no wheel for this platform; echo what led to it; exit 1")
+        with cache.writing():
+            folder = environment.ensure(cache, report=said.append).python.parent.parent
+        assert self.installed_with(tmp_path) == ["uv", "pip"]
+        assert fake_python.read_text() == "made\nmade\n"
+        assert not (folder / "half").exists()
+        told = [line for line in said if "without uv" in line]
+        assert len(told) == 1
+        assert told[0].endswith("error: no wheel for this platform")
+
+    def test_pip_installs_them_where_uv_has_no_word_for_a_setting(
+        self, cache: Cache, tmp_path: Path, fake_uv: Callable[[str], None]
+    ) -> None:
+        fake_uv("exit 0")
+        (tmp_path / "pip-lists").write_text("global.prefer-binary='1'\n")
+        with cache.writing():
+            environment.ensure(cache, report=print)
+        assert self.installed_with(tmp_path) == ["pip"]
+
+    @pytest.mark.parametrize(
+        ("says", "told"),
+        [
+            ("Max retries exceeded", "the package index cannot be reached; check the network"),
+            ("No space left on device", "is full; free some space"),
+            ("ERROR: No matching distribution found for x==1", "has no x==1 for this Python"),
+        ],
+    )
+    def test_trouble_reads_the_same_with_uv_and_without(
+        self, says: str, told: str, cache: Cache, fake_uv: Callable[[str], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setenv("PIP_SAYS", f'echo "{says}"; exit 1')
+        with cache.writing(), pytest.raises(SetupError, match=told) as without:
+            environment.ensure(cache, report=print)
+        fake_uv("echo error: Failed to fetch; exit 2")
+        with cache.writing(), pytest.raises(SetupError, match=told) as with_uv:
+            environment.ensure(cache, report=print)
+        kept_logs = [re.sub(r"pip-\w+", "", str(raised.value)) for raised in (without, with_uv)]
+        assert kept_logs[0] == kept_logs[1]
+        assert "\n" not in kept_logs[0]
+        assert environment.locate(cache) is None
+
+    def test_libraries_that_uv_was_installing_when_it_was_killed_are_made_anew(
+        self, cache: Cache, tmp_path: Path, fake_uv: Callable[[str], None], fake_python: Path
+    ) -> None:
+        started, finish = tmp_path / "started", tmp_path / "finish"
+        os.mkfifo(started)
+        os.mkfifo(finish)
+        fake_uv(f"echo > {started}; cat {finish}; exit 0")
+        code = f"""
+import sys
+from pathlib import Path
+from cacheproof.differential.targets import environment, uv
+from cacheproof.differential.targets.cache import Cache
+sys.executable, uv.find = {sys.executable!r}, lambda *folders: {str(tmp_path / "uv")!r}
+cache = Cache(Path({str(cache.root)!r}))
+with cache.writing():
+    environment.ensure(cache, report=print)
+"""
+        interpreter = f"{sys.prefix}/bin/python"
+        killed = subprocess.Popen([interpreter, "-c", code], stdout=subprocess.DEVNULL)
+        started.read_text()
+        killed.kill()
+        killed.wait()
+        assert environment.locate(cache) is None
+        assert len(list(cache.environments.glob("*/half"))) == 1
+        finish.write_text("")
+        fake_uv("exit 0")
+        with cache.writing():
+            assert environment.ensure(cache, report=print) == environment.locate(cache)
+        assert fake_python.read_text() == "made\nmade\n"
+        assert self.installed_with(tmp_path) == ["uv", "uv", "uv"]
+
+    def test_what_uv_shares_with_its_cache_is_not_written_to(self, tmp_path: Path) -> None:
+        (tmp_path / "cached").write_text("_has_ops = bool\n")
+        (tmp_path / "extension.py").hardlink_to(tmp_path / "cached")
+        environment._declare_operators(tmp_path / "extension.py")
+        assert "torch.library" in (tmp_path / "extension.py").read_text()
+        assert (tmp_path / "cached").read_text() == "_has_ops = bool\n"
 
     def test_they_are_made_once_and_shared(self, cache: Cache, fake_python: Path) -> None:
         with cache.writing():
