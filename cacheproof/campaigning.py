@@ -328,10 +328,12 @@ def run_campaign(
     """
     mib = ENGINE_MIB if target.runs_depth("engine") else WORKER_MIB
     number = count(plan.workers, mib)
-    if isinstance(target, HostTarget):
-        target.prepare()
-    crew = Crew(number, work.begin, target, known, plan.with_reference)
-    with closing(crew), output.live(f"searching {target.name}") as live:
+    elsewhere = target.another()
+    for one in (target, elsewhere):
+        if isinstance(one, HostTarget):
+            one.prepare()
+    crew = Crew(number, work.begin, target, elsewhere, known, plan.with_reference)
+    with closing(elsewhere), closing(crew), output.live(f"searching {target.name}") as live:
         return CampaignRun(output, target, lanes, plan, known, folder, show).run(crew, live)
 
 

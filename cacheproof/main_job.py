@@ -12,6 +12,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.gallery import kill_matrix
 from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets.reference import missing_media_libraries
+from cacheproof.differential.targets.releases import install_all
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.verdict import (
     HOLDS,
@@ -55,11 +56,13 @@ def run(
         shows_listed=True,
         workers=workers,
     )
+    wanted = releases or RELEASES
+    install_all(wanted, report=output.say)
     verdicts: list[Verdict] = []
     with ExitStack() as stack:
         targets = [
             stack.enter_context(closing(resolve(f"vllm@{release}", report=output.say)))
-            for release in releases or RELEASES
+            for release in wanted
         ]
         for target in targets:
             verdict = judge_target(output, target, plan, known, folder)

@@ -6,7 +6,7 @@ campaign comes out the same whatever number of workers shares it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from cacheproof.differential.campaign import Break, Campaign, Lane, search
@@ -26,17 +26,9 @@ class Worker:
     """A target, the reference beside it where there is one, and another process of the target."""
 
     target: Target
-    known: Sequence[KnownFault]
+    elsewhere: Target
     reference: ReferenceTarget | None
-    elsewhere: Target = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.elsewhere = self.target.another()
-
-    @classmethod
-    def of(cls, target: Target, known: Sequence[KnownFault], with_reference: bool) -> "Worker":
-        """A worker for a target, beside the reference if that is modelled and wanted."""
-        return cls(target, known, reference_for(target) if with_reference else None)
+    known: Sequence[KnownFault]
 
     def close(self) -> None:
         """Give back its processes; the next job starts them anew."""
@@ -133,10 +125,13 @@ def _akin(found: Finding, lane: Lane, worker: Worker) -> str:
 _here: Worker | None = None
 
 
-def begin(target: Target, known: Sequence[KnownFault], with_reference: bool) -> None:
-    """Make this process a worker."""
+def begin(
+    target: Target, elsewhere: Target, known: Sequence[KnownFault], with_reference: bool
+) -> None:
+    """Make this process a worker, beside the reference if that is modelled and wanted."""
     global _here
-    _here = Worker.of(target, known, with_reference)
+    reference = reference_for(target) if with_reference else None
+    _here = Worker(target, elsewhere, reference, known)
 
 
 def work(job: Job) -> Any:
