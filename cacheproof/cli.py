@@ -119,6 +119,14 @@ def root(
 @app.command()
 def check(
     budget: Annotated[str, typer.Option(help="How much to search: short or full.")] = "short",
+    slice_: Annotated[
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="K/N",
+            help="Search one of N parts of the seeds; what is listed need not be met.",
+        ),
+    ] = None,
     release: Annotated[
         list[str] | None, typer.Option(help="Releases to check; by default the two of the README.")
     ] = None,
@@ -132,7 +140,7 @@ def check(
     output = Output(json, verbose=verbose)
     faults = known_faults.load(known)
     folder = _folder(findings)
-    raise typer.Exit(main_job.run(output, budget, release or None, faults, folder, workers))
+    raise typer.Exit(main_job.run(output, budget, release or None, faults, folder, workers, slice_))
 
 
 @app.command()

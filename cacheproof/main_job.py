@@ -1,5 +1,6 @@
 """The main job: real releases searched over fixed seeds, one evidence table, one exit code."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -43,17 +44,19 @@ def run(
     known: Sequence[KnownFault],
     folder: Path,
     workers: int | None = None,
+    part: str | None = None,
 ) -> int:
-    """Search the releases and print the evidence. Returns the exit code."""
+    """Search the releases, over all seeds of a budget or a `part` of them, and print what was found.
+    Returns the exit code."""
     if budget not in SEEDS:
         raise InputError(f"--budget {budget}: expected one of {', '.join(SEEDS)}")
     plan = Plan(
         tuple(LANES.values()),
-        SEEDS[budget],
+        SEEDS[budget] if part is None else _part_of(SEEDS[budget], part),
         None,
         with_reference=True,
         kept_per_break=1,
-        shows_listed=True,
+        shows_listed=part is None,
         workers=workers,
     )
     wanted = releases or RELEASES
@@ -70,7 +73,8 @@ def run(
             target.close()
             if verdict.interrupted:
                 break
-            verdict.not_found_again = listed_but_missing(verdict.campaign, known)
+            if part is None:
+                verdict.not_found_again = listed_but_missing(verdict.campaign, known)
     if output.verbose:
         for verdict in verdicts:
             print_details(output, verdict, folder)
@@ -96,6 +100,17 @@ def run(
         },
     )
     return code
+
+
+def _part_of(seeds: range, part: str) -> range:
+    """The seeds of a part, K/N. Raises InputError for what is none."""
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", part, re.ASCII)
+    number, parts = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= number <= parts <= len(seeds):
+        raise InputError(
+            f"--slice {part}: expected K/N with 1 <= K <= N <= {len(seeds)}, such as 1/7"
+        )
+    return seeds[len(seeds) * (number - 1) // parts : len(seeds) * number // parts]
 
 
 def gallery(output: Output) -> int:
