@@ -46,8 +46,8 @@ def run(
     workers: int | None = None,
     part: str | None = None,
 ) -> int:
-    """Search the releases, over all seeds of a budget or a `part` of them, and print what was found.
-    Returns the exit code."""
+    """Search the releases, over all seeds of a budget or a `part` of them, and print what was
+    found. Returns the exit code."""
     if budget not in SEEDS:
         raise InputError(f"--budget {budget}: expected one of {', '.join(SEEDS)}")
     plan = Plan(
