@@ -2,13 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,30 +17,53 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
+from rich.text import Text
 
 from cacheproof import __version__
+from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.words import visible
 
 JSON_SCHEMA = 1
 TO_STDOUT = "-"
 LINE_SECONDS = 10.0
 
 
+class VisibleConsole(Console):
+    """Shows control characters of texts instead of sending them to the terminal."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Segments of what is to be shown. Before a text is wrapped, so that nothing of it is cut;
+        one with control characters loses the styles of its parts."""
+        if isinstance(renderable, str):
+            renderable = visible(renderable)
+        elif (
+            isinstance(renderable, Text)
+            and (shown := visible(renderable.plain)) != renderable.plain
+        ):
+            renderable = renderable.blank_copy(shown)
+        return super().render(renderable, options)
+
+
 class Output:
     """One command's output. With `--json -` the report is silent and JSON alone is printed.
 
     Raises:
-        InputError: the JSON has no folder to go to. Said now, not after a long search.
+        InputError: the JSON cannot go there. Said now, not after a long search.
     """
 
     def __init__(self, json_to: str | None) -> None:
         self._json_to = json_to
-        self.report = Console(quiet=json_to == TO_STDOUT, highlight=False, markup=False)
-        self.progress = Console(stderr=True, highlight=False, markup=False)
+        self.report = VisibleConsole(quiet=json_to == TO_STDOUT, highlight=False, markup=False)
+        self.progress = VisibleConsole(stderr=True, highlight=False, markup=False)
         if json_to not in (None, TO_STDOUT):
-            path = Path(json_to)
-            if path.is_dir() or not path.parent.is_dir():
-                raise _unwritable(json_to, "no file in a folder that exists")
+            try:
+                files.require_writable(Path(json_to))
+            except OSError as error:
+                raise _unwritable(json_to, str(error.strerror)) from None
 
     def line(self, text: str) -> None:
         """One sentence of the report: in one line however wide the console is."""
@@ -69,7 +92,7 @@ class Output:
             sys.stdout.write(text)
             return
         try:
-            Path(self._json_to).write_text(text)
+            files.write(Path(self._json_to), text.encode())
         except OSError as error:
             raise _unwritable(self._json_to, str(error.strerror)) from None
 
@@ -84,7 +107,7 @@ class Output:
             return
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

@@ -4,6 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from cacheproof.console import Output
+from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import known_texts, releases
 from cacheproof.differential.targets.resolve import reading_of
@@ -47,7 +48,7 @@ def texts(output: Output, toml: Path | None) -> int:
 
 def _write(file: Path, table: str) -> None:
     try:
-        file.write_text(table)
+        files.write(file, table.encode())
     except OSError as error:
         raise InputError(
             f"--toml {file}: cannot be written: {error.strerror}; expected a file in a folder that "

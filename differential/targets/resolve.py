@@ -15,7 +15,8 @@ from cacheproof.differential.targets.known_texts import KnownTexts, Reading
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.targets.versions import runs_hasher_alone
+from cacheproof.differential.targets.versions import parse, runs_hasher_alone
+from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
@@ -52,7 +53,7 @@ def resolve(text: str, *, report: Report) -> Target:
         return host_of(release, text)
     module, colon, name = kind.partition(":")
     if colon and module and name.isidentifier():
-        release = releases.install(version or NEWEST, report=report)
+        release = releases.install(version if at else NEWEST, report=report)
         return host_of(release, text, plug_in=kind)
     raise InputError(f"target {text!r}: {EXPECTED}")
 
@@ -156,6 +157,11 @@ def _flags(semantics: Semantics) -> dict[str, str]:
 
 
 def _semantics(version: str) -> Semantics:
+    if release_key(parse(version)) > release_key(MODELLED[-1]):
+        raise InputError(
+            f"target reference@{version}: newer than all releases that are modelled; expected "
+            f"reference@{MODELLED[-1]} or an older one"
+        )
     try:
         return Semantics.of_vllm(version)
     except ValueError as error:
