@@ -33,6 +33,7 @@ from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.words import visible_line
+from cacheproof.gpu_runner.jobs import COUNT_MAX
 from cacheproof.reference.semantics import UnknownRelease
 
 EXIT_CODES = (
@@ -258,13 +259,19 @@ def generate(
         ),
     ] = "llava",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of each answer.")] = 16,
-    tokens_per_step: Annotated[int, typer.Option(min=1)] = 64,
-    requests_at_once: Annotated[int, typer.Option(min=1)] = 8,
-    model_length: Annotated[int, typer.Option(min=2, help="Tokens of prompt and answer.")] = 512,
-    encoder_cache: Annotated[int, typer.Option(min=1, help="Rows that are kept.")] = 64,
-    blocks: Annotated[int, typer.Option(min=2, help="KV blocks.")] = 256,
-    block_size: Annotated[int, typer.Option(min=1, help="Tokens of a KV block.")] = 16,
+    max_tokens: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Of each answer.")] = 16,
+    tokens_per_step: Annotated[int, typer.Option(min=1, max=COUNT_MAX)] = 64,
+    requests_at_once: Annotated[int, typer.Option(min=1, max=COUNT_MAX)] = 8,
+    model_length: Annotated[
+        int, typer.Option(min=2, max=COUNT_MAX, help="Tokens of prompt and answer.")
+    ] = 512,
+    encoder_cache: Annotated[
+        int, typer.Option(min=1, max=COUNT_MAX, help="Rows that are kept.")
+    ] = 64,
+    blocks: Annotated[int, typer.Option(min=2, max=COUNT_MAX, help="KV blocks.")] = 256,
+    block_size: Annotated[
+        int, typer.Option(min=1, max=COUNT_MAX, help="Tokens of a KV block.")
+    ] = 16,
     prefix_caching: Annotated[bool, typer.Option()] = True,
     json: JsonOption = None,
 ) -> None:

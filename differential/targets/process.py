@@ -310,7 +310,7 @@ class HostTarget:
 
 
 def _last_words(log: str) -> str:
-    """In one line: the exception of the last traceback and where it was raised, or the last line."""
+    """The exception of the last traceback and where it was raised, or the last line."""
     lines = log.strip().splitlines()
     places = [number for number, line in enumerate(lines) if _PLACE.match(line)]
     said = [line for line in lines[places[-1] + 1 :] if line[:1] != " "] if places else []
