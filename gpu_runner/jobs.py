@@ -107,8 +107,8 @@ def opened_sound(file: str) -> wave.Wave_read:
     look_at("sound", file, _WAV)
     try:
         opened = wave.open(file)  # noqa: SIM115  (closed by whoever asked)
-    except (OSError, EOFError, wave.Error) as error:
-        reason = str(error) or "ends too early"
+    except (OSError, EOFError, RuntimeError, wave.Error) as error:
+        reason = str(error) or "its parts are not as long as they say"
         raise BadJob(f"sound {file}: {reason}; expected {_WAV}") from None
     shape = (opened.getnchannels(), 8 * opened.getsampwidth(), opened.getframerate())
     if shape == (1, 16, SAMPLES_PER_SECOND):
@@ -122,7 +122,7 @@ def opened_sound(file: str) -> wave.Wave_read:
 
 
 def _require_file(path: Path, bytes_max: int) -> None:
-    """Raises OSError with a `strerror` unless it is a regular file of that size at most; a pipe would
+    """Raises OSError with a `strerror` unless it is a regular file that is not larger: a pipe would
     have its reader wait for a writer."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):

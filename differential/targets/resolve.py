@@ -51,11 +51,20 @@ def resolve(text: str, *, report: Report) -> Target:
     if text.startswith("path:"):
         release = checkouts.for_path(Path(text.removeprefix("path:")), report=report)
         return host_of(release, text)
-    module, colon, name = kind.partition(":")
-    if colon and module and name.isidentifier():
-        release = releases.install(version if at else NEWEST, report=report)
-        return host_of(release, text, plug_in=kind)
+    if (named := plug_in_named(text)) is not None:
+        *_, version = named
+        return host_of(releases.install(version, report=report), text, plug_in=kind)
     raise InputError(f"target {text!r}: {EXPECTED}")
+
+
+def plug_in_named(text: str) -> tuple[str, str, str] | None:
+    """Module, class and release of MODULE:CLASS[@VERSION], the newest one where none is said; None
+    of another text."""
+    word, at, version = text.partition("@")
+    module, _, name = word.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), name)):
+        return None
+    return module, name, version if at else NEWEST
 
 
 def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostTarget:
