@@ -374,7 +374,10 @@ def _check_encoding() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     for word in sys.argv[1:]:
         if any("\ud800" <= one <= "\udfff" for one in word):
-            raise InputError(f"{word}: no UTF-8; expected words and names of files that are text")
+            raise InputError(
+                f"{word}: no text in {sys.getfilesystemencoding()}, the locale's encoding; "
+                "expected words and names of files that are, or another locale"
+            )
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from rich.text import Text
 from cacheproof import __version__
 from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.words import visible
+from cacheproof.differential.words import visible, visible_line
 
 JSON_SCHEMA = 1
 TO_STDOUT = "-"
@@ -33,18 +33,18 @@ LINE_SECONDS = 10.0
 class VisibleConsole(Console):
     """Shows control characters of texts instead of sending them to the terminal."""
 
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """A string as it is measured and rendered."""
+        return super().render_str(visible(text), **settings)
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Segments of what is to be shown. Before a text is wrapped, so that nothing of it is cut;
-        one with control characters loses the styles of its parts."""
-        if isinstance(renderable, str):
-            renderable = visible(renderable)
-        elif (
-            isinstance(renderable, Text)
-            and (shown := visible(renderable.plain)) != renderable.plain
-        ):
-            renderable = renderable.blank_copy(shown)
+        """Segments of what is to be shown. A text is changed before it is wrapped, so that nothing
+        of it is cut; one with control characters loses the styles of its parts."""
+        if isinstance(renderable, Text):
+            shown = visible(renderable.plain)
+            renderable = renderable if shown == renderable.plain else renderable.blank_copy(shown)
         return super().render(renderable, options)
 
 
@@ -71,7 +71,7 @@ class Output:
 
     def say(self, line: str) -> None:
         """One line of progress."""
-        self.progress.print(line, style="dim", soft_wrap=True)
+        self.progress.print(visible_line(line), style="dim", soft_wrap=True)
 
     def write_json(self, command: str, content: dict[str, Any]) -> None:
         """Write the command's JSON where the user asked for it, if anywhere.
@@ -113,7 +113,7 @@ class Output:
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=self.progress, transient=True) as progress:
-            task = progress.add_task(what, total=total)
+            task = progress.add_task(visible_line(what), total=total)
             yield lambda count=1: progress.advance(task, count)
 
     def _lines(self, what: str, total: int | None) -> Callable[..., None]:

@@ -137,6 +137,7 @@ def provisioned(*, report: Report) -> tuple[str, dict[str, str]]:
     return str(libraries.python), kept | {
         "PYTHONPATH": os.pathsep.join(map(str, libraries.overlays)),
         "HF_HUB_OFFLINE": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(cache.scratch / "torch"),
         "TRANSFORMERS_VERBOSITY": "error",
     }
 

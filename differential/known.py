@@ -8,11 +8,14 @@ from typing import Literal
 
 import msgspec
 
+from cacheproof.differential import files
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.trace import ModelRunner
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import Versions
+
+BYTES_MAX = 1 << 20
 
 
 class KnownFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +70,7 @@ def load(path: Path | None = None) -> list[KnownFault]:
     """
     source = path or resources.files("cacheproof.differential") / "known.toml"
     try:
-        text = source.read_text()
+        text = source.read_text() if path is None else files.read(path, BYTES_MAX).decode()
         faults = msgspec.convert(tomllib.loads(text), _File).known
         for fault in faults:
             Versions(fault.releases)

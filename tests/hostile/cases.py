@@ -30,44 +30,31 @@ Make = Callable[[Rng, Path], list[str]]
 """Writes files into a folder, and returns the words behind `cacheproof`, which runs there."""
 
 ESCAPES = (
-    "\x1b[2J\x1b]0;title\x07",
-    "\x9b31m",
-    "\u202eesrever",
-    "\x00",
-    "\r",
-    "a\nb",
-    "\x7f",
-    "\b" * 9,
-)
+    "\x1b[2J\x1b]0;title\x07", "\x9b31m", "\u202eesrever", "\x00", "\r", "a\nb", "\x7f", "\b" * 9,
+)  # fmt: skip
 WORDS = (
     *ESCAPES[:3], "a\nb", "", " ", "-", "--", "--help", "--json", "x" * 5000, "é", "日本", "[/red]",
     "[bold]", "{}", "{0}", "%s", "$(id)", "`id`", "; ls", "../../etc/passwd", "/", ".", "..", "~",
-    "*",
-    "nan", "inf", "-1", "0", "1", "1e9", "9" * 30, "0x10", "1_000", "٣", "true", "None", "null",
+    "*", "nan", "inf", "-1", "0", "1", "1e9", "9" * 30, "0x10", "1_000", "\u0663", "true", "None",
+    "null",
 )  # fmt: skip
 TARGETS = (
     "reference", "reference@", "reference@99", "reference@0.8.0", "reference@0.10.9",
-    "reference@-1",
-    "reference@0.33.0\n", "reference@0.33.0@1", "vllm", "vllm@", "vllm@../..", "vllm@0.33.0/../x",
-    "vllm@0..1", "vllm@1" + "0" * 40, "vllm@\x1b[31m", "engine@", "engine@x", "path:", "path:/",
-    "path:.",
-    "path:/dev/null", "path:no such", "path:[/red]", "path:a\nb", ":", "a:", ":b", "a:b:c", "a:b@",
-    "a:b@x", "os:9", "..:x", "a/b:c@", "module:Class@nope", "reference:x@",
+    "reference@-1", "reference@0.33.0\n", "reference@0.33.0@1", "vllm", "vllm@", "vllm@../..",
+    "vllm@0.33.0/../x", "vllm@0..1", "vllm@1" + "0" * 40, "vllm@\x1b[31m", "engine@", "engine@x",
+    "path:", "path:/", "path:.", "path:/dev/null", "path:no such", "path:[/red]", "path:a\nb",
+    ":", "a:", ":b", "a:b:c", "a:b@", "a:b@x", "os:9", "..:x", "a/b:c@", "module:Class@nope",
+    "reference:x@",
 )  # fmt: skip
+NO_TARGETS = [one for one in TARGETS if not one.startswith("reference")]
 VERSIONS = (
-    "",
-    "0",
-    "0.33",
-    "0.33.0",
-    "../x",
-    "0.33.0/..",
-    "-1",
-    "1e3",
-    "0.33.0\x1b[0m",
-    "٠.٣",
+    "", "0", "0.33.0", "../x", "0.33.0/..", "-1", "1e3", "0.33.0\x1b[0m", "\u0660.\u0663",
     "x" * 300,
-)
-SEEDS = "0:0", "1:0", "-1:1", "0:1:2", ":", "a:b", "0:" + "9" * 30, "0.5:1", " 0:1", "0:1\n", "٠:١"
+)  # fmt: skip
+SEEDS = (
+    "0:0", "1:0", "-1:1", "0:1:2", ":", "a:b", "0:" + "9" * 30, "0.5:1", " 0:1", "0:1\n",
+    "\u0660:\u0661",
+)  # fmt: skip
 DEPTHS = "manager", "scheduler", "engine", "block_hash", "deep", "", "manager,scheduler", "\x1b[31m"
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 1.5, 2**31, 2**63, 10**30, -(10**400), 1e308, float("nan"), float("inf"),
@@ -75,6 +62,8 @@ JUNK: tuple[Any, ...] = (
     *ESCAPES, "\ud800",
     "'''\"\"\"\\", "{{ 7 }}{% x", "y" * 3000, [], {}, [[]], {"": None}, [None] * 99,
 )  # fmt: skip
+NUMBERS = 0, 1, 2, 3, 7, 64, 1000, 10**6, 2**20, 2**31 - 1
+NAMES = "'", '"', "'''\"\"\"", "\\", "{{ 7 }}", "{% x", "[/red]", "é", "ª", "#", "None"
 TEXTS_OF_A_FINDING = (
     "title", "source", "harm", "target", "sentence", "why", "generator", "replays", "known",
     "known_note", "shape", "kind", "standalone", "release",
@@ -103,7 +92,7 @@ def cases(count: int, start: int = 0) -> Iterator[Case]:
     for number in range(start, start + count):
         turn, place = divmod(number, SLOW_EVERY)
         if place == SLOW_EVERY - 1:
-            name = sorted(SLOW)[turn % len(SLOW)]
+            name = SLOW_TURNS[turn % len(SLOW_TURNS)]
             yield Case(number, name, SLOW[name], is_slow=True)
         else:
             name = sorted(QUICK)[(turn * (SLOW_EVERY - 1) + place) % len(QUICK)]
@@ -148,21 +137,32 @@ def _words(rng: Rng, folder: Path) -> list[str]:
         ("vllm", "list"): ("--json",),
         ("vllm", "texts"): ("--toml",),
     }
+    stops = {
+        ("check",): ["--budget", "huge"],
+        ("fuzz",): ["--target", rng.choice(NO_TARGETS)],
+        ("prove",): ["--target", rng.choice(NO_TARGETS)],
+        ("replay",): ["no such file"],
+        ("diff",): ["reference", rng.choice(NO_TARGETS)],
+        ("explore",): ["--scope", "huge"],
+        ("generate",): ["--prompt", "<image>"],
+        ("gallery",): ["--explode"],
+    }
     command = rng.choice(list(of_command))
     words = list(command)
     for name in of_command[command]:
-        if rng.random() < 0.7:
+        if rng.random() < 0.5:
             words += [name, rng.choice(options[name])]
-    if command[0] in ("replay", "diff", "vllm") and command[-1] not in ("list", "texts"):
-        words += rng.choices(VERSIONS if command[0] == "vllm" else TARGETS, k=rng.randint(0, 3))
-    words.insert(rng.randint(1, len(words)), rng.choice([*WORDS, "--explode", "\x1b[0m"]))
-    words.append("--no-such-option\x1b[0m")  # so that nothing is searched by luck
+    if command in (("vllm", "install"), ("vllm", "remove")):
+        words += rng.choices(VERSIONS, k=rng.randint(0, 3))
+    words += stops.get(command, [])  # what is said last is what counts, and nothing is searched
+    if rng.random() < 0.3:
+        words.insert(rng.randint(1, len(words)), rng.choice([*WORDS, "--explode", "\x1b[0m"]))
     return [word.replace("\0", "") for word in words]
 
 
 def _targets(rng: Rng, folder: Path) -> list[str]:
     """A target alone that is none."""
-    target = rng.choice([one for one in TARGETS if not one.startswith("reference")])
+    target = rng.choice(NO_TARGETS)
     command = rng.choice(["fuzz", "diff", "explore", "prove", "replay"])
     rest = {
         "fuzz": ["--target", target],
@@ -279,18 +279,41 @@ def _written(path: Path, data: bytes) -> str:
     return path.name
 
 
+def _nudge(lines: list[Any], rng: Rng) -> None:
+    """Other numbers and names, which may be legal."""
+    places = []
+    for place in _places(lines):
+        *path, last = place
+        inner: Any = lines
+        for key in path:
+            inner = inner[key]
+        if type(inner[last]) is int or last in ("request", "identifier"):
+            places.append((inner, last))
+    for inner, last in rng.sample(places, min(len(places), rng.randint(1, 3))):
+        inner[last] = rng.choice(NAMES if isinstance(inner[last], str) else NUMBERS)
+
+
 def _trace(rng: Rng, folder: Path) -> list[str]:
     data = rng.choice(TRACES).read_bytes()
-    if rng.random() < 0.7:
-        lines = [json.loads(line) for line in data.splitlines()]
-        rng.shuffle(lines) if rng.random() < 0.1 else _spoil(lines, rng, rng.randint(1, 3))
-        data = b"\n".join(json.dumps(line).encode() for line in lines)
-    else:
-        data = _damage(data, rng)
-    release = rng.choice(MODELLED)
-    target = rng.choice(["reference", f"reference@{release}"])
+    lines = [json.loads(line) for line in data.splitlines()]
+    match rng.randrange(8):
+        case 0 | 1:
+            data = _damage(data, rng)
+        case 2 | 3:
+            data = _lines(_spoil(lines, rng, rng.randint(1, 3)))
+        case 4:
+            lines[1:] = rng.sample(lines[1:], len(lines) - 1)
+            data = _lines(lines)
+        case _:
+            _nudge(lines, rng)
+            data = _lines(lines)
+    target = rng.choice(["reference", f"reference@{rng.choice(MODELLED[-9:])}"])
     file = _trace_file(data, folder)
     return ["replay", file, "--target", target, "--times", "1", *rng.choice([(), ("--json", "-")])]
+
+
+def _lines(content: Any) -> bytes:
+    return b"\n".join(json.dumps(line).encode() for line in content)
 
 
 # Lists, records and proofs.
@@ -442,7 +465,8 @@ def _checkout(rng: Rng, folder: Path) -> list[str]:
             (tree / "vllm/__init__.py").unlink()
             os.mkfifo(tree / "vllm/__init__.py")
         case _:
-            os.mkfifo(file)
+            (tree / "vllm/__init__.py").unlink()
+            (tree / "vllm/__init__.py").symlink_to("/dev/zero")
     return [rng.choice(["fuzz", "explore", "prove"]), "--target", f"path:{tree.name}"]
 
 
@@ -632,3 +656,5 @@ SLOW: dict[str, Make] = {
     "empty checkout": _empty_checkout, "listed": _listed,
 }  # fmt: skip
 SLOW_EVERY = 20
+SLOW_TURNS = [name for other in sorted(SLOW.keys() - {"bomb"}) for name in ("bomb", other)]
+"""Every other one is a bomb, which takes a second or two where others take ten."""

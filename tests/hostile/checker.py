@@ -18,11 +18,17 @@ from cacheproof import cli
 
 CODES = range(5)
 """130 is said of an interruption, which no input is."""
-MAY_WRITE = {"findings"}
+MAY_WRITE = {"__pycache__"}
+"""What Python writes beside a plug-in."""
 SECONDS_MAX = 300
 """Guards against what hangs, and against nothing else."""
+SECONDS_OF_GRACE = 5.0
+"""For a process that was told to end."""
 CHILD_BYTES_MAX = 3 << 30
-PROGRESS = re.compile(r"\w[^:]*|searching .*|making findings small on .*|canary in .*|\S+: .*")
+PROGRESS = re.compile(
+    r"(searching|comparing|exploring|proving|running|making findings small on|canary in)\b.*"
+    r"|.*: not as it was kept .*"
+)
 COMMAND = [sys.executable, "-m", "cacheproof"]
 
 
@@ -32,7 +38,7 @@ class Hangs(BaseException):
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did: its exit code, None where it had none, what it wrote, and what it left."""
+    """What a command did: its exit code, None without one, what it wrote, and what it left."""
 
     code: int | None
     out: str
@@ -55,7 +61,7 @@ def complaints(ran: Ran) -> list[str]:
         found += [f"a strange line: {line}" for line in lines[:-1] if not PROGRESS.fullmatch(line)]
     for name, text in (("stdout", ran.out), ("stderr", ran.err)):
         if odd := {one for one in text if not (one.isprintable() or one == "\n")}:
-            found.append(f"on {name}: {ascii(''.join(sorted(odd)))}")
+            found.append(f"on {name}: {''.join(sorted(odd))!a}")
     return [*found, *(f"left behind: {one}" for one in ran.left)]
 
 
@@ -176,7 +182,7 @@ def _files(folder: Path) -> set[str]:
 
 def _left(folder: Path, before: set[str], processes: set[int]) -> tuple[str, ...]:
     """Files that nobody asked for, and processes that still run after a moment."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + SECONDS_OF_GRACE
     while (running := {one for one in processes if _runs(one)}) and time.monotonic() < until:
         time.sleep(0.05)
     files = _files(folder) - before - MAY_WRITE
