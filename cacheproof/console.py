@@ -1,5 +1,6 @@
 """Where output goes: reports to standard output, progress and errors to standard error."""
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -87,12 +88,12 @@ class Output:
             "versions": {"cacheproof": __version__, "python": sys.version.split()[0]},
             **content,
         }
-        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+        text = _escaped(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         if self._json_to == TO_STDOUT:
-            sys.stdout.write(text)
+            sys.stdout.write(f"{text}\n")
             return
         try:
-            files.write(Path(self._json_to), text.encode())
+            files.write(Path(self._json_to), f"{text}\n".encode())
         except OSError as error:
             raise _unwritable(self._json_to, str(error.strerror)) from None
 
@@ -129,6 +130,13 @@ class Output:
                 self.say(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
         return advance
+
+
+def _escaped(text: str) -> str:
+    """JSON with all escaped that is not printable, which JSON asks for below U+0020 alone."""
+    return "".join(
+        one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text
+    )
 
 
 def _unwritable(file: str, reason: str) -> InputError:

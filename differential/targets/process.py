@@ -223,10 +223,14 @@ class HostTarget:
             process.wait()
             self._requests.put(_END)
             self._log.close()
+            self._scratch.cleanup()
 
     def _start(self) -> None:
         self.close()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        self._scratch = tempfile.TemporaryDirectory(  # for its files: it is killed, and leaves them
+            prefix="cacheproof-host-", ignore_cleanup_errors=True
+        )
         self._sent = self._received = 0
         try:
             self._process = subprocess.Popen(
@@ -235,10 +239,12 @@ class HostTarget:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 bufsize=PIPE_BYTES,
-                env=self._environment,
+                env={**self._environment, "TMPDIR": self._scratch.name},
                 process_group=0,
             )
         except OSError as error:
+            self._log.close()
+            self._scratch.cleanup()
             raise HarnessError(
                 f"host of {self.name} does not start: {self._command[0]}: {error.strerror}"
             ) from None

@@ -157,6 +157,19 @@ def test_what_a_host_has_started_ends_with_it(host: Make, tmp_path: Path) -> Non
         os.close(process)
 
 
+def test_what_a_host_writes_in_passing_goes_with_it(
+    host: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (passing := tmp_path / "passing").mkdir()
+    monkeypatch.setattr(process.tempfile, "tempdir", str(passing))
+    (mark := tmp_path / "mark").touch()
+    target = host(f"import tempfile; open('{mark}', 'w').write(tempfile.mkdtemp())")
+    target.run(TRACES)
+    assert Path(mark.read_text()).is_relative_to(passing)
+    target.close()
+    assert list(passing.iterdir()) == []
+
+
 def test_a_host_that_never_says_hello_is_an_error(host: Make) -> None:
     with pytest.raises(HarnessError, match="crashed"):
         assert host("sys.exit(3)").protocol

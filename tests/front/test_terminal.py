@@ -1,6 +1,7 @@
 """What strangers wrote is shown on a terminal, and does nothing to it."""
 
 import io
+import json
 import os
 import pty
 import re
@@ -89,6 +90,18 @@ def test_a_finding_is_shown_and_does_nothing(run: Run, finding: Finding, tmp_pat
     assert ran.out.replace("\n", "").isprintable()
     assert ran.err.replace("\n", "").isprintable()
     assert r"\x1b[2J" in ran.out
+
+
+def test_json_on_a_terminal_does_nothing_either(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ODD.replace("\ud800", "\U000e0001é")
+    for to in ("-", str(tmp_path / "out.json")):
+        Output(to).write_json("command", {"words": words})
+    out = capsys.readouterr().out
+    assert out == (tmp_path / "out.json").read_text()
+    assert out.replace("\n", "").isprintable()
+    assert json.loads(out)["words"] == words
 
 
 def test_an_error_is_one_line_however_many_are_in_its_words(run: Run, tmp_path: Path) -> None:
