@@ -52,8 +52,7 @@ def runner(folder: Path) -> Callable[[str], str]:
             ["bash", "-c", command],
             cwd=folder,
             env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             check=False,
         )

@@ -5,6 +5,7 @@ targets part; 2 usage, input or environment; 3 void; 4 a target whose text is no
 from the model.
 """
 
+import io
 import os
 import sys
 import warnings
@@ -31,6 +32,8 @@ from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
+from cacheproof.differential.words import visible_line
+from cacheproof.gpu_runner.jobs import COUNT_MAX
 from cacheproof.reference.semantics import UnknownRelease
 
 EXIT_CODES = (
@@ -310,13 +313,19 @@ def generate(
         ),
     ] = "llava",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of each answer.")] = 16,
-    tokens_per_step: Annotated[int, typer.Option(min=1)] = 64,
-    requests_at_once: Annotated[int, typer.Option(min=1)] = 8,
-    model_length: Annotated[int, typer.Option(min=2, help="Tokens of prompt and answer.")] = 512,
-    encoder_cache: Annotated[int, typer.Option(min=1, help="Rows that are kept.")] = 64,
-    blocks: Annotated[int, typer.Option(min=2, help="KV blocks.")] = 256,
-    block_size: Annotated[int, typer.Option(min=1, help="Tokens of a KV block.")] = 16,
+    max_tokens: Annotated[int, typer.Option(min=1, max=COUNT_MAX, help="Of each answer.")] = 16,
+    tokens_per_step: Annotated[int, typer.Option(min=1, max=COUNT_MAX)] = 64,
+    requests_at_once: Annotated[int, typer.Option(min=1, max=COUNT_MAX)] = 8,
+    model_length: Annotated[
+        int, typer.Option(min=2, max=COUNT_MAX, help="Tokens of prompt and answer.")
+    ] = 512,
+    encoder_cache: Annotated[
+        int, typer.Option(min=1, max=COUNT_MAX, help="Rows that are kept.")
+    ] = 64,
+    blocks: Annotated[int, typer.Option(min=2, max=COUNT_MAX, help="KV blocks.")] = 256,
+    block_size: Annotated[
+        int, typer.Option(min=1, max=COUNT_MAX, help="Tokens of a KV block.")
+    ] = 16,
     prefix_caching: Annotated[bool, typer.Option()] = True,
     json: JsonOption = None,
 ) -> None:
@@ -403,29 +412,51 @@ def _give_up_output() -> int:
     return InputError.exit_code
 
 
+def _complain(words: str) -> None:
+    """One line, whatever is in the words."""
+    print(f"cacheproof: {visible_line(words)}", file=sys.stderr)
+
+
+def _check_encoding() -> None:
+    """Let any stdout take any text, and refuse words that are none.
+
+    Raises:
+        InputError: a word of the command line is no text.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    for word in sys.argv[1:]:
+        if any("\ud800" <= one <= "\udfff" for one in word):
+            raise InputError(
+                f"{word}: no text in {sys.getfilesystemencoding()}, the locale's encoding; "
+                "expected words and names of files that are, or another locale"
+            )
+
+
 def main() -> None:
     """Entry point: errors that are no finding end in one line and their own exit code."""
     calm_collector()
     warnings.simplefilter("ignore", UnknownRelease)  # announced, where it matters
     try:
+        _check_encoding()
         code = app(standalone_mode=False)
         if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
             raise KeyboardInterrupt
         sys.stdout.flush()
     except CacheproofError as error:
-        print(f"cacheproof: {error}", file=sys.stderr)
+        _complain(str(error))
         code = error.exit_code
     except TyperException as error:
         if message := error.format_message():  # none where the help was printed
-            print(f"cacheproof: {message.rstrip('.')}; see cacheproof --help", file=sys.stderr)
+            _complain(f"{message.rstrip('.')}; see cacheproof --help")
         code = InputError.exit_code
     except (KeyboardInterrupt, Abort):
-        print("cacheproof: interrupted", file=sys.stderr)
+        _complain("interrupted")
         code = INTERRUPTED
     except SystemExit:  # what typer and rich make of a reader that left; no verdict of ours
         code = _give_up_output()
     except OSError as error:
         where = error.filename or "standard output"
-        print(f"cacheproof: {where}: {error.strerror}", file=sys.stderr)
+        _complain(f"{where}: {error.strerror}")
         code = _give_up_output()
     sys.exit(code)

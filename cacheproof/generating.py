@@ -3,8 +3,10 @@
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets import environment
 from cacheproof.differential.targets.cache import Cache, Report
+from cacheproof.gpu_runner.jobs import BadJob, Job
 from cacheproof.gpu_runner.marks import MARK
 
 _BOOT = """
@@ -51,45 +54,56 @@ def generate(
         InputError: the job cannot be done; says why.
         HarnessError: the child that executes it broke.
     """
+    prompts = list(_with_media(texts, files))
+    job = Job(model, str(Cache.locate().models), prompts, device=device, **vars(sizes))
+    try:
+        job.check()
+    except BadJob as reason:
+        raise InputError(f"generate: {reason}") from None
     python, settings = provisioned(report=output.say)
-    job = {
-        "model": model,
-        "models": str(Cache.locate().models),
-        "device": device,
-        "prompts": list(_with_media(texts, files)),
-        **vars(sizes),
-    }
     steps: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
-    child = subprocess.Popen(
-        [python, "-P", "-c", _BOOT, str(Path(__file__).parent)],
-        env=settings,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stderr is not None
-        child.stdin.write(json.dumps(job))
-        child.stdin.close()
-        for line in child.stdout:
-            told = json.loads(line)
-            if "request" in told:
-                answers.append(told)
-            else:
-                steps.append(told)
-                output.line(_shown(len(steps), told))
-        problems = child.stderr.read().strip().splitlines()
-    if child.returncode != 0:
-        said = problems[-1] if problems else "no word"
-        raise (InputError if child.returncode == 2 else HarnessError)(f"generate: {said}")
+    with (
+        tempfile.TemporaryFile() as problems,
+        subprocess.Popen(
+            [python, "-P", "-c", _BOOT, str(Path(__file__).parent)],
+            env=settings,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=problems,
+        ) as child,
+    ):
+        try:
+            for told in _told(child, job):
+                if "request" in told:
+                    answers.append(told)
+                else:
+                    steps.append(told)
+                    output.line(_shown(len(steps), told))
+        finally:
+            child.kill()  # where it still is
+        status = child.wait()
+        problems.seek(0)
+        said = problems.read().decode(errors="replace").strip().splitlines()[-1:] or ["no word"]
+    if status != 0:
+        raise (InputError if status == InputError.exit_code else HarnessError)(
+            f"generate: {said[0]}"
+        )
     for answer in answers:
         output.line(f"{answer['request']} ({answer['ended']}): {answer['text']}")
     output.write_json("generate", {"steps": steps, "answers": answers})
     return 0
+
+
+def _told(child: "subprocess.Popen[bytes]", job: Job) -> Iterator[dict[str, Any]]:
+    """Give the child its job; what it tells, until it ends."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with suppress(BrokenPipeError), child.stdin:
+        child.stdin.write(json.dumps(asdict(job)).encode())
+    for line in child.stdout:
+        yield json.loads(line)
+    child.wait()
 
 
 def _with_media(
@@ -123,6 +137,7 @@ def provisioned(*, report: Report) -> tuple[str, dict[str, str]]:
     return str(libraries.python), kept | {
         "PYTHONPATH": os.pathsep.join(map(str, libraries.overlays)),
         "HF_HUB_OFFLINE": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(cache.scratch / "torch"),
         "TRANSFORMERS_VERBOSITY": "error",
     }
 

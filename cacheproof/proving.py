@@ -21,7 +21,12 @@ from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.known import KnownFault
 from cacheproof.differential.targets import checkouts, imported, releases
-from cacheproof.differential.targets.resolve import NEWEST, reading_of, resolve, stated_release
+from cacheproof.differential.targets.resolve import (
+    plug_in_named,
+    reading_of,
+    resolve,
+    stated_release,
+)
 from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.kept_proofs import KeptProofs, code_digest, digest_of
 from cacheproof.proofs.evidence import Evidence, Outcome
@@ -235,10 +240,9 @@ def _wanted(targets: Sequence[str] | None, output: Output) -> list[_Tree | None]
             folder = Path(target.removeprefix(CHECKOUT))
             found.append(_Tree(target, checkouts.for_path(folder, report=output.say)))
             continue
-        word, _, version = target.partition("@")
-        module, colon, own_name = word.partition(":")
-        if colon and module and own_name.isidentifier():
-            release = releases.install(version or NEWEST, report=output.say)
+        if (named := plug_in_named(target)) is not None:
+            module, own_name, version = named
+            release = releases.install(version, report=output.say)
             path = _file_of(module, release.tree)
             if path is None:
                 raise InputError(
@@ -247,6 +251,7 @@ def _wanted(targets: Sequence[str] | None, output: Output) -> list[_Tree | None]
                 )
             found.append(_Tree(target, release, (path, own_name)))
             continue
+        word, _, version = target.partition("@")
         if word != "vllm" or not version:
             raise InputError(
                 f"--target {target}: expected {REFERENCE}, vllm@VERSION, {CHECKOUT}DIR or "

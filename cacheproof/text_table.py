@@ -1,9 +1,12 @@
 """The command vllm texts: what the modelled definitions read in the releases."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 from cacheproof.console import Output
+from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import known_texts, releases
 from cacheproof.differential.targets.resolve import reading_of
@@ -18,11 +21,15 @@ def texts(output: Output, toml: Path | None) -> int:
     Raises:
         InputError: the file cannot be written, or a release is no Python that can be read here.
     """
+    if toml is not None:
+        with _writing(toml):
+            files.require_writable(toml)
     installed = {one.version: one for one in releases.list_installed() if one.version in MODELLED}
     known = known_texts.load()
     if toml is not None:
         known = known_texts.made_of({version: one.tree for version, one in installed.items()})
-        _write(toml, known_texts.written(known))
+        with _writing(toml):
+            files.write(toml, known_texts.written(known).encode())
     families = known.families()
     output.line(", ".join(families[0]))
     for before, family in pairwise(families):
@@ -45,9 +52,10 @@ def texts(output: Output, toml: Path | None) -> int:
     return UNLISTED if strange else HOLDS
 
 
-def _write(file: Path, table: str) -> None:
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
     try:
-        file.write_text(table)
+        yield
     except OSError as error:
         raise InputError(
             f"--toml {file}: cannot be written: {error.strerror}; expected a file in a folder that "

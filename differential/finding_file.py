@@ -1,14 +1,13 @@
 """Finding files: JSON that anyone may have edited on the way, and a standalone test beside it."""
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
+from cacheproof.differential import files
 from cacheproof.differential import trace as traces
 from cacheproof.differential.campaign import Break
 from cacheproof.differential.errors import HarnessError, InputError
@@ -32,14 +31,11 @@ def load(path: Path) -> Finding | Trace:
             what was expected and what to do.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = files.read(path, MAX_BYTES)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read: {error.strerror}; give a finding or a trace file"
         ) from None
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{path}: larger than {MAX_BYTES // 2**20} MiB; split the trace")
     if _MARK in data[:_MARK_WITHIN]:
         return _finding(data, path)
     return traces.parse(data.splitlines(), str(path))
@@ -55,22 +51,23 @@ def save(finding: Finding, folder: Path) -> list[Path]:
         InputError: the folder cannot be written.
     """
     path = path_of(finding, folder)
-    files: dict[Path, bytes] = {}
+    contents: dict[Path, bytes] = {}
     standalone = f"none: {why_none(finding)}"
     if (test := standalone_test(finding)) is not None:
         standalone = f"test_{path.stem}.py"
-        files[path.with_name(standalone)] = test.encode()
+        contents[path.with_name(standalone)] = test.encode()
     document = msgspec.structs.replace(finding, standalone=standalone)
-    files = {path: msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n", **files}
-    _save(files, folder)
-    return list(files)
+    text = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    contents = {path: text, **contents}
+    _save(contents, folder)
+    return list(contents)
 
 
-def _save(files: Mapping[Path, bytes], folder: Path) -> None:
+def _save(contents: Mapping[Path, bytes], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for target, content in files.items():
-            _write(target, content)
+        for target, content in contents.items():
+            files.write(target, content)
     except OSError as error:
         raise InputError(
             f"{folder}: cannot be written: {error.strerror}; give another folder"
@@ -167,15 +164,3 @@ def _refused(path: Path, reason: str) -> InputError:
         f"{path}: not a finding: {reason}; expected docs/findings-format.md: search again, or "
         f"replay its trace alone"
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import structs
 
+from cacheproof.differential import files
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.trace import ModelRunner
@@ -19,6 +20,7 @@ from cacheproof.spec.versions import Versions
 NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 SEEDS = 10**9
 """Seeds of traces are below this."""
+BYTES_MAX = 1 << 20
 
 
 class Face(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +88,7 @@ def load(path: Path | None = None) -> list[KnownFault]:
     """
     source = path or resources.files("cacheproof.differential") / "known.toml"
     try:
-        text = source.read_text()
+        text = source.read_text() if path is None else files.read(path, BYTES_MAX).decode()
         listed = msgspec.convert(tomllib.loads(text), _File).fault
         faults = [
             KnownFault(**structs.asdict(face), name=fault.name, page=fault.page)

@@ -29,7 +29,7 @@ from cacheproof.differential.trace import (
     Prompt,
     Walk,
 )
-from cacheproof.differential.words import literal, told
+from cacheproof.differential.words import literal, told, visible_line
 
 _MODULE = "vllm.v1.core.encoder_cache_manager"
 APART = ("MH-3", "MH-3a")
@@ -270,14 +270,16 @@ def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
-    environment.filters["quoted"] = lambda text: text.replace("\\", "/").replace('"', "'")
+    environment.filters["quoted"] = lambda text: (
+        visible_line(text).replace("\\", "/").replace('"', "'")
+    )
     path = resources.files("cacheproof.differential") / name
     return environment.from_string(path.read_text())
 
 
 def _one_line(line: str) -> str:
     """A line of the body, whatever is in the names that it shows."""
-    return " ".join(line.splitlines())
+    return visible_line(" ".join(line.splitlines()))
 
 
 def _variables(requests: Iterable[str]) -> dict[str, str]:
@@ -290,4 +292,4 @@ def _variables(requests: Iterable[str]) -> dict[str, str]:
 
 def _is_plain(name: str) -> bool:
     """Whether a request's name can be the name of its variable."""
-    return name.isidentifier() and len(name) == 1
+    return name.isascii() and name.isidentifier() and len(name) == 1

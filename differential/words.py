@@ -140,6 +140,19 @@ def value(thing: Any) -> str:
             return str(thing)
 
 
+def visible(text: str) -> str:
+    """The text, with all that is neither printable nor the end of a line as Python escapes it: what
+    strangers wrote does nothing to a terminal or to a file's syntax."""
+    if text.isprintable():
+        return text
+    return "\n".join(map(visible_line, text.split("\n")))
+
+
+def visible_line(text: str) -> str:
+    """The same in one line."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def literal(thing: Any) -> str:
     """A Python literal, in double quotes where that is possible."""
     text = repr(thing)

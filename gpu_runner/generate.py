@@ -6,11 +6,13 @@ Run by the front door in an interpreter that has torch and transformers.
 import json
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cacheproof.gpu_runner import media_files
+from cacheproof.gpu_runner.jobs import BadJob, Job, kind_of
 
 if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly found to be wrong
     import torch
@@ -20,35 +22,10 @@ if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly fo
     from cacheproof.gpu_runner.requests import Prompt
     from cacheproof.reference.scheduler.output import SchedulerOutput
 
-KINDS = ("llava", "qwen2_5_vl", "whisper")
 DECODER = "whisper"
 """The kind whose decoder attends to an encoder's rows."""
-
-
-class BadJob(ValueError):
-    """What was asked for cannot be done; one line says why."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to generate: prompts, each a text, and modality and file of each of its media.
-
-    `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.
-    Sizes are in tokens, rows of encoder outputs and KV blocks.
-    """
-
-    model: str
-    models: str
-    prompts: list[tuple[str, list[tuple[str, str]]]]
-    max_tokens: int
-    device: str
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    max_model_len: int
-    encoder_cache_size: int
-    num_blocks: int
-    block_size: int
-    enable_prefix_caching: bool
+SAID_MAX = 400
+"""Letters of another's message."""
 
 
 def main() -> int:
@@ -56,14 +33,14 @@ def main() -> int:
     job = Job(**json.load(sys.stdin))
     try:
         _run(job)
-    except (BadJob, media_files.BadFile) as reason:
+    except BadJob as reason:
         print(reason, file=sys.stderr)
         return 2
     return 0
 
 
 def _run(job: Job) -> None:
-    kind = _kind(job.model)
+    kind = kind_of(job.model)
     media = [[media_files.read(*one) for one in given] for _, given in job.prompts]
     device = _device(job.device)
     import torch
@@ -73,17 +50,22 @@ def _run(job: Job) -> None:
     from cacheproof.gpu_runner.prompts import OF_MODEL, BadPrompt
 
     directory = tiny_models.ensure(kind, Path(job.models)) if job.model == kind else Path(job.model)
-    texts = OF_MODEL[kind](directory)
-    try:
-        prompts = [
-            texts.prompt(text, given) for (text, _), given in zip(job.prompts, media, strict=True)
-        ]
-    except BadPrompt as reason:
-        raise BadJob(str(reason)) from None
+    with _blaming(f"model {job.model!r}", "a directory as transformers saves it"):
+        texts = OF_MODEL[kind](directory)
+    with _blaming("the prompts", "media that the model's processor takes"):
+        try:
+            prompts = [
+                texts.prompt(text, given)
+                for (text, _), given in zip(job.prompts, media, strict=True)
+            ]
+        except BadPrompt as reason:
+            raise BadJob(str(reason)) from None
     for number, prompt in enumerate(prompts):
         _check_fits(job, number, prompt, is_decoder=kind == DECODER)
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    engine = _engine(job, kind, load(kind, directory, dtype=dtype, device=device), prompts)
+    with _blaming(f"model {job.model!r}", "a directory as transformers saves it"):
+        model = load(kind, directory, dtype=dtype, device=device)
+        engine = _engine(job, kind, model, prompts)
     for number, prompt in enumerate(prompts):
         engine.add(
             f"prompt {number + 1}",
@@ -115,6 +97,22 @@ def _run(job: Job) -> None:
                 "ended": completion.finish_reason,
             }
         )
+
+
+@contextmanager
+def _blaming(what: str, expected: str) -> Iterator[None]:
+    """Libraries that read what somebody else wrote raise whatever they stumble over.
+
+    Raises:
+        BadJob: they did.
+    """
+    try:
+        yield
+    except BadJob:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:SAID_MAX]
+        raise BadJob(f"{what}: {type(error).__name__}: {said}; expected {expected}") from None
 
 
 def _hits(engine: "Engine", decided: "SchedulerOutput") -> int:
@@ -205,25 +203,6 @@ def _device(name: str) -> "torch.device":
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadJob(f"device {name!r}: torch sees no GPU; expected cpu")
     return device
-
-
-def _kind(model: str) -> str:
-    """Of what kind a model is that is to be made, or that lies in a directory."""
-    if model in KINDS:
-        return model
-    config = Path(model) / "config.json"
-    if not config.is_file():
-        raise BadJob(
-            f"model {model!r}: there is no {config}; expected a model's directory, or one of "
-            f"{', '.join(KINDS)}, which is made"
-        )
-    try:
-        kind = json.loads(config.read_text()).get("model_type")
-    except (ValueError, AttributeError):
-        raise BadJob(f"model {model!r}: {config} is no model's configuration") from None
-    if kind not in KINDS:
-        raise BadJob(f"model {model!r} is of the type {kind!r}; expected one of {', '.join(KINDS)}")
-    return str(kind)
 
 
 def _tell(what: dict[str, Any]) -> None:

@@ -1,19 +1,22 @@
 """Pictures, films and sounds from files, as models' processors take them."""
 
-import wave
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy
 from PIL import Image, ImageSequence
 
-SAMPLES_PER_SECOND = 16_000
+from cacheproof.gpu_runner.jobs import BadJob, opened_sound
+
 SECONDS_OF_A_FRAME = 0.5
 """Where a file does not say how long its frames are shown."""
-
-
-class BadFile(ValueError):
-    """A file that is not what it should be; one line says why."""
+PICTURE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+FILM_FORMATS = ("GIF", "PNG", "WEBP")
+PIXELS_MAX = 1 << 26
+"""Of a picture, or of all frames of a film: a small file may stand for as many as it likes."""
+FRAMES_MAX = 4096
 
 
 class Film(NamedTuple):
@@ -36,52 +39,67 @@ def read(modality: str, file: str) -> Medium:
     """The medium in a file.
 
     Raises:
-        BadFile: there is none, or it is another than what models are given.
+        BadJob: there is none, or it is another than what models are given.
     """
     return _READERS[modality](file)
 
 
 def _picture(file: str) -> Image.Image:
     try:
-        with Image.open(file) as image:
+        with _opened(file, PICTURE_FORMATS) as image:
             return image.convert("RGB")
-    except (OSError, ValueError) as error:
-        raise BadFile(f"picture {file}: {error}; expected a file that Pillow reads") from None
+    except Exception as error:  # decoders of a damaged file raise whatever they stumble over
+        raise BadJob(f"picture {file}: {_said(error)}; expected a file that Pillow reads") from None
 
 
 def _film(file: str) -> Film:
     frames, milliseconds = [], []
     try:
-        with Image.open(file) as image:
+        with _opened(file, FILM_FORMATS) as image:
             for frame in ImageSequence.Iterator(image):
                 frames.append(numpy.asarray(frame.convert("RGB")))
-                milliseconds.append(frame.info.get("duration", 0))
-    except (OSError, ValueError) as error:
-        raise BadFile(
-            f"film {file}: {error}; expected a GIF, APNG or WebP that Pillow reads"
+                milliseconds.append(float(frame.info.get("duration", 0)))
+                if (
+                    len(frames) > FRAMES_MAX
+                    or len(frames) * image.width * image.height > PIXELS_MAX
+                ):
+                    raise ValueError(
+                        f"more than {FRAMES_MAX} frames, or {PIXELS_MAX} pixels in all of them"
+                    )
+            if len(frames) < 2:
+                raise BadJob(f"film {file}: one picture; expected two frames at least, or --image")
+            of_a_frame = sum(milliseconds) / len(frames) / 1000
+            return Film(numpy.stack(frames), of_a_frame or SECONDS_OF_A_FRAME)
+    except BadJob:
+        raise
+    except Exception as error:  # as above
+        raise BadJob(
+            f"film {file}: {_said(error)}; expected a GIF, APNG or WebP that Pillow reads"
         ) from None
-    if len(frames) < 2:
-        raise BadFile(f"film {file}: one picture; expected two frames at least, or --image")
-    of_a_frame = sum(milliseconds) / len(frames) / 1000
-    return Film(numpy.stack(frames), of_a_frame or SECONDS_OF_A_FRAME)
+
+
+def _opened(file: str, formats: tuple[str, ...]) -> Image.Image:
+    """An image of which nothing is decoded yet. Raises ValueError for one that is too large."""
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    image = Image.open(file, formats=formats)
+    if image.width * image.height > PIXELS_MAX:
+        image.close()
+        raise ValueError(f"{image.width} by {image.height} pixels, more than {PIXELS_MAX}")
+    return image
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _sound(file: str) -> Sound:
-    try:
-        with wave.open(file) as opened:
-            shape = (opened.getnchannels(), 8 * opened.getsampwidth(), opened.getframerate())
-            data = opened.readframes(opened.getnframes())
-    except (OSError, EOFError, wave.Error) as error:
-        raise BadFile(f"sound {file}: {error}; expected a WAV file of plain samples") from None
-    if shape != (1, 16, SAMPLES_PER_SECOND):
-        channels, bits, rate = shape
-        raise BadFile(
-            f"sound {file}: {channels} channels of {bits} bits, {rate} samples a second; expected "
-            f"1 of 16 bits, {SAMPLES_PER_SECOND}"
-        )
-    samples = numpy.frombuffer(data, dtype="<i2").astype(numpy.float32) / (1 << 15)
+    with opened_sound(file) as opened:
+        data = opened.readframes(min(opened.getnframes(), os.path.getsize(file)))
+    samples = numpy.frombuffer(data[: len(data) & ~1], dtype="<i2").astype(numpy.float32) / (
+        1 << 15
+    )
     if not len(samples):
-        raise BadFile(f"sound {file}: no samples; expected some")
+        raise BadJob(f"sound {file}: no samples; expected some")
     return Sound(samples)
 
 

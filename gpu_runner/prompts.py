@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoProcessor
 
+from cacheproof.gpu_runner.jobs import SAMPLES_PER_SECOND
 from cacheproof.gpu_runner.marks import MARK
-from cacheproof.gpu_runner.media_files import SAMPLES_PER_SECOND, Film, Medium, Sound
+from cacheproof.gpu_runner.media_files import Film, Medium, Sound
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.reference.media_hash import MultiModalHasher
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
@@ -39,7 +40,9 @@ class Prompts:
 
     def __init__(self, directory: Path) -> None:
         self.config = json.loads((directory / "config.json").read_text())
-        self.processor: Any = AutoProcessor.from_pretrained(directory, local_files_only=True)
+        self.processor: Any = AutoProcessor.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False
+        )
         self._hasher = MultiModalHasher()
 
     @property

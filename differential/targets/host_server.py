@@ -7,9 +7,9 @@ by starting anew, but for the memory that nobody writes to. What a fresh process
 stands for every `another` process.
 """
 
-import contextlib
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -34,15 +34,19 @@ class ForkedHost:
 
     def kill(self) -> None:
         """End it."""
-        self._end("kill")
+        self._ask("kill")
 
-    def wait(self) -> int:
+    def wait(self) -> int | None:
         """Its exit status, once it has ended."""
-        return self._end("wait")
+        return self._ask("wait")
 
-    def _end(self, how: str) -> int:
+    def poll(self) -> int | None:
+        """Its exit status, if it has ended."""
+        return self._ask("poll")
+
+    def _ask(self, what: str) -> int | None:
         if self.status is None:
-            self.status = self.server.ask(f"{how} {self.pid}")
+            self.status = self.server.status(self.pid, what)
         return self.status
 
 
@@ -80,12 +84,15 @@ class HostServer:
         """In another process it can be asked, and is not its to end."""
         return HostServer, (self.control,)
 
-    def begin(self, log: IO[bytes], buffer: int, seconds: float) -> ForkedHost | None:
-        """A new host; None where the server does not serve one within `seconds`."""
+    def begin(self, log: IO[bytes], scratch: str, buffer: int, seconds: float) -> ForkedHost | None:
+        """A new host whose files go to `scratch`; None where the server does not serve one within
+        `seconds`."""
         given, stdin = os.pipe()
         stdout, results = os.pipe()
         try:
-            socket.send_fds(self.control, [b"begin"], [given, results, log.fileno()])
+            socket.send_fds(
+                self.control, [f"begin {scratch}".encode()], [given, results, log.fileno()]
+            )
         except OSError:
             os.close(stdin)
             os.close(stdout)
@@ -103,15 +110,26 @@ class HostServer:
         self.hosts += 1
         return host
 
-    def ask(self, what: str) -> int:
-        """Ask for the end of a host: its exit status, or -9 where the server has ended as well."""
+    def status(self, host: int, what: str) -> int | None:
+        """The exit status of a host for which it is asked to `wait`, which it is to `kill`, or
+        after which it is asked alone (`poll`): None where that runs. Without a server there is no
+        host: as if it had been killed."""
         answer, writes = os.pipe()
         with os.fdopen(answer, "rb") as status:
-            with contextlib.suppress(OSError):
-                socket.send_fds(self.control, [what.encode()], [writes])
+            is_asked = True
+            try:
+                socket.send_fds(self.control, [f"{what} {host}".encode()], [writes])
+            except OSError:
+                is_asked = False
             os.close(writes)
-            self.hosts -= 1
-            return int(status.read() or -9)
+            said = status.read()
+        if is_asked and what == "poll" and not said and self._is_alive():
+            return None
+        self.hosts -= 1
+        return int(said) if said else -signal.SIGKILL
+
+    def _is_alive(self) -> bool:
+        return self.process is None or self.process.poll() is None
 
     def close(self) -> None:
         """End it and its hosts, where it was started here."""

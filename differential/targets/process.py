@@ -5,10 +5,14 @@ silence; the process is gone then, and the next batch starts a new one.
 """
 
 import copy
+import os
 import queue
+import re
+import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +33,11 @@ START_SECONDS = 300.0
 BATCH_SECONDS = 300.0
 DEPTHS_OF_A_RELEASE = frozenset(EVENTS_OF_DEPTH) - {"engine"}
 """Its Python alone executes nothing."""
+LOOK_SECONDS = 1.0
+"""Between two looks at a host that has not answered: a child of it may hold the pipe open."""
+LOG_BYTES_MAX = 64 << 20
+LOG_BYTES_READ = 1 << 16
+LAST_WORDS_MAX = 400
 PIPE_BYTES = 1 << 20
 """Read at a time: for every piece the reading thread waits until the judging one lets it run."""
 
@@ -69,6 +78,7 @@ _STEPS = msgspec.json.Decoder(_Steps)
 _HELLO = msgspec.json.Decoder(Hello)
 _REPLY = msgspec.json.Decoder(_Reply)
 _END = b""
+_PLACE = re.compile(r' +File "(.+)", line (\d+)')
 
 
 class HostTarget:
@@ -213,7 +223,7 @@ class HostTarget:
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs to run the same system in a host of its own."""
-        running = ("_process", "_hello", "_log", "_requests", "_lines")
+        running = ("_process", "_hello", "_log", "_scratch", "_requests", "_lines")
         return {name: value for name, value in vars(self).items() if name not in running} | {
             "_process": None,
             "_hello": None,
@@ -223,16 +233,19 @@ class HostTarget:
         """End the host process."""
         process, self._process, self._hello = self._process, None, None
         if process is not None:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what it has started
             process.wait()
             self._requests.put(_END)
-            if process.stdout is not None:
-                process.stdout.close()
             self._log.close()
+            self._scratch.cleanup()
 
     def _start(self) -> None:
         self.close()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        self._scratch = tempfile.TemporaryDirectory(  # for its files: it is killed, and leaves them
+            prefix="cacheproof-host-", ignore_cleanup_errors=True
+        )
         self._sent = self._received = 0
         self._process = self._forked() or self._started()
         self._requests: queue.Queue[bytes] = queue.Queue()
@@ -259,7 +272,7 @@ class HostTarget:
         self.prepare()
         if self._server is None:
             return None
-        host = self._server.begin(self._log, PIPE_BYTES, self._start_seconds)
+        host = self._server.begin(self._log, self._scratch.name, PIPE_BYTES, self._start_seconds)
         if host is None:
             self._server = None
         return host
@@ -272,9 +285,12 @@ class HostTarget:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 bufsize=PIPE_BYTES,
-                env=self._environment,
+                env={**self._environment, "TMPDIR": self._scratch.name},
+                process_group=0,
             )
         except OSError as error:
+            self._log.close()
+            self._scratch.cleanup()
             raise HarnessError(
                 f"host of {self.name} does not start: {self._interpreter[0]}: {error.strerror}"
             ) from None
@@ -286,13 +302,31 @@ class HostTarget:
         self._requests.put(msgspec.json.encode({"id": self._sent, **request}) + b"\n")
 
     def _receive(self, seconds: float) -> bytes:
-        try:
-            line = self._lines.get(timeout=seconds)
-        except queue.Empty:
-            raise self._broken(f"gave no answer for {seconds:.0f} s and was killed") from None
+        until = time.monotonic() + seconds
+        line = None
+        while line is None:
+            left = until - time.monotonic()
+            try:
+                line = self._lines.get(timeout=min(LOOK_SECONDS, max(left, 0)))
+            except queue.Empty:
+                if self._process is None or self._process.poll() is not None:
+                    line = self._last_word()
+                elif os.fstat(self._log.fileno()).st_size > LOG_BYTES_MAX:
+                    said = f"printed more than {LOG_BYTES_MAX >> 20} MiB and was killed"
+                    raise self._broken(said) from None
+                elif left <= 0:
+                    said = f"gave no answer for {seconds:.0f} s and was killed"
+                    raise self._broken(said) from None
         if line == _END:
             raise self._broken("crashed")
         return line
+
+    def _last_word(self) -> bytes:
+        """What a host has said that is no more; a child of it would keep the pipe from its end."""
+        try:
+            return self._lines.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            return _END
 
     def _decode(self, decoder: Any, line: bytes) -> Any:
         self._received += 1
@@ -305,18 +339,30 @@ class HostTarget:
         return reply
 
     def _broken(self, what: str) -> HarnessError:
-        """End the process and say what happened, with the last line that it printed."""
+        """End the process and say what happened, with its last words."""
         status = ""
         if self._process is not None:
             if what == "crashed":
                 status = f" (exit status {self._process.wait()})"
             else:
                 self._process.kill()
-            self._log.seek(0)
-            last = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
-            status += f": {last[0]}" if last else ""
+            self._log.seek(max(0, os.fstat(self._log.fileno()).st_size - LOG_BYTES_READ))
+            words = _last_words(self._log.read().decode(errors="replace"))
+            status += f": {words}" if words else ""
         self.close()
         return HarnessError(f"host of {self.name} {what}{status}")
+
+
+def _last_words(log: str) -> str:
+    """The exception of the last traceback and where it was raised, or the last line."""
+    lines = log.strip().splitlines()
+    places = [number for number, line in enumerate(lines) if _PLACE.match(line)]
+    said = [line for line in lines[places[-1] + 1 :] if line[:1] != " "] if places else []
+    if not said:
+        return "".join(lines[-1:])[:LAST_WORDS_MAX]
+    place = _PLACE.match(lines[places[-1]])
+    assert place is not None
+    return f"{' '.join(said)[:LAST_WORDS_MAX]} ({place[1]}:{place[2]})"
 
 
 @dataclass(frozen=True)
@@ -350,13 +396,10 @@ def _send(stream: IO[bytes], requests: "queue.Queue[bytes]") -> None:
 
 def _receive(stream: IO[bytes], lines: "queue.Queue[bytes]") -> None:
     """Move whole lines from the pipe to the queue."""
-    try:
+    with suppress(OSError, ValueError), stream:
         for line in _whole_lines(stream):
             lines.put(line)
-    except (OSError, ValueError):
-        pass
-    finally:
-        lines.put(_END)
+    lines.put(_END)
 
 
 def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:

@@ -217,6 +217,7 @@ def host_command(
         "TRANSFORMERS_OFFLINE": "1",
         "DO_NOT_TRACK": "1",
         "HF_HOME": str(scratch / "huggingface"),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "torch"),
         "VLLM_CACHE_ROOT": str(scratch / "cache"),
         "VLLM_CONFIG_ROOT": str(scratch / "config"),
         "VLLM_NO_USAGE_STATS": "1",

@@ -15,7 +15,8 @@ from cacheproof.differential.targets.known_texts import KnownTexts, Reading
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.targets.versions import runs_hasher_alone
+from cacheproof.differential.targets.versions import parse, runs_hasher_alone
+from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
@@ -50,11 +51,20 @@ def resolve(text: str, *, report: Report) -> Target:
     if text.startswith("path:"):
         release = checkouts.for_path(Path(text.removeprefix("path:")), report=report)
         return host_of(release, text)
-    module, colon, name = kind.partition(":")
-    if colon and module and name.isidentifier():
-        release = releases.install(version or NEWEST, report=report)
-        return host_of(release, text, plug_in=kind)
+    if (named := plug_in_named(text)) is not None:
+        *_, version = named
+        return host_of(releases.install(version, report=report), text, plug_in=kind)
     raise InputError(f"target {text!r}: {EXPECTED}")
+
+
+def plug_in_named(text: str) -> tuple[str, str, str] | None:
+    """Module, class and release of MODULE:CLASS[@VERSION], the newest one where none is said; None
+    of another text."""
+    word, at, version = text.partition("@")
+    module, _, name = word.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), name)):
+        return None
+    return module, name, version if at else NEWEST
 
 
 def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostTarget:
@@ -158,6 +168,11 @@ def _flags(semantics: Semantics) -> dict[str, str]:
 
 
 def _semantics(version: str) -> Semantics:
+    if release_key(parse(version)) > release_key(MODELLED[-1]):
+        raise InputError(
+            f"target reference@{version}: newer than all releases that are modelled; expected "
+            f"reference@{MODELLED[-1]} or an older one"
+        )
     try:
         return Semantics.of_vllm(version)
     except ValueError as error:

@@ -24,6 +24,7 @@ class Llava:
             directory,
             dtype=dtype,
             local_files_only=True,
+            use_safetensors=True,
             attn_implementation={"text_config": paged_attention.NAME, "vision_config": "sdpa"},
         ).to(device)
         self._whole.eval()

@@ -71,7 +71,11 @@ class Qwen25VL:
     ) -> "Qwen25VL":
         """The model of a local directory of weights."""
         whole = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            directory, dtype=dtype, local_files_only=True, attn_implementation=ATTENTION
+            directory,
+            dtype=dtype,
+            local_files_only=True,
+            use_safetensors=True,
+            attn_implementation=ATTENTION,
         )
         return cls(whole.to(device), video_pruning_rate)
 

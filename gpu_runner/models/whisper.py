@@ -21,7 +21,11 @@ class Whisper:
 
     def __init__(self, directory: Path, *, dtype: torch.dtype, device: torch.device) -> None:
         self._whole = WhisperForConditionalGeneration.from_pretrained(
-            directory, dtype=dtype, local_files_only=True, attn_implementation="sdpa"
+            directory,
+            dtype=dtype,
+            local_files_only=True,
+            use_safetensors=True,
+            attn_implementation="sdpa",
         ).to(device)
         self._whole.eval()
         config, decoder = self._whole.config, self._whole.model.decoder

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,26 @@ def once(tmp_path: Path, what: str) -> str:
 BREAKS = {
     "ends": ("sys.exit(7)", r"crashed \(exit status 7\)"),
     "is killed": ("os.kill(os.getpid(), 9)", r"crashed \(exit status -9\)"),
-    "raises": ("raise LookupError('lost')", r"crashed \(exit status 1\): LookupError: lost"),
+    "raises": (
+        "raise LookupError('lost')",
+        r"crashed \(exit status 1\): LookupError: lost \(/.*/__main__.py:\d+\)$",
+    ),
+    "raises lines": (
+        "raise LookupError('lost\\nand', 'gone')",
+        r"crashed \(exit status 1\): LookupError: \('lost\\nand', 'gone'\) \(/",
+    ),
+    "leaves a child": (
+        "os.fork() == 0 and time.sleep(999); os._exit(3)",
+        r"crashed \(exit status 3\)",
+    ),
+    "leaves a child in a session of its own": (
+        "os.fork() == 0 and (os.setsid(), time.sleep(9)); os._exit(3)",
+        r"crashed \(exit status 3\)",
+    ),
+    "prints without end": (
+        "[sys.stderr.write('x' * 1000 + '\\n') for _ in iter(int, 1)]",
+        r"printed more than 64 MiB and was killed: x{400}$",
+    ),
     "prints junk": ("say('junk')", "printed what is no answer"),
     "prints binary": ("sys.stdout.buffer.write(b'\\xff\\n'); say('')", "printed what is no answer"),
     "prints deep junk": ("say('[' * 100_000)", "printed what is no answer"),
@@ -121,6 +141,33 @@ def test_a_host_that_hangs_is_killed(host: Make, tmp_path: Path) -> None:
         target.run(TRACES)
     assert not is_alive(int(str(caught.value).rpartition(" ")[2]))
     assert target.run(TRACES) == ReferenceTarget().run(TRACES)
+
+
+def test_what_a_host_has_started_ends_with_it(host: Make, tmp_path: Path) -> None:
+    (pids := tmp_path / "pids").touch()
+    child = f"open('{pids}', 'w').write(str(os.getpid())), time.sleep(999)"
+    target = host(once(tmp_path, f"os.fork() == 0 and ({child})"))
+    target.run(TRACES)
+    while not pids.read_text():
+        pass
+    target.close()
+    with suppress(ProcessLookupError):
+        process = os.pidfd_open(int(pids.read_text()))
+        select.select([process], [], [])
+        os.close(process)
+
+
+def test_what_a_host_writes_in_passing_goes_with_it(
+    host: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (passing := tmp_path / "passing").mkdir()
+    monkeypatch.setattr(process.tempfile, "tempdir", str(passing))
+    (mark := tmp_path / "mark").touch()
+    target = host(f"import tempfile; open('{mark}', 'w').write(tempfile.mkdtemp())")
+    target.run(TRACES)
+    assert Path(mark.read_text()).is_relative_to(passing)
+    target.close()
+    assert list(passing.iterdir()) == []
 
 
 def test_a_host_that_never_says_hello_is_an_error(host: Make) -> None:

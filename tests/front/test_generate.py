@@ -1,9 +1,13 @@
 """`cacheproof generate`, as a user runs it."""
 
 import json
+import os
+import resource
+import struct
 import subprocess
 import sys
 import wave
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,3 +165,101 @@ def test_a_file_of_another_kind_is_refused(media: dict[str, list[str]]) -> None:
         told = run("--model", model, "--prompt", f"<{mark}>", f"--{mark}", file)
         assert told.returncode == 2
         assert said in told.stderr
+
+
+def riff(size: int, channels: int = 1) -> bytes:
+    """A WAV file of three bytes that says it has `size`."""
+    head = struct.pack("<HHIIHH", 1, channels, 16_000, 32_000, 2, 16)
+    body = b"WAVEfmt " + struct.pack("<I", 16) + head + b"data" + struct.pack("<I", size) + b"abc"
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def png(width: int, height: int) -> bytes:
+    """A picture that says it has so many pixels, and holds none."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    end = b"IDAT" + zlib.compress(b"")
+    chunks = (
+        struct.pack(">I", len(one) - 4) + one + struct.pack(">I", zlib.crc32(one))
+        for one in (header, end, b"IEND")
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """A folder of files that are none."""
+    os.mkfifo(tmp_path / "fifo")
+    for kind in ("list", "deep", "gpt"):
+        (tmp_path / kind).mkdir()
+    (tmp_path / "list" / "config.json").write_text("[]")
+    (tmp_path / "deep" / "config.json").write_text("[" * 100_000)
+    (tmp_path / "gpt" / "config.json").write_text('{"model_type": "\\u001b[2J\\n"}')
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "config.json")
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "two.wav").write_bytes(riff(3, channels=2))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("<image>", "--image", "fifo"), "picture fifo: no regular file"),
+        (("<video>", "--video", "fifo", "--model", "qwen2_5_vl"), "film fifo: no regular file"),
+        (("<audio>", "--audio", "fifo", "--model", "whisper"), "sound fifo: no regular file"),
+        (("<image>", "--image", "/dev/zero"), "picture /dev/zero: no regular file"),
+        (("<image>", "--image", "huge"), "picture huge: 1099511627776 bytes, more than"),
+        (("<audio>", "--audio", "two.wav", "--model", "whisper"), "2 channels of 16 bits"),
+        (("w1", "--model", "list"), "config.json is no model's configuration"),
+        (("w1", "--model", "deep"), "config.json is no model's configuration"),
+        (("w1", "--model", "pipe"), "pipe/config.json: no regular file"),
+        (("w1", "--model", "gpt"), r"is of the type '\x1b[2J\n'"),
+        (("w1", "--device", "cuda:x"), "expected cpu or cuda"),
+        (("w1", "--blocks", "1048576"), "expected blocks of 1048576 tokens in all at most"),
+        (("w1", "--blocks", "9" * 20), "'--blocks'"),
+        (("w1", "<image>"), "unexpected extra argument"),
+    ],
+)
+def test_nothing_is_installed_before_all_arguments_were_looked_at(
+    odd: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(odd)
+    monkeypatch.setenv("CACHEPROOF_HOME", str(odd / "home"))
+    told = run("--prompt", *words)
+    assert told.returncode == 2
+    (line,) = told.stderr.splitlines()
+    assert said in line
+    assert not (odd / "home").exists()
+
+
+def test_a_small_file_stands_for_no_more_than_there_is_room_for(tmp_path: Path) -> None:
+    first, *rest = (Image.new("RGB", (9, 9), (number, 0, 0)) for number in range(3))
+    first.save(tmp_path / "film.gif", save_all=True, append_images=rest)
+    film = (tmp_path / "film.gif").read_bytes()
+    sizes = struct.pack("<HH", 9, 9), struct.pack("<HH", 12_000, 12_000)
+    for content, kind, model, said in (
+        (png(2**31 - 1, 2**31 - 1), "image", "llava", "could be decompression bomb"),
+        (png(9000, 9000), "image", "llava", "9000 by 9000 pixels, more than"),
+        (film.replace(*sizes, 1), "video", "qwen2_5_vl", "12000 by 12000 pixels, more than"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "image", "llava", "cannot identify"),
+        (riff(2**32 - 1)[:-3], "audio", "whisper", "no samples"),
+    ):
+        (file := tmp_path / "medium").write_bytes(content)
+        told = run("--model", model, "--prompt", f"<{kind}>", f"--{kind}", str(file))
+        assert told.returncode == 2, told
+        (line,) = told.stderr.splitlines()
+        assert said in line
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 3 << 20
+
+
+def test_a_model_that_lies_is_refused_in_a_line_and_runs_nothing(tmp_path: Path) -> None:
+    (model := tmp_path / "model").mkdir()
+    config = {"model_type": "llava", "auto_map": {"AutoProcessor": "evil.Processor"}}
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    told = run("--model", str(model), "--prompt", "w1")
+    assert told.returncode == 2
+    (line,) = told.stderr.splitlines()
+    assert line.endswith("expected a directory as transformers saves it")
+    assert not (tmp_path / "ran").exists()

@@ -272,3 +272,27 @@ def test_a_class_that_is_not_there_is_the_users_error(run: Any, name: str, words
     (line,) = ran.err.splitlines()
     assert words in line
     assert "expected MODULE:CLASS" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def f():\n    raise ValueError('a\\nb\\x1b[0m')\nf()", r"ValueError: a b\x1b[0m (%s:2)"),
+        ("import nothing_there", "ModuleNotFoundError: No module named 'nothing_there' (%s:1)"),
+        ("import sys\nsys.exit('words')", "SystemExit: words (%s:2)"),
+        ("def f(:", "SyntaxError: invalid syntax (mine.py, line 1)"),
+    ],
+)
+def test_a_plug_in_that_raises_says_what_and_where(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    (file := tmp_path / "mine.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    refusal = run("fuzz", "--target", f"mine:Mine@{NEWEST}", "--seeds", "0:1").refusal
+    assert words.replace("%s", str(file)) in refusal
+
+
+@pytest.mark.parametrize("name", ["..:x", "a/b:C", "a:b:c", ":C", "a.:C", "os:9"])
+def test_what_is_no_name_of_a_class_starts_nothing(run: Any, name: str) -> None:
+    for command in ("fuzz", "prove", "explore"):
+        assert "MODULE:CLASS" in run(command, "--target", name).refusal

@@ -11,8 +11,8 @@ from PIL import Image
 from transformers import AutoProcessor
 
 from cacheproof.gpu_runner import tiny_models
-from cacheproof.gpu_runner.generate import KINDS
-from cacheproof.gpu_runner.media_files import SAMPLES_PER_SECOND, Film, Sound
+from cacheproof.gpu_runner.jobs import KINDS, SAMPLES_PER_SECOND
+from cacheproof.gpu_runner.media_files import Film, Sound
 from cacheproof.gpu_runner.models import loading
 from cacheproof.gpu_runner.prompts import (
     OF_MODEL,

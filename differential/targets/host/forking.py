@@ -1,23 +1,33 @@
 """A process that has imported a release, and forks a host from itself for whoever asks.
 
-It answers over a socket of whole messages. `begin` brings three descriptors, a host's standard
-input, the pipe for its results and its log; the first line in that pipe is the host's process id.
-`wait` and `kill` bring one, into which the host's exit status is written. When its own standard
-input ends, whoever started it has ended, and it ends with all of its hosts.
+It answers over a socket of whole messages. `begin` and a folder for the host's files brings three
+descriptors, a host's standard input, the pipe for its results and its log; the first line in that
+pipe is the host's process id. `wait`, `kill` and `poll` bring one, into which the host's exit
+status is written, or nothing if it still runs. When its own standard input ends, whoever started it
+has ended, and it ends with all of its hosts.
 """
 
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 NOT_ALONE = 0
 """In the place of a process id: more threads than one run here, so that nothing can be forked."""
 WAIT_SECONDS = 5.0
+MESSAGE_BYTES = 1 << 13
 _THREADS = Path("/proc/self/task")
+
+
+def use_own_folder() -> None:
+    """Let what the imports write go to a folder that ends with this process."""
+    os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="cacheproof-host-")
+    tempfile.tempdir = None
 
 
 def fork_hosts(control: socket.socket) -> int:
@@ -33,25 +43,29 @@ def fork_hosts(control: socket.socket) -> int:
             break
         if control.fileno() not in ready:
             continue
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 3)
+        message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
         if not message:
             break
-        what, _, process = message.decode().partition(" ")
+        what, _, about = message.decode().partition(" ")
         if what == "begin":
             host = _fork() if len(os.listdir(_THREADS)) == 1 else NOT_ALONE
             if host is None:
                 control.close()
-                return _settle(descriptors)
+                return _settle(descriptors, about)
             if host == NOT_ALONE:
                 os.write(descriptors[1], f"{NOT_ALONE}\n".encode())
-            hosts.add(host)
-        elif int(process) in hosts:
-            hosts.remove(int(process))
-            os.write(descriptors[0], str(_end(int(process), what == "kill")).encode())
+            else:
+                hosts.add(host)
+        elif int(about) in hosts:
+            status = _status(int(about), what)
+            if status is not None:
+                hosts.remove(int(about))
+                os.write(descriptors[0], str(status).encode())
         for descriptor in descriptors:
             os.close(descriptor)
-    for host in hosts - {NOT_ALONE}:
-        os.kill(host, signal.SIGKILL)
+    for host in hosts:
+        os.killpg(host, signal.SIGKILL)
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
     os._exit(0)
 
 
@@ -62,8 +76,11 @@ def _fork() -> int | None:
     return os.fork() or None
 
 
-def _settle(descriptors: list[int]) -> int:
-    """Take the place of a process that was started with these descriptors."""
+def _settle(descriptors: list[int], scratch: str) -> int:
+    """Take the place of a process that was started with these descriptors and a folder."""
+    os.setpgid(0, 0)
+    os.environ["TMPDIR"] = scratch
+    tempfile.tempdir = None
     given, results, log = descriptors
     os.dup2(given, 0)
     os.dup2(log, 1)
@@ -74,14 +91,17 @@ def _settle(descriptors: list[int]) -> int:
     return results
 
 
-def _end(host: int, kill: bool) -> int:
-    """The exit status of a host that ends, or is made to: at once, or when it takes too long."""
-    until = time.monotonic() + (0 if kill else WAIT_SECONDS)
+def _status(host: int, what: str) -> int | None:
+    """The exit status of a host that ends, or is made to: at once, or when it takes too long. None
+    of one that runs and was asked after alone."""
+    until = time.monotonic() + (WAIT_SECONDS if what == "wait" else 0)
     while True:
         ended, status = os.waitpid(host, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
+        if what == "poll":
+            return None
         if time.monotonic() >= until:
-            os.kill(host, signal.SIGKILL)
+            os.killpg(host, signal.SIGKILL)
             until = float("inf")
         time.sleep(0.001)

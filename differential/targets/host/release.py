@@ -4,7 +4,9 @@ import functools
 import importlib
 import inspect
 import os
+import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +35,8 @@ CLASSES = {
     "encoder_decoder": "EncoderDecoderCacheManager",
 }
 KV_CACHE = "kv_cache"
+IMPORT_SECONDS = 30
+"""For a plug-in's own code: vLLM is imported by then."""
 
 
 class Release:
@@ -156,10 +160,14 @@ def _plugged_in(plug_in: str) -> Any:
 
 def _kind(plug_in: str) -> tuple[str | None, str | None]:
     """(kind of manager, None), or (None, why it is none)."""
+    signal.signal(signal.SIGALRM, _take_too_long)
+    signal.alarm(IMPORT_SECONDS)
     try:
         found = _plugged_in(plug_in)
-    except Exception as error:
-        return None, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    except (Exception, SystemExit) as error:
+        return None, _told(error)
+    finally:
+        signal.alarm(0)
     if not isinstance(found, type):
         return None, f"{plug_in} is no class"
     kind = _kind_of(found)
@@ -169,6 +177,23 @@ def _kind(plug_in: str) -> tuple[str | None, str | None]:
             f"stands in from 0.32.0 on"
         )
     return kind, None
+
+
+def _take_too_long(*_: object) -> None:
+    raise TimeoutError(f"not imported after {IMPORT_SECONDS} s")
+
+
+def _told(error: BaseException) -> str:
+    """Exception and message in one line, and where the plug-in's code raised it, if it did."""
+    said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if isinstance(error, SyntaxError):
+        return said  # says where
+    theirs = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__ and "importlib" not in frame.filename
+    ]
+    return f"{said} ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else said
 
 
 def _kind_of(found: type) -> str:
