@@ -101,9 +101,10 @@ def judge_target(
     output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path
 ) -> Verdict:
     """Search a target by a plan with all workers, print what is not listed as it is found, and
-    plant this campaign's faults."""
+    plant this campaign's faults. Raises HarnessError when the target does not start."""
     told = announce(output, target, compared=plan.with_reference)
     lanes = _lanes_for(plan.lanes, target)
+    assert target.protocol  # it starts, or there is one line to be said
 
     def show(found: Finding) -> None:
         report.print_finding(found, output.report, str(finding_file.path_of(found, folder)))
@@ -352,6 +353,8 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
             target.name: announce(output, target, compared=with_reference)
             for target in (left, right)
         }
+        assert left.protocol
+        assert right.protocol
         share_libraries(left, right)
         lanes = [lane for lane in _lanes_for(asked, left) if lane in _lanes_for(asked, right)]
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:

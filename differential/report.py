@@ -17,7 +17,7 @@ from cacheproof.differential.lockstep import DELTA_FIELDS
 from cacheproof.differential.media_hash_values import written
 from cacheproof.differential.retrace import Moment
 from cacheproof.differential.trace import Add, Continue, Hash, Prompt, Trace
-from cacheproof.differential.words import changed_fields, program, told, value
+from cacheproof.differential.words import changed_fields, program, told, value, visible_line
 from cacheproof.spec.records import EncoderCacheState
 
 EVENTS_SHOWN = 10
@@ -31,8 +31,10 @@ def print_finding(finding: Finding, console: Console, file: str = "FILE") -> Non
     moments = list(finding.retrace.moments())
     style = _HARM_STYLE.get(finding.harm, "red")
     sections: list[RenderableType] = [
-        Text(f"{finding.target}: {_headline(finding)}", style=f"bold {style}"),
-        _indented(Text(f"{finding.title}\n{finding.harm}; {finding.source}")),
+        Text(visible_line(f"{finding.target}: {_headline(finding)}"), style=f"bold {style}"),
+        _indented(
+            Text("\n".join(map(visible_line, (finding.title, f"{finding.harm}; {finding.source}"))))
+        ),
         *_section("events", _events(finding.trace)),
         *_section(f"first wrong step: event {finding.event + 1}", _step(finding, moments)),
         *_section("both sides", Text(finding.why)),
@@ -41,7 +43,7 @@ def print_finding(finding: Finding, console: Console, file: str = "FILE") -> Non
     ]
     console.print(Group(*sections))
     console.print("replay", style="bold", end="   ")
-    command = f"cacheproof replay {file} --target {finding.target} --times {TIMES}"
+    command = visible_line(f"cacheproof replay {file} --target {finding.target} --times {TIMES}")
     console.print(command, soft_wrap=True)  # to be copied whole
     console.print(_footer(finding))
     console.print()
@@ -224,5 +226,5 @@ def _footer(finding: Finding) -> Table:
     )
     for name, content in rows:
         if content:
-            table.add_row(name, Text(content))
+            table.add_row(name, Text(visible_line(content)))
     return table
