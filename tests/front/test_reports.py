@@ -187,7 +187,7 @@ def test_a_search_names_every_lane_that_the_target_runs(run: Any, folder: Path) 
         assert (lane.name in ran.out) == (lane.depth != "engine")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_main_job_as_json(run: Any, folder: Path) -> None:
     arguments = "--budget", "short", "--release", "0.33.0", "--findings", folder, "--json", "-"
     ran = run("check", *arguments)

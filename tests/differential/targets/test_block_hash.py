@@ -18,7 +18,7 @@ SEEDS = range(200)
         "0.28.0",
         "0.33.0",
         *(
-            pytest.param(version, marks=pytest.mark.slow)
+            pytest.param(version, marks=pytest.mark.full)
             for version in ("0.10.2", "0.12.0", "0.18.1", "0.22.1", "0.30.0", "0.31.0")
         ),
     ],

@@ -27,7 +27,7 @@ FIRST_ALONE = {
     "0.12.0": {"whole-item-before": {"SC-2"}, "whole-item-rolled-back": {"SC-2"}},
 }
 """Release -> trace -> what breaks under the first runner and holds under the second."""
-OLDER = [pytest.param(release, marks=pytest.mark.slow) for release in list(FIRST_ALONE)[1:]]
+OLDER = [pytest.param(release, marks=pytest.mark.full) for release in list(FIRST_ALONE)[1:]]
 
 
 def traces() -> Iterator[tuple[str, Trace]]:

@@ -23,7 +23,7 @@ SEEDS = range(60)
         "0.28.0",
         "0.18.1",
         *(
-            pytest.param(version, marks=pytest.mark.slow)
+            pytest.param(version, marks=pytest.mark.full)
             for version in ("0.14.0", "0.15.1", "0.22.1", "0.27.1", "0.30.0", "0.32.0")
         ),
     ],

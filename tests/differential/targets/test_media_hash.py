@@ -44,7 +44,7 @@ def lockstep(version: str, semantics: Semantics, seeds: range = SEEDS) -> Campai
 
 
 @pytest.mark.parametrize(
-    "version", [NEWEST, *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)]
+    "version", [NEWEST, *(pytest.param(other, marks=pytest.mark.full) for other in OTHERS)]
 )
 def test_a_release_has_the_digests_of_the_reference_and_breaks_what_is_listed(
     version: str,
@@ -59,7 +59,7 @@ def test_a_release_has_the_digests_of_the_reference_and_breaks_what_is_listed(
     assert unlisted == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("version", "before"),
     [("0.11.0", "0.10.2"), ("0.16.0", "0.15.1"), ("0.27.0", "0.18.1"), ("0.31.0", "0.30.0")],

@@ -77,7 +77,7 @@ def meeting(identifiers: list[str]) -> int:
 
 
 @pytest.mark.parametrize(
-    "release", [NEWEST, *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)]
+    "release", [NEWEST, *(pytest.param(other, marks=pytest.mark.full) for other in OTHERS)]
 )
 def test_a_release_names_items_as_the_reference_does_and_breaks_the_rule(release: str) -> None:
     assert of_release(release) == of_reference(Semantics.of_vllm(release))

@@ -41,7 +41,7 @@ OTHER_RELEASES = [
 
 @pytest.fixture(
     scope="module",
-    params=[*RELEASES, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHER_RELEASES)],
+    params=[*RELEASES, *(pytest.param(one, marks=pytest.mark.full) for one in OTHER_RELEASES)],
 )
 def target(request: pytest.FixtureRequest) -> Iterator[HostTarget]:
     target = resolve(f"vllm@{request.param}", report=print)

@@ -84,7 +84,7 @@ def host(version: str, settings: dict[str, str] | None = None, **options: Any) -
 
 @pytest.fixture(
     scope="module",
-    params=[*VERSIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_VERSIONS)],
+    params=[*VERSIONS, *(pytest.param(name, marks=pytest.mark.full) for name in OTHER_VERSIONS)],
 )
 def any_release(request: pytest.FixtureRequest) -> Iterator[HostTarget]:
     with host(request.param) as target:

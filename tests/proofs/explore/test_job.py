@@ -47,7 +47,7 @@ def test_every_faulty_manager_of_the_gallery_is_refuted_by_a_contract(reference:
     assert twins == {variant.name for variant in variants("encoder_decoder")}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_shared_cache_of_the_reference_too() -> None:
     report = run([Task("reference", "encoder_cache", SHARED)])[0]
     assert all(row.counts and row.outcome is Outcome.HOLDS for row in report.evidence())

@@ -193,7 +193,7 @@ def test_a_listed_fault_of_a_scheduler_is_told_by_its_kind() -> None:
     assert all(report.known(contract, faults) is not None for contract in report.broken)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_contract_holds_and_every_faulty_scheduler_of_the_gallery_is_refuted() -> None:
     report = run([Task("reference", "scheduler", SMALL)])[0]
     rows = {row.contract: row for row in report.evidence()}

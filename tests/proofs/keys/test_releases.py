@@ -37,7 +37,7 @@ ROW = "0000000000000000"
 
 
 def releases(versions: tuple[str, ...]) -> list[Any]:
-    return [one if one == NEWEST else pytest.param(one, marks=pytest.mark.slow) for one in versions]
+    return [one if one == NEWEST else pytest.param(one, marks=pytest.mark.full) for one in versions]
 
 
 def outcomes(release: str, trace: Trace) -> list[Any]:
