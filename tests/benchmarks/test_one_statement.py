@@ -88,6 +88,7 @@ def test_a_change_that_ends_the_process_is_no_finding_and_the_host_goes_on(scrip
     assert outcome(script, search, same).differing == 0
 
 
+@pytest.mark.full
 def test_a_change_that_does_not_end_breaks_a_contract(script, search):
     hangs = reading(
         CACHE,
@@ -100,6 +101,7 @@ def test_a_change_that_does_not_end_breaks_a_contract(script, search):
     assert seen.void is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "changed",
     [
@@ -133,6 +135,7 @@ def test_a_fork_does_what_an_import_of_the_changed_tree_does(changed, tmp_path):
         forked.close()
 
 
+@pytest.mark.full
 def test_a_child_that_ends_says_so_and_leaves_its_host(script):
     host = ChangingHost(RELEASE)
     ends = reading(CACHE, "EncoderCacheManager.reset", "self.cached.clear()", LEAVES)

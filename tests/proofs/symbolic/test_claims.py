@@ -32,7 +32,7 @@ def test_there_are_texts_of_every_table_and_no_two_alike() -> None:
     assert min(by_construct.values()) >= 3
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("claim", ALL, ids=str)
 def test_the_translator_says_what_cpython_does(
     cpython: OfCPython, translator: OfTranslator, claim: Claim

@@ -8,7 +8,7 @@ import pytest
 from cacheproof.proofs.conformance.generator import Judge, generated, text_of
 from cacheproof.proofs.symbolic.expressions import Expressions
 
-SEEDS = 12
+SEEDS = 6
 FIRSTS = range(0, 420, SEEDS)
 
 
