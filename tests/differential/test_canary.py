@@ -114,6 +114,7 @@ def test_the_canary_of_a_promise_to_an_encoder_decoder_cache_is_found() -> None:
     assert not finds_canary(Canary("CP-6", "nothing"), ReferenceTarget(), traces)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)
 def test_a_canary_of_a_scheduler_without_its_fault_is_missed(canary: Canary) -> None:
     silent = Canary(canary.contract, "nothing", canary.kind)
