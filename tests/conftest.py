@@ -11,28 +11,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slice",
         metavar="K/N",
-        help="every N-th of the tests, from the K-th on: N slices have each test once",
+        help="the K-th of N parts; tests of a file with the same parameters are in one",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    slice_of(config)
+    which_slice(config)
 
 
-def slice_of(config: pytest.Config) -> slice:
-    """The places of the tests that are wanted.
+def which_slice(config: pytest.Config) -> tuple[int, int]:
+    """K and N.
 
     Raises:
         pytest.UsageError: what `--slice` says is no slice.
     """
-    text = config.getoption("--slice")
-    if text is None:
-        return slice(None)
+    text = config.getoption("--slice") or "1/1"
     found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
-    first, step = map(int, found.groups()) if found else (0, 0)
-    if not 1 <= first <= step:
+    which, count = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= which <= count:
         raise pytest.UsageError(f"--slice {text!r}: expected K/N with K from 1 to N, such as 2/7")
-    return slice(first - 1, None, step)
+    return which, count
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,7 +46,13 @@ def pytest_collection_modifyitems(
                 item.add_marker("full")
             seen[test] += 1
     yield
-    everything = {*items}
-    items[:] = items[slice_of(config)]
-    if dropped := everything - {*items}:
-        config.hook.pytest_deselected(items=[*dropped])
+    which, count = which_slice(config)
+    groups: dict[tuple[str, str], int] = {}
+    kept, dropped = [], []
+    for item in items:
+        file, _, test = item.nodeid.partition("::")
+        group = groups.setdefault((file, test.partition("[")[2]), len(groups))
+        (kept if group % count == which - 1 else dropped).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept

@@ -57,7 +57,17 @@ def test_by_default_samples_run_and_what_is_full_does_not(pytester: pytest.Pytes
 def test_slices_have_every_test_once(pytester: pytest.Pytester, count: int) -> None:
     slices = [passed(pytester, "-m", "", "--slice", f"{k}/{count}") for k in range(1, count + 1)]
     assert sorted(one for each in slices for one in each) == sorted(ALL)
-    assert max(map(len, slices)) - min(map(len, slices)) <= 1
+    assert all(slices)
+
+
+def test_tests_of_a_file_with_the_same_parameters_are_in_one_slice(
+    pytester: pytest.Pytester,
+) -> None:
+    of_number = [
+        {one.partition("[")[2] for one in passed(pytester, "-m", "", "--slice", f"{k}/3")}
+        for k in (1, 2, 3)
+    ]
+    assert sum(map(len, of_number)) == len(set().union(*of_number)) == 11
 
 
 def test_slices_of_what_is_not_run_by_default(pytester: pytest.Pytester) -> None:
@@ -76,7 +86,7 @@ def test_a_slice_without_tests_is_no_success(pytester: pytest.Pytester, workers:
     assert ran.ret == NO_TESTS
 
 
-@pytest.mark.parametrize("text", ["0/7", "8/7", "7", "1/0", "a/7", ""])
+@pytest.mark.parametrize("text", ["0/7", "8/7", "7", "1/0", "a/7"])
 def test_a_slice_that_is_none_costs_a_line(pytester: pytest.Pytester, text: str) -> None:
     ran = pytester.runpytest_inprocess(f"--slice={text}")
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
