@@ -1,10 +1,17 @@
-"""Which tests run: by default those that are not `full`; with `--slice K/N` one part in N."""
+"""Which tests run: by default those that are not `full`; with `--slice K/N` one part in N. And
+hosts of releases for all tests."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 
 import pytest
+
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import resolve
+
+NEWEST = "0.33.0"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,3 +63,26 @@ def pytest_collection_modifyitems(
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept
+
+
+@pytest.fixture(scope="session")
+def newest() -> Iterator[HostTarget]:
+    """A host of the newest release, one for all tests of a process."""
+    with closing(_host(NEWEST)) as target:
+        yield target
+
+
+@pytest.fixture(scope="session")
+def hosted(newest: HostTarget) -> Callable[[str], AbstractContextManager[HostTarget]]:
+    """A host of a release, which ends with its block unless it is that of the newest."""
+
+    def host(release: str) -> AbstractContextManager[HostTarget]:
+        return nullcontext(newest) if release == NEWEST else closing(_host(release))
+
+    return host
+
+
+def _host(release: str) -> HostTarget:
+    target = resolve(f"vllm@{release}", report=print)
+    assert isinstance(target, HostTarget)
+    return target

@@ -57,6 +57,7 @@ def test_a_change_that_nothing_shows_is_named() -> None:
     assert found.unseen == ["keys_adapter_paths"]
 
 
+@pytest.mark.full
 def test_a_parting_that_takes_two_changes_at_once_is_explained_by_none() -> None:
     with_both = lacking("takes_after_blocks", "frees_stalled")
     found = compare(with_both, seeds=200)

@@ -4,7 +4,6 @@ alone."""
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.trace import Trace, parse
 from cacheproof.reference.releases import MODELLED
 
-NEWEST = "0.33.0"
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 
 RUN = """
@@ -36,29 +34,6 @@ for path in sys.argv[1:]:
         verdicts.append(f"{type(error).__name__}: {error}")
 print(json.dumps(verdicts))
 """
-
-
-@pytest.fixture(scope="session")
-def newest() -> Iterator[HostTarget]:
-    """A host of the newest release, one for all tests of a process."""
-    with closing(_host(NEWEST)) as target:
-        yield target
-
-
-@pytest.fixture(scope="session")
-def hosted(newest: HostTarget) -> Callable[[str], AbstractContextManager[HostTarget]]:
-    """A host of a release, which ends with its block unless it is that of the newest."""
-
-    def host(release: str) -> AbstractContextManager[HostTarget]:
-        return nullcontext(newest) if release == NEWEST else closing(_host(release))
-
-    return host
-
-
-def _host(release: str) -> HostTarget:
-    target = resolve(f"vllm@{release}", report=print)
-    assert isinstance(target, HostTarget)
-    return target
 
 
 @pytest.fixture(scope="session")

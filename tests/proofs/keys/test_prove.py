@@ -39,6 +39,8 @@ from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_identifier
 from cacheproof.reference.semantics import Semantics
 
+pytestmark = pytest.mark.full
+
 SEEDS = range(5)
 
 
