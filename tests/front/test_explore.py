@@ -72,6 +72,7 @@ def test_a_fault_of_a_release_is_listed_or_it_is_not(
     assert "ED-2 broke in 10 of 10" in again.out
 
 
+@pytest.mark.full
 def test_an_exploration_that_could_not_have_failed_is_void(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Trace, dump
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
+FEW_CALLS = "fuzz", "--target", "reference", "--seeds", "0:5", "--depth", "manager"
 
 
 def document(text: str, command: str) -> Any:
@@ -34,11 +35,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "findings"
 
 
-def test_the_reference_holds(run: Any, folder: Path) -> None:
+def test_the_reference_holds_and_every_lane_that_it_runs_is_named(run: Any, folder: Path) -> None:
     ran = run(*REFERENCE, "--findings", folder)
     assert ran.code == 0
     assert "0 unlisted and 0 listed or efficiency findings on reference" in ran.out.splitlines()
     assert list(folder.iterdir()) == []
+    for lane in LANES.values():
+        assert (lane.name in ran.out) == (lane.depth != "engine")
 
 
 def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
@@ -149,7 +152,7 @@ def test_json_in_a_file_leaves_the_report_on_the_screen(
     run: Any, tmp_path: Path, folder: Path
 ) -> None:
     path = tmp_path / "report.json"
-    ran = run(*REFERENCE, "--findings", folder, "--json", path)
+    ran = run(*FEW_CALLS, "--findings", folder, "--json", path)
     assert "0 unlisted" in ran.out
     assert document(path.read_text(), "fuzz")["target"] == "reference"
 
@@ -176,15 +179,9 @@ def test_what_proves_nothing_is_void_and_ends_with_3(
     run: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, target: type, words: str
 ) -> None:
     monkeypatch.setattr(searching, "resolve", lambda text, report: target())
-    ran = run(*REFERENCE, "--depth", "manager", "--findings", folder)
+    ran = run(*FEW_CALLS, "--findings", folder)
     assert words in ran.out
     assert ran.code == 3
-
-
-def test_a_search_names_every_lane_that_the_target_runs(run: Any, folder: Path) -> None:
-    ran = run(*REFERENCE, "--findings", folder)
-    for lane in LANES.values():
-        assert (lane.name in ran.out) == (lane.depth != "engine")
 
 
 @pytest.mark.full
