@@ -38,6 +38,7 @@ def outcome(script, search, changed: Reading):
     return search.outcome(script.Statement("key", "kind", "words", changed))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changed", "contracts"),
     [
@@ -64,6 +65,7 @@ def test_what_must_be_seen_is_seen_by_both(script, search, changed, contracts):
     assert 0 < seen.by_contracts.traces <= seen.traces
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("path", "name"),
     [
@@ -79,6 +81,7 @@ def test_nothing_is_seen_of_a_text_that_does_the_same(script, search, path, name
     assert seen.traces > 0
 
 
+@pytest.mark.full
 def test_a_change_that_ends_the_process_is_no_finding_and_the_host_goes_on(script, search):
     ends = reading(CACHE, "EncoderCacheManager.allocate", "self.num_free_slots -=", LEAVES)
     seen = outcome(script, search, ends)
@@ -201,6 +204,7 @@ def test_half_a_line_of_an_interrupted_run_is_run_again(script, monkeypatch, tmp
     assert [one.key for one in script.outcomes()] == ["a:f:1"]
 
 
+@pytest.mark.full
 def test_a_sample_is_even_over_modules_and_kinds_and_the_same_each_time(script):
     everywhere = {path: range(10_000) for path in script.PATHS}
     one, other = (script.sample(RELEASE.tree, script.PATHS, 40, 7, everywhere) for _ in range(2))

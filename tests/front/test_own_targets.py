@@ -104,6 +104,7 @@ def test_a_checkout_that_names_no_release_is_held_to_the_one_that_it_reads_as(
     assert found.lanes[0].compared.traces == 5
 
 
+@pytest.mark.full
 def test_the_reference_manager_stands_in_for_the_real_one_in_the_real_scheduler(
     target: Any,
 ) -> None:

@@ -79,7 +79,14 @@ def test_a_real_releases_faults_are_found_written_and_replayed(
     assert run("replay", file, "--target", two_releases[1], "--times", "4").code == 0
 
 
-@pytest.mark.parametrize("target", ["reference", "reference@0.28.0", "old", "new"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "reference",
+        "reference@0.28.0",
+        *(pytest.param(one, marks=pytest.mark.full) for one in ("old", "new")),
+    ],
+)
 def test_a_trace_replays_alike_everywhere(
     run: Any, two_releases: tuple[str, str], tmp_path: Path, target: str
 ) -> None:
@@ -101,6 +108,7 @@ def test_a_schedulers_trace_replays_alike(
     assert document(ran.out, "replay")["same"] == 10
 
 
+@pytest.mark.full
 def test_releases_part_where_a_change_decides(run: Any, two_releases: tuple[str, str]) -> None:
     ran = run("diff", *two_releases, "--seconds", "1", "--json", "-")
     assert ran.code == 1
@@ -111,12 +119,14 @@ def test_releases_part_where_a_change_decides(run: Any, two_releases: tuple[str,
     assert len(first["events"]) <= 10
 
 
+@pytest.mark.full
 def test_a_release_and_its_reference_do_not_part(run: Any, two_releases: tuple[str, str]) -> None:
     ran = run("diff", two_releases[1], "reference@0.33.0", "--seconds", "1")
     assert ran.code == 0
     assert ran.out.endswith("reference@0.33.0: no difference\n")
 
 
+@pytest.mark.full
 def test_a_reference_hashes_media_with_the_libraries_of_the_release_beside_it(
     run: Any, two_releases: tuple[str, str]
 ) -> None:

@@ -79,7 +79,9 @@ def test_an_interrupted_search_says_so_and_ends_with_130(
     wait_for(host)
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "by", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
+)
 def test_a_killed_search_leaves_no_host(
     search: tuple["subprocess.Popen[str]", int], by: signal.Signals
 ) -> None:

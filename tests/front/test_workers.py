@@ -28,7 +28,7 @@ def proves(worker: int) -> bool:
     return int(used) > TICKS_OF_START_MAX
 
 
-@pytest.fixture(params=["explore", "prove"])
+@pytest.fixture(params=["explore", pytest.param("prove", marks=pytest.mark.full)])
 def command(
     request: pytest.FixtureRequest,
     start: Callable[..., "subprocess.Popen[str]"],

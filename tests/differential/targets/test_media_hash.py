@@ -78,6 +78,7 @@ def test_the_ideal_reference_keeps_every_contract_beside_torch(newest: HostTarge
     assert campaign.lanes[0].never_met == []
 
 
+@pytest.mark.full
 def test_two_processes_agree(newest: HostTarget) -> None:
     with closing(newest.another()) as other:
         traces = [LANE.trace(seed, NEWEST) for seed in range(50)]

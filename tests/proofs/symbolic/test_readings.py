@@ -14,7 +14,7 @@ from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.values import Universe
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("about", "size"),
     [(encoder_cache, None), (encoder_decoder_cache, 2), (block_pool, None)],

@@ -72,7 +72,7 @@ def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> No
     assert "can(" in witness.against
 
 
-@pytest.mark.sample(3)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("hidden", "where"),
     [
