@@ -45,6 +45,7 @@ def test_a_change_is_shown_by_a_small_trace_and_named(lane: str, flag: str) -> N
     assert found.unseen == []
 
 
+@pytest.mark.full
 def test_of_two_changes_each_is_shown() -> None:
     found = compare(lacking("keeps_items_whole", "reads_ahead_without"), seeds=200)
     shown = [parting.flags for parting in found.partings]

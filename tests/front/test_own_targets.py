@@ -159,7 +159,7 @@ class CachingAhead(KVCacheManager):
 """
 
 
-@pytest.mark.sample(2)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "lane"),
     [("Leaking", "scheduler"), ("CachingAhead", "scheduler with KV loads")],
@@ -251,6 +251,7 @@ def test_a_host_sees_the_reference_and_nothing_else_that_is_installed_here(
     assert target(f"mine:Mine@{NEWEST}").plug_in_kind == "encoder_cache"
 
 
+@pytest.mark.full
 def test_an_encoder_decoder_manager_is_driven_as_one(target: Any) -> None:
     name = "cacheproof.reference.encoder_decoder_cache:EncoderDecoderCacheManager"
     mine = target(f"{name}@{NEWEST}")
@@ -258,6 +259,7 @@ def test_an_encoder_decoder_manager_is_driven_as_one(target: Any) -> None:
     assert search(mine, [LANES["encoder-decoder"]], against=None, seeds=range(20)).breaks == []
 
 
+@pytest.mark.full
 def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder_decoders(
     target: Any,
 ) -> None:
@@ -270,6 +272,7 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder
     assert {contract for contract, _ in broken} == {"ED-1", "ED-2", "ED-5", "WM-3"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "words"),
     [

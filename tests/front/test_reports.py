@@ -44,6 +44,7 @@ def test_the_reference_holds_and_every_lane_that_it_runs_is_named(run: Any, fold
         assert (lane.name in ran.out) == (lane.depth != "engine")
 
 
+@pytest.mark.full
 def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
     run: Any, folder: Path, nothing_known: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_contradiction_that_is_found_everywhere_is_vacuous(
     assert word(validated(exploring)) is Outcome.VACUOUS
 
 
+@pytest.mark.full
 def test_solvers_that_cannot_tell_are_no_disagreement(
     monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
 ) -> None:

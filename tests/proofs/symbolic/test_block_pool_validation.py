@@ -86,6 +86,7 @@ class Clearing(BlockPool):
         return super().reset_prefix_cache()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("pool", "name"),
     [
