@@ -58,6 +58,7 @@ def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
     assert "known    vLLM PR #54284" not in unlisted.out
 
 
+@pytest.mark.full
 def test_a_real_releases_faults_are_found_written_and_replayed(
     run: Any, two_releases: tuple[str, str], folder: Path, nothing_known: Path
 ) -> None:
