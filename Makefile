@@ -2,8 +2,10 @@
 PYTHON ?= python3
 CHECK_ARGS ?=
 TEST_ARGS ?=
+SLICE ?=
+PYTEST = .venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: check check-full check-slice every-release test setup lint types wheel-check
+.PHONY: check check-full check-slice every-release test test-all setup lint types wheel-check
 
 # A search that fails does not keep the proofs from being tried.
 check: setup
@@ -24,7 +26,11 @@ every-release: setup
 	@.venv/bin/python benchmarks/every_release.py --slice
 
 test: setup
-	@.venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(TEST_ARGS)
+	@$(PYTEST) $(TEST_ARGS)
+
+# Also what `make test` leaves out; SLICE=K/N runs the K-th of N slices.
+test-all: setup
+	@$(PYTEST) -m '' $(if $(SLICE),--slice '$(SLICE)') $(TEST_ARGS)
 
 setup:
 	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) on PATH; name one: make PYTHON=python3.12" >&2; exit 2; }

@@ -83,7 +83,7 @@ def undo_nothing(checkout: Checkout) -> None:
 PHASES = [undo_set_up, undo_environment, undo_release, undo_nothing]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_run_after_a_kill_at_a_random_moment_succeeds(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path)
     checkout.must_pass("from nothing")

@@ -1,23 +1,27 @@
-"""The runner's own tests, run where torch and transformers are: in an engine's libraries."""
+"""The runner's own tests, run where torch and transformers are: in a release's libraries."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.releases import Release
 
 TESTS = Path(__file__).parent / "gpu_runner"
+WITHOUT_MODELS = ("encoder_store", "kv_store", "rotary", "windowed_attention")
 
 
-def test_the_runner_passes_its_tests_with_the_libraries_of_an_engine() -> None:
-    engine = releases.install("0.32.0", report=print, kind="engine")
-    (shared,) = (engine.python.parent.parent / "lib").glob("python*/site-packages")
+def passes(release: Release, *tests: Path) -> None:
+    """Runs these with the libraries of a release."""
+    (shared,) = (release.python.parent.parent / "lib").glob("python*/site-packages")
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", str(TESTS)],
+        [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:xdist", *map(str, tests)],
         env=os.environ
         | {
-            "PYTHONPATH": os.pathsep.join(map(str, (*engine.overlays, shared))),
+            "PYTHONPATH": os.pathsep.join(map(str, (*release.overlays, shared))),
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
         },
@@ -27,3 +31,13 @@ def test_the_runner_passes_its_tests_with_the_libraries_of_an_engine() -> None:
     assert ran.returncode == 0, ran.stdout
     assert "passed" in ran.stdout
     assert "skipped" not in ran.stdout
+
+
+def test_what_needs_no_model_passes_its_tests_with_the_libraries_of_a_release() -> None:
+    files = [TESTS / f"test_{name}.py" for name in WITHOUT_MODELS]
+    passes(releases.install("0.33.0", report=print), *files)
+
+
+@pytest.mark.full
+def test_the_runner_passes_its_tests_with_the_libraries_of_an_engine() -> None:
+    passes(releases.install("0.32.0", report=print, kind="engine"), TESTS)

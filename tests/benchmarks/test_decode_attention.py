@@ -1,5 +1,9 @@
 """Both ways of attending are timed, once they have answered alike."""
 
+import pytest
+
+pytestmark = pytest.mark.full
+
 
 def test_a_round_times_both_ways(script, monkeypatch, capsys) -> None:
     monkeypatch.setattr(script, "CASES", [script.Case(4, 2, 8, 5, 3, 90)])

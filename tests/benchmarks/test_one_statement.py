@@ -38,6 +38,7 @@ def outcome(script, search, changed: Reading):
     return search.outcome(script.Statement("key", "kind", "words", changed))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changed", "contracts"),
     [
@@ -64,6 +65,7 @@ def test_what_must_be_seen_is_seen_by_both(script, search, changed, contracts):
     assert 0 < seen.by_contracts.traces <= seen.traces
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("path", "name"),
     [
@@ -79,6 +81,7 @@ def test_nothing_is_seen_of_a_text_that_does_the_same(script, search, path, name
     assert seen.traces > 0
 
 
+@pytest.mark.full
 def test_a_change_that_ends_the_process_is_no_finding_and_the_host_goes_on(script, search):
     ends = reading(CACHE, "EncoderCacheManager.allocate", "self.num_free_slots -=", LEAVES)
     seen = outcome(script, search, ends)
@@ -88,6 +91,7 @@ def test_a_change_that_ends_the_process_is_no_finding_and_the_host_goes_on(scrip
     assert outcome(script, search, same).differing == 0
 
 
+@pytest.mark.full
 def test_a_change_that_does_not_end_breaks_a_contract(script, search):
     hangs = reading(
         CACHE,
@@ -100,6 +104,7 @@ def test_a_change_that_does_not_end_breaks_a_contract(script, search):
     assert seen.void is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "changed",
     [
@@ -133,6 +138,7 @@ def test_a_fork_does_what_an_import_of_the_changed_tree_does(changed, tmp_path):
         forked.close()
 
 
+@pytest.mark.full
 def test_a_child_that_ends_says_so_and_leaves_its_host(script):
     host = ChangingHost(RELEASE)
     ends = reading(CACHE, "EncoderCacheManager.reset", "self.cached.clear()", LEAVES)
@@ -198,6 +204,7 @@ def test_half_a_line_of_an_interrupted_run_is_run_again(script, monkeypatch, tmp
     assert [one.key for one in script.outcomes()] == ["a:f:1"]
 
 
+@pytest.mark.full
 def test_a_sample_is_even_over_modules_and_kinds_and_the_same_each_time(script):
     everywhere = {path: range(10_000) for path in script.PATHS}
     one, other = (script.sample(RELEASE.tree, script.PATHS, 40, 7, everywhere) for _ in range(2))

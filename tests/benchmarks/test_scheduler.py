@@ -2,6 +2,10 @@
 
 import re
 
+import pytest
+
+pytestmark = pytest.mark.full
+
 
 def test_a_round_times_both_sides(script, monkeypatch, capsys) -> None:
     monkeypatch.setattr(script, "WORKLOADS", [(2, 1_000)])

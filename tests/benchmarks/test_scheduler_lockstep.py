@@ -1,5 +1,9 @@
 """The timing of the lockstep runs: the release alone, beside the reference, and that judged."""
 
+import pytest
+
+pytestmark = pytest.mark.full
+
 
 def test_a_round_times_the_release_alone_the_lockstep_and_the_reference(
     script, monkeypatch, capsys

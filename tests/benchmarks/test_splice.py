@@ -15,6 +15,7 @@ def test_rows_are_as_many_as_tokens_that_receive_one(
     assert case.bytes_read == case.rows_read * 3584 * 2
 
 
+@pytest.mark.full
 def test_a_round_times_copy_and_splice(script, monkeypatch, capsys) -> None:
     cases = [script.Case(2, 40, 20, sparse) for sparse in (False, True)]
     monkeypatch.setattr(script, "CASES", cases)

@@ -58,6 +58,7 @@ def test_small_has_about_the_encoder_and_the_decoder_of_the_full_size(script) ->
         assert small.faster(claim.frames) == pytest.approx(full.faster(claim.frames), abs=0.05)
 
 
+@pytest.mark.full
 def test_a_round_times_cold_and_warm(script, monkeypatch, capsys) -> None:
     tiny = replace(
         script.SIZES["small"],

@@ -98,7 +98,9 @@ def _scheduler_traces(canary: Canary, release: str | None = None) -> Iterator[Tr
 
 
 @pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)
-@pytest.mark.parametrize("release", [None, "0.33.0", "0.18.1"])
+@pytest.mark.parametrize(
+    "release", [None, *(pytest.param(one, marks=pytest.mark.full) for one in ("0.33.0", "0.18.1"))]
+)
 def test_each_canary_of_a_scheduler_is_found(release: str | None, canary: Canary) -> None:
     semantics = None if release is None else Semantics.of_vllm(release)
     target = ReferenceTarget(semantics)
@@ -115,6 +117,7 @@ def test_the_canary_of_a_promise_to_an_encoder_decoder_cache_is_found() -> None:
     assert not finds_canary(Canary("CP-6", "nothing"), ReferenceTarget(), traces)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("canary", OF_SCHEDULER, ids=lambda canary: canary.name)
 def test_a_canary_of_a_scheduler_without_its_fault_is_missed(canary: Canary) -> None:
     silent = Canary(canary.contract, "nothing", canary.kind)

@@ -45,6 +45,7 @@ def test_a_change_is_shown_by_a_small_trace_and_named(lane: str, flag: str) -> N
     assert found.unseen == []
 
 
+@pytest.mark.full
 def test_of_two_changes_each_is_shown() -> None:
     found = compare(lacking("keeps_items_whole", "reads_ahead_without"), seeds=200)
     shown = [parting.flags for parting in found.partings]
@@ -57,6 +58,7 @@ def test_a_change_that_nothing_shows_is_named() -> None:
     assert found.unseen == ["keys_adapter_paths"]
 
 
+@pytest.mark.full
 def test_a_parting_that_takes_two_changes_at_once_is_explained_by_none() -> None:
     with_both = lacking("takes_after_blocks", "frees_stalled")
     found = compare(with_both, seeds=200)

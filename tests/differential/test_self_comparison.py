@@ -39,7 +39,7 @@ def test_the_reference_agrees_with_itself(process: ReferenceProcess, manager: st
     assert operations_compared(process, manager, 25_000) >= 25_000
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_reference_agrees_with_itself_over_a_million_operations(
     process: ReferenceProcess,
 ) -> None:

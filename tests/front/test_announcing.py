@@ -67,6 +67,7 @@ def fuzz(run: Any, fork: Path, tmp_path: Path) -> Callable[[], tuple[Any, Any]]:
     return call
 
 
+@pytest.mark.full
 def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any) -> None:
     ran, model = fuzz()
     assert ran.code == 0
@@ -75,6 +76,7 @@ def test_of_an_unchanged_checkout_there_is_nothing_to_say(fuzz: Any) -> None:
     assert (model["reading"]["nearest"], model["reading"]["differing"]) == (NEWEST, {})
 
 
+@pytest.mark.full
 def test_a_changed_function_and_a_new_field_are_named_before_the_search(
     fuzz: Any, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +112,7 @@ def test_a_changed_function_and_a_new_field_are_named_before_the_search(
 
 
 def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
-    fuzz: Any, run: Any, fork: Path, change: Change, tmp_path: Path
+    fuzz: Any, change: Change, tmp_path: Path
 ) -> None:
     change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
     ran, model = fuzz()
@@ -120,12 +122,22 @@ def test_where_a_fork_parts_from_the_reference_is_a_difference_from_the_model(
     assert "differences from the model, which are no faults: " in ran.out
     (file, *_) = (tmp_path / "findings").glob("lockstep_*.json")
     assert json.loads(file.read_text())["harm"] == "difference from the model"
+
+
+@pytest.mark.full
+def test_replays_and_diffs_tell_a_difference_from_the_model_by_their_exit_code(
+    fuzz: Any, run: Any, fork: Path, change: Change, tmp_path: Path
+) -> None:
+    change(HASHER, '_TAG_SEQUENCE = b"\\x01"', '_TAG_SEQUENCE = b"\\x07"')
+    fuzz()
+    (file, *_) = (tmp_path / "findings").glob("lockstep_*.json")
     assert run("replay", file, "--times", 2).code == 4
     seconds = "--depth", "media_hash", "--seconds", 3
     assert run("diff", f"path:{fork}", f"reference@{NEWEST}", *seconds).code == 4
     assert run("diff", f"path:{fork}", f"vllm@{NEWEST}", *seconds).code == 1
 
 
+@pytest.mark.full
 def test_the_same_differences_of_a_release_that_reads_as_modelled_are_findings(
     run: Any,
     fork: Path,
@@ -202,6 +214,7 @@ def test_the_reference_of_a_release_that_is_not_modelled_says_whose_semantics_it
     assert json.loads(file.read_text())["model"] == {"announced": [line], "reading": None}
 
 
+@pytest.mark.full
 def test_families_and_what_reads_otherwise_are_printed(
     run: Any, newest: Release, fork: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +229,7 @@ def test_families_and_what_reads_otherwise_are_printed(
     assert "of 1 that are installed 1 read otherwise" in ran.out
 
 
+@pytest.mark.full
 def test_the_table_is_written_anew(run: Any, tmp_path: Path) -> None:
     file = tmp_path / "texts.toml"
     assert run("vllm", "texts", "--toml", file).code == 0

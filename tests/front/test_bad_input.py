@@ -84,6 +84,7 @@ def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], wo
     assert words in run(*arguments).refusal
 
 
+@pytest.mark.full
 def test_a_depth_that_a_release_does_not_run(run: Run) -> None:
     assert run("vllm", "install", "0.8.5").code == 0
     refusal = run("fuzz", "--target", "vllm@0.8.5", "--depth", "scheduler").refusal
@@ -100,6 +101,7 @@ def test_a_trace_needs_a_target(run: Run, trace: Path) -> None:
     assert run("replay", trace).refusal.endswith("give one with --target")
 
 
+@pytest.mark.full
 def test_a_release_that_has_nothing_to_run_at_a_depth(run: Run) -> None:
     releases.install("0.8.5", report=lambda text: None)
     refusal = run("fuzz", "--target", "vllm@0.8.5", "--depth", "scheduler").refusal
@@ -191,12 +193,10 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_a_file_that_is_neither_finding_nor_trace(
-    run_process: Run, tmp_path: Path, name: str
-) -> None:
+def test_a_file_that_is_neither_finding_nor_trace(run: Run, tmp_path: Path, name: str) -> None:
     path = tmp_path / "garbage"
     path.write_bytes(GARBAGE[name])
-    refusal = run_process("replay", path, "--target", "reference").refusal
+    refusal = run("replay", path, "--target", "reference").refusal
     assert refusal.startswith(f"{path}")
     assert "expected" in refusal
 

@@ -51,6 +51,7 @@ def test_the_reference_holds_and_what_cannot_fail_is_named(run: Run, tmp_path: P
     assert told["scopes"][0]["closed"] is True
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("decoders_only")
 def test_a_fault_of_a_release_is_listed_or_it_is_not(
     run: Run, two_releases: tuple[str, str], nothing_known: Path, tmp_path: Path
@@ -71,6 +72,7 @@ def test_a_fault_of_a_release_is_listed_or_it_is_not(
     assert "ED-2 broke in 10 of 10" in again.out
 
 
+@pytest.mark.full
 def test_an_exploration_that_could_not_have_failed_is_void(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

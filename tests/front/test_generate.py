@@ -83,6 +83,7 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.model)
 def test_answers_do_not_depend_on_how_much_is_kept(
     media: dict[str, list[str]], tmp_path: Path, asked: Asked
@@ -111,19 +112,24 @@ def test_answers_do_not_depend_on_how_much_is_kept(
     assert wide == asked.wide
 
 
+REFUSED_BY_A_MODEL = [
+    (("--prompt", "w1", "--device", "abacus"), "expected cpu or cuda"),
+    (("--prompt", ""), "prompt 1 has no tokens"),
+    (("--prompt", "w1 " * 600), "prompt 1 has 600 tokens; expected fewer than 512"),
+    (("--prompt", "w1", "--blocks", "2"), "prompt 1 and its answer take 3 KV blocks"),
+    (("--prompt", "w1", "--model", "whisper"), "0 of <audio> in 'w1'; expected one"),
+]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--prompt", "w1 <image>"), "1 of <image> in the prompts and 0 of --image"),
         (("--prompt", "w1", "--audio", "c.wav"), "0 of <audio> in the prompts and 1 of --audio"),
         (("--prompt", "w1", "--model", "/nowhere"), "there is no /nowhere/config.json"),
-        (("--prompt", "w1", "--device", "abacus"), "expected cpu or cuda"),
-        (("--prompt", ""), "prompt 1 has no tokens"),
-        (("--prompt", "w1 " * 600), "prompt 1 has 600 tokens; expected fewer than 512"),
-        (("--prompt", "w1", "--blocks", "2"), "prompt 1 and its answer take 3 KV blocks"),
         (("--prompt", "w1 <image>", "--image", "/nowhere.png"), "picture /nowhere.png"),
         (("--prompt", "<audio>", "--audio", "/nowhere.wav"), "sound /nowhere.wav"),
-        (("--prompt", "w1", "--model", "whisper"), "0 of <audio> in 'w1'; expected one"),
+        *(pytest.param(*one, marks=pytest.mark.full) for one in REFUSED_BY_A_MODEL),
     ],
 )
 def test_what_cannot_be_generated_is_said_in_one_line(words: tuple[str, ...], said: str) -> None:
@@ -134,6 +140,7 @@ def test_what_cannot_be_generated_is_said_in_one_line(words: tuple[str, ...], sa
     assert not told.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("model", "prompt", "kind", "sizes", "said"),
     [
@@ -155,6 +162,7 @@ def test_media_that_a_model_or_its_caches_cannot_take_are_refused(
     assert not told.stdout
 
 
+@pytest.mark.full
 def test_a_file_of_another_kind_is_refused(media: dict[str, list[str]]) -> None:
     picture, sound = media["llava"][1], media["whisper"][1]
     for model, mark, file, said in (

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 OLD, NEW = "vllm@0.8.5", "vllm@0.33.0"
 SEARCH = ("fuzz", "--depth", "media_hash", "--seeds", "0:50", "--target")
 COLLISION = (

@@ -40,11 +40,14 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def target() -> Iterator[Any]:
-    """Opens targets by their names and closes them in the end."""
+def target(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Opens targets by their names and closes them in the end, but for the newest release."""
     opened: list[HostTarget] = []
 
     def opening(text: str) -> HostTarget:
+        if text == f"vllm@{NEWEST}":
+            newest: HostTarget = request.getfixturevalue("newest")
+            return newest
         found = resolve(text, report=print)
         assert isinstance(found, HostTarget)
         opened.append(found)
@@ -55,6 +58,7 @@ def target() -> Iterator[Any]:
         one.close()
 
 
+@pytest.mark.full
 def test_an_unchanged_copy_is_the_release_that_it_says_it_is(checkout: Path, target: Any) -> None:
     copy, release = target(f"path:{checkout}"), target(f"vllm@{NEWEST}")
     assert copy.release == NEWEST
@@ -69,6 +73,7 @@ def test_an_unchanged_copy_is_the_release_that_it_says_it_is(checkout: Path, tar
     assert [one.harness_errors for one in campaigns] == [[], []]
 
 
+@pytest.mark.full
 def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Any, tmp_path: Path) -> None:
     source = checkout / MANAGER
     broken, count = GUARD.subn("if True:", source.read_text(), count=1)
@@ -82,6 +87,7 @@ def test_a_guard_taken_out_of_a_copy_is_found(checkout: Path, run: Any, tmp_path
     assert "EC-13" in {one["contract"] for one in unlisted}
 
 
+@pytest.mark.full
 def test_a_checkout_that_names_no_release_is_held_to_the_one_that_it_reads_as(
     checkout: Path, target: Any
 ) -> None:
@@ -98,6 +104,7 @@ def test_a_checkout_that_names_no_release_is_held_to_the_one_that_it_reads_as(
     assert found.lanes[0].compared.traces == 5
 
 
+@pytest.mark.full
 def test_the_reference_manager_stands_in_for_the_real_one_in_the_real_scheduler(
     target: Any,
 ) -> None:
@@ -121,6 +128,7 @@ def partings(own: Target, with_another: Target, traces: Sequence[Trace]) -> dict
     return found
 
 
+@pytest.mark.full
 def test_the_reference_kv_cache_manager_stands_in_for_the_real_one_in_every_scheduler_lane(
     target: Any,
 ) -> None:
@@ -151,6 +159,7 @@ class CachingAhead(KVCacheManager):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "lane"),
     [("Leaking", "scheduler"), ("CachingAhead", "scheduler with KV loads")],
@@ -165,6 +174,7 @@ def test_a_faulty_kv_cache_manager_lets_the_real_scheduler_decide_otherwise(
     assert len(partings(target(f"vllm@{NEWEST}"), mine, traces)) > 2
 
 
+@pytest.mark.full
 def test_a_kv_cache_manager_may_build_on_the_one_of_the_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
 ) -> None:
@@ -180,6 +190,7 @@ def test_a_kv_cache_manager_may_build_on_the_one_of_the_release(
     assert len(partings(target(f"vllm@{NEWEST}"), mine, traces)) > 10
 
 
+@pytest.mark.full
 def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Any, tmp_path: Path) -> None:
     arguments = "--seeds", "0:3", "--findings", tmp_path, "--json", "-"
     ran = run("fuzz", "--target", f"{KV_CACHE}@{NEWEST}", *arguments)
@@ -189,6 +200,7 @@ def test_a_kv_cache_manager_is_searched_in_the_scheduler_lanes(run: Any, tmp_pat
     assert all(one["known_note"] for one in report["findings"])
 
 
+@pytest.mark.full
 def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Any) -> None:
     ran = run("fuzz", "--target", f"{KV_CACHE}@0.28.0", "--seeds", "0:1")
     assert ran.code == 2
@@ -196,6 +208,7 @@ def test_no_kv_cache_manager_stands_in_where_more_is_asked_of_it(run: Any) -> No
     assert "stands in from 0.32.0 on" in line
 
 
+@pytest.mark.full
 def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_is_its_own(
     run: Any, tmp_path: Path
 ) -> None:
@@ -238,6 +251,7 @@ def test_a_host_sees_the_reference_and_nothing_else_that_is_installed_here(
     assert target(f"mine:Mine@{NEWEST}").plug_in_kind == "encoder_cache"
 
 
+@pytest.mark.full
 def test_an_encoder_decoder_manager_is_driven_as_one(target: Any) -> None:
     name = "cacheproof.reference.encoder_decoder_cache:EncoderDecoderCacheManager"
     mine = target(f"{name}@{NEWEST}")
@@ -245,6 +259,7 @@ def test_an_encoder_decoder_manager_is_driven_as_one(target: Any) -> None:
     assert search(mine, [LANES["encoder-decoder"]], against=None, seeds=range(20)).breaks == []
 
 
+@pytest.mark.full
 def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder_decoders(
     target: Any,
 ) -> None:
@@ -257,6 +272,7 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_of_encoder
     assert {contract for contract, _ in broken} == {"ED-1", "ED-2", "ED-5", "WM-3"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "words"),
     [

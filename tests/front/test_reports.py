@@ -18,6 +18,7 @@ from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.trace import dump
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
+FEW_CALLS = "fuzz", "--target", "reference", "--seeds", "0:5", "--depth", "manager"
 
 
 def document(text: str, command: str) -> Any:
@@ -34,13 +35,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "findings"
 
 
-def test_the_reference_holds(run: Any, folder: Path) -> None:
-    ran = run(*REFERENCE, "--findings", folder)
+def test_the_reference_holds_and_every_lane_that_it_runs_is_named(run: Any, folder: Path) -> None:
+    ran = run(*REFERENCE, "--findings", folder, "--verbose")
     assert ran.code == 0
     assert "\n0 unlisted and 0 listed or efficiency findings on reference; " in ran.out
     assert list(folder.iterdir()) == []
+    for lane in LANES.values():
+        assert (lane.name in ran.out) == (lane.depth != "engine")
 
 
+@pytest.mark.full
 def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
     run: Any, folder: Path, nothing_known: Path
 ) -> None:
@@ -104,6 +108,7 @@ def test_listed_faults_are_made_small_where_that_is_asked_for(run: Any, folder: 
     assert sizes[1] <= 6 < sizes[0]
 
 
+@pytest.mark.full
 def test_a_real_releases_faults_are_found_written_and_replayed(
     run: Any, two_releases: tuple[str, str], folder: Path, nothing_known: Path
 ) -> None:
@@ -126,7 +131,14 @@ def test_a_real_releases_faults_are_found_written_and_replayed(
     assert run("replay", file, "--target", two_releases[1], "--times", "4").code == 0
 
 
-@pytest.mark.parametrize("target", ["reference", "reference@0.28.0", "old", "new"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "reference",
+        "reference@0.28.0",
+        *(pytest.param(one, marks=pytest.mark.full) for one in ("old", "new")),
+    ],
+)
 def test_a_trace_replays_alike_everywhere(
     run: Any, two_releases: tuple[str, str], tmp_path: Path, target: str
 ) -> None:
@@ -148,6 +160,7 @@ def test_a_schedulers_trace_replays_alike(
     assert document(ran.out, "replay")["same"] == 10
 
 
+@pytest.mark.full
 def test_releases_part_where_a_change_decides(run: Any, two_releases: tuple[str, str]) -> None:
     ran = run("diff", *two_releases, "--seconds", "1", "--json", "-")
     assert ran.code == 1
@@ -158,12 +171,14 @@ def test_releases_part_where_a_change_decides(run: Any, two_releases: tuple[str,
     assert len(first["events"]) <= 10
 
 
+@pytest.mark.full
 def test_a_release_and_its_reference_do_not_part(run: Any, two_releases: tuple[str, str]) -> None:
     ran = run("diff", two_releases[1], "reference@0.33.0", "--seconds", "1")
     assert ran.code == 0
     assert ran.out.endswith("reference@0.33.0: no difference\n")
 
 
+@pytest.mark.full
 def test_a_reference_hashes_media_with_the_libraries_of_the_release_beside_it(
     run: Any, two_releases: tuple[str, str]
 ) -> None:
@@ -199,7 +214,7 @@ def test_json_in_a_file_leaves_the_report_on_the_screen(
     run: Any, tmp_path: Path, folder: Path
 ) -> None:
     path = tmp_path / "report.json"
-    ran = run(*REFERENCE, "--findings", folder, "--json", path)
+    ran = run(*FEW_CALLS, "--findings", folder, "--json", path)
     assert "0 unlisted" in ran.out
     assert document(path.read_text(), "fuzz")["target"] == "reference"
 
@@ -218,18 +233,12 @@ def test_what_proves_nothing_is_void_and_ends_with_3(
     monkeypatch.syspath_prepend(Path(__file__).parent)
     odd = importlib.import_module("odd_targets")
     monkeypatch.setattr(searching, "resolve", lambda text, report: getattr(odd, name)())
-    ran = run(*REFERENCE, "--depth", "manager", "--findings", folder)
+    ran = run(*FEW_CALLS, "--findings", folder)
     assert words in ran.out
     assert ran.code == 3
 
 
-def test_a_search_names_every_lane_that_the_target_runs(run: Any, folder: Path) -> None:
-    ran = run(*REFERENCE, "--findings", folder, "--verbose")
-    for lane in LANES.values():
-        assert (lane.name in ran.out) == (lane.depth != "engine")
-
-
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_main_job_as_json(run: Any, folder: Path) -> None:
     arguments = "--budget", "short", "--release", "0.33.0", "--findings", folder, "--json", "-"
     ran = run("check", *arguments)

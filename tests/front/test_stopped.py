@@ -109,7 +109,9 @@ def test_what_was_found_by_a_search_that_is_killed_lies_on_disk_whole(
         assert file.suffix == ".py" or finding_file.load(file)
 
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "by", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
+)
 def test_a_killed_search_leaves_no_host(
     search: tuple["subprocess.Popen[str]", int], by: signal.Signals
 ) -> None:

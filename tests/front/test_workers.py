@@ -65,6 +65,7 @@ def all_end(processes: list[int]) -> bool:
     return all(select.select([one], [], [], MILLISECONDS_TO_END / 1000)[0] for one in processes)
 
 
+@pytest.mark.full
 def test_an_interruption_is_said_and_ends_the_workers(command: Command) -> None:
     started, workers = command
     started.send_signal(signal.SIGINT)
@@ -76,6 +77,7 @@ def test_an_interruption_is_said_and_ends_the_workers(command: Command) -> None:
     assert all_end(workers)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_a_command_that_is_killed(command: Command, by: signal.Signals) -> None:
     started, workers = command

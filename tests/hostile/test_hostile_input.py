@@ -56,7 +56,7 @@ def test_the_first_quick_cases(start: int, home: Path, tmp_path: Path) -> None:
     assert wrong_with(quick, home, tmp_path) == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("start", range(0, COUNT, AT_ONCE))
 def test_all_cases(start: int, home: Path, tmp_path: Path) -> None:
     assert wrong_with(cases(AT_ONCE, start), home, tmp_path) == []

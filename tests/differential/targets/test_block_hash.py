@@ -1,12 +1,13 @@
 """Block keys of real releases: equal to the reference's, byte for byte, and judged."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
 from cacheproof.differential.campaign import LANES, Campaign, search
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.targets.resolve import reference_for
 
 LANES_OF_KEYS = [lane for lane in LANES.values() if lane.depth == "block_hash"]
 SEEDS = range(200)
@@ -15,21 +16,18 @@ SEEDS = range(200)
 @pytest.fixture(
     scope="module",
     params=[
-        "0.28.0",
         "0.33.0",
         *(
-            pytest.param(version, marks=pytest.mark.slow)
-            for version in ("0.10.2", "0.12.0", "0.18.1", "0.22.1", "0.30.0", "0.31.0")
+            pytest.param(version, marks=pytest.mark.full)
+            for version in ("0.10.2", "0.12.0", "0.18.1", "0.22.1", "0.28.0", "0.30.0", "0.31.0")
         ),
     ],
 )
-def campaign(request: pytest.FixtureRequest) -> Iterator[Campaign]:
-    target = resolve(f"vllm@{request.param}", report=print)
-    assert isinstance(target, HostTarget)
-    try:
-        yield search(target, LANES_OF_KEYS, against=reference_for(target), seeds=SEEDS)
-    finally:
-        target.close()
+def campaign(
+    request: pytest.FixtureRequest, hosted: Callable[[str], AbstractContextManager[HostTarget]]
+) -> Campaign:
+    with hosted(request.param) as target:
+        return search(target, LANES_OF_KEYS, against=reference_for(target), seeds=SEEDS)
 
 
 def broken(campaign: Campaign, lane: str) -> set[str]:

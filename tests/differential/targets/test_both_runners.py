@@ -1,7 +1,7 @@
 """Every trace of docs/findings under both model runners: which of its breaks are one runner's."""
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from cacheproof.differential.examine import examine
 from cacheproof.differential.finding_file import load
 from cacheproof.differential.known import covering
 from cacheproof.differential.known import load as load_known
-from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.trace import ModelRunner, Trace
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
@@ -27,7 +27,7 @@ FIRST_ALONE = {
     "0.12.0": {"whole-item-before": {"SC-2"}, "whole-item-rolled-back": {"SC-2"}},
 }
 """Release -> trace -> what breaks under the first runner and holds under the second."""
-OLDER = [pytest.param(release, marks=pytest.mark.slow) for release in list(FIRST_ALONE)[1:]]
+OLDER = [pytest.param(release, marks=pytest.mark.full) for release in list(FIRST_ALONE)[1:]]
 
 
 def traces() -> Iterator[tuple[str, Trace]]:
@@ -39,10 +39,11 @@ def traces() -> Iterator[tuple[str, Trace]]:
 
 
 @pytest.mark.parametrize("release", ["0.33.0", *OLDER])
-def test_a_finding_breaks_under_both_runners_but_where_it_is_listed(release: str) -> None:
-    target = resolve(f"vllm@{release}", report=print)
+def test_a_finding_breaks_under_both_runners_but_where_it_is_listed(
+    hosted: Callable[[str], AbstractContextManager[HostTarget]], release: str
+) -> None:
     broken: dict[tuple[str, ModelRunner], set[str]] = {}
-    with closing(target):
+    with hosted(release) as target:
         for name, trace in traces():
             for runner in ("first", "second"):
                 one = trace.under_runner(runner)

@@ -17,6 +17,8 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Add, EngineModel, Trace
 from cacheproof.differential.whisper_generator import whisper_trace
 
+pytestmark = pytest.mark.full
+
 Finding = Callable[[str], Trace]
 SEEDS = range(4)
 LISTED = {"EC-8b", "WM-3a"}

@@ -28,6 +28,7 @@ def stale(known: KnownTexts, trees: dict[str, Path]) -> list[str]:
     ]
 
 
+@pytest.mark.full
 def test_the_table_says_what_every_installed_release_reads(trees: dict[str, Path]) -> None:
     assert NEWEST in trees
     assert stale(KNOWN, trees) == []
@@ -101,6 +102,7 @@ def read(tree: Path, release: str | None = NEWEST) -> Reading:
     return reading
 
 
+@pytest.mark.full
 def test_of_a_release_as_it_is_there_is_nothing_to_say(trees: dict[str, Path]) -> None:
     for release, path in trees.items():
         reading = read(path, release)

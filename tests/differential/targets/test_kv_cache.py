@@ -1,6 +1,7 @@
 """KV cache managers of real releases: event for event equal to the reference, and judged."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from cacheproof.differential.kv_cache_generator import generate
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference_kv_cache import run
-from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.semantics import Semantics
 
 SEEDS = range(60)
@@ -20,19 +20,19 @@ SEEDS = range(60)
     scope="module",
     params=[
         "0.33.0",
-        "0.28.0",
-        "0.18.1",
         *(
-            pytest.param(version, marks=pytest.mark.slow)
-            for version in ("0.14.0", "0.15.1", "0.22.1", "0.27.1", "0.30.0", "0.32.0")
+            pytest.param(version, marks=pytest.mark.full)
+            for version in (
+                "0.14.0", "0.15.1", "0.18.1", "0.22.1", "0.27.1", "0.28.0", "0.30.0", "0.32.0"
+            )
         ),
     ],
-)
-def target(request: pytest.FixtureRequest) -> Iterator[HostTarget]:
-    target = resolve(f"vllm@{request.param}", report=print)
-    assert isinstance(target, HostTarget)
-    yield target
-    target.close()
+)  # fmt: skip
+def target(
+    request: pytest.FixtureRequest, hosted: Callable[[str], AbstractContextManager[HostTarget]]
+) -> Iterator[HostTarget]:
+    with hosted(request.param) as target:
+        yield target
 
 
 def on_release(target: HostTarget, seeds: range, fault: str | None = None) -> list[Any]:

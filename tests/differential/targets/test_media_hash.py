@@ -4,8 +4,8 @@ import json
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from cacheproof.differential.known import covering, load
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import hasher_beside, reference_for, resolve
+from cacheproof.differential.targets.resolve import hasher_beside, reference_for
 from cacheproof.reference.semantics import Semantics
 
 NEWEST = "0.33.0"
@@ -29,27 +29,23 @@ SEEDS = range(300)
 FORMS = {"size of an image", "palette of an image", "shape of an array", "dtype of an array"}
 
 
-@contextmanager
-def host(release: str) -> Iterator[HostTarget]:
-    with closing(resolve(f"vllm@{release}", report=print)) as target:
-        assert isinstance(target, HostTarget)
-        yield target
+Hosted = Callable[[str], AbstractContextManager[HostTarget]]
 
 
-def lockstep(version: str, semantics: Semantics, seeds: range = SEEDS) -> Campaign:
+def lockstep(hosted: Hosted, version: str, semantics: Semantics, seeds: range = SEEDS) -> Campaign:
     """A release beside the reference with these semantics, in one environment."""
-    with host(version) as real, closing(hasher_beside(real, semantics)) as hasher:
+    with hosted(version) as real, closing(hasher_beside(real, semantics)) as hasher:
         reference = ReferenceTarget(semantics, media_hash=hasher)
         return search(real, [LANE], against=reference, seeds=seeds)
 
 
 @pytest.mark.parametrize(
-    "version", [NEWEST, *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)]
+    "version", [NEWEST, *(pytest.param(other, marks=pytest.mark.full) for other in OTHERS)]
 )
 def test_a_release_has_the_digests_of_the_reference_and_breaks_what_is_listed(
-    version: str,
+    hosted: Hosted, version: str
 ) -> None:
-    campaign = lockstep(version, Semantics.of_vllm(version))
+    campaign = lockstep(hosted, version, Semantics.of_vllm(version))
     assert campaign.harness_errors == []
     assert campaign.broken[LOCKSTEP, LANE.name] == 0
     assert campaign.calls > 10 * len(SEEDS)
@@ -59,37 +55,43 @@ def test_a_release_has_the_digests_of_the_reference_and_breaks_what_is_listed(
     assert unlisted == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("version", "before"),
     [("0.11.0", "0.10.2"), ("0.16.0", "0.15.1"), ("0.27.0", "0.18.1"), ("0.31.0", "0.30.0")],
 )
-def test_the_semantics_of_the_release_before_a_change_part(version: str, before: str) -> None:
-    assert lockstep(before, Semantics.of_vllm(version)).broken[LOCKSTEP, LANE.name] > 0
+def test_the_semantics_of_the_release_before_a_change_part(
+    hosted: Hosted, version: str, before: str
+) -> None:
+    assert lockstep(hosted, before, Semantics.of_vllm(version)).broken[LOCKSTEP, LANE.name] > 0
 
 
-def test_sound_semantics_part_from_the_newest_release_where_it_collides() -> None:
-    campaign = lockstep(NEWEST, Semantics.ideal(), range(50))
+def test_sound_semantics_part_from_the_newest_release_where_it_collides(hosted: Hosted) -> None:
+    campaign = lockstep(hosted, NEWEST, Semantics.ideal(), range(50))
     assert campaign.broken[LOCKSTEP, LANE.name] == 50
 
 
-def test_the_ideal_reference_keeps_every_contract_beside_torch() -> None:
-    with host(NEWEST) as real, closing(hasher_beside(real, Semantics.ideal())) as hasher:
+def test_the_ideal_reference_keeps_every_contract_beside_torch(newest: HostTarget) -> None:
+    with closing(hasher_beside(newest, Semantics.ideal())) as hasher:
         campaign = search(hasher, [LANE], against=None, seeds=SEEDS)
     assert campaign.kinds == Counter()
     assert campaign.lanes[0].never_met == []
 
 
-def test_two_processes_agree() -> None:
-    with host(NEWEST) as one, host(NEWEST) as other:
+@pytest.mark.full
+def test_two_processes_agree(newest: HostTarget) -> None:
+    with closing(newest.another()) as other:
         traces = [LANE.trace(seed, NEWEST) for seed in range(50)]
-        assert one.run(traces) == other.run(traces)
+        assert newest.run(traces) == other.run(traces)
 
 
-def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix() -> None:
+@pytest.mark.full
+def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix(
+    hosted: Hosted,
+) -> None:
     found = {}
     for version in ("0.8.5", "0.9.0.1"):
-        with host(version) as target:
+        with hosted(version) as target:
             campaign = search(target, [LANE], against=None, seeds=SEEDS)
         found[version] = {kind for rule, _, kind in campaign.kinds if rule == "MH-3a"}
         assert campaign.lanes[0].reach.met["another form over the same bytes"] >= 100
@@ -97,38 +99,43 @@ def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix() ->
     assert found["0.9.0.1"] == set()
 
 
-@pytest.mark.parametrize("version", [NEWEST, "0.8.5"])
-def test_planted_faults_are_found_beside_the_faults_of_the_release(version: str) -> None:
-    with host(version) as target:
+@pytest.mark.parametrize("version", [NEWEST, pytest.param("0.8.5", marks=pytest.mark.full)])
+def test_planted_faults_are_found_beside_the_faults_of_the_release(
+    hosted: Hosted, version: str
+) -> None:
+    with hosted(version) as target:
         campaign = search(target, [LANE], against=None, seeds=range(60))
         worth = canaries_in(LANE, target, campaign.kinds.keys())
         assert all(plant(worth, target, LANE).values())
 
 
-def test_a_release_before_the_other_depths_runs_this_one_alone() -> None:
-    with host("0.8.5") as target:
+@pytest.mark.full
+def test_a_release_before_the_other_depths_runs_this_one_alone(hosted: Hosted) -> None:
+    with hosted("0.8.5") as target:
         assert [lane.name for lane in LANES.values() if target.runs_depth(lane.depth)] == [
             LANE.name
         ]
         assert reference_for(target) is None
 
 
-def test_an_algorithm_that_a_release_lacks_is_refused_by_name() -> None:
-    with host("0.9.0.1") as target:
+@pytest.mark.full
+def test_an_algorithm_that_a_release_lacks_is_refused_by_name(hosted: Hosted) -> None:
+    with hosted("0.9.0.1") as target:
         result = target.run([LANE.trace(3, None)])[0]
     assert result.illegal == "this release hashes media with blake3 alone, not sha256"
 
 
+@pytest.mark.full
 def test_what_is_found_is_shrunk_to_the_two_values_and_fails_as_a_test_of_its_own(
-    tmp_path: Path,
+    newest: HostTarget, tmp_path: Path
 ) -> None:
     """Every kind that the newest release breaks: two calls, or one that is made twice."""
-    with host(NEWEST) as target, closing(target.another()) as elsewhere:
-        campaign = search(target, [LANE], against=None, seeds=range(50), kept_per_break=1)
+    with closing(newest.another()) as elsewhere:
+        campaign = search(newest, [LANE], against=None, seeds=range(50), kept_per_break=1)
         tests = []
         for broken in campaign.breaks:
             one = found_in(
-                target, broken.trace, broken.contract, kind=broken.kind, elsewhere=elsewhere
+                newest, broken.trace, broken.contract, kind=broken.kind, elsewhere=elsewhere
             )
             assert one is not None
             assert set(one.kind.split(" + ")) <= set(broken.kind.split(" + "))
@@ -172,18 +179,23 @@ PAGES = sorted((Path(__file__).parents[3] / "docs" / "findings").glob("media-has
 BLOCK = re.compile(r"^```python(?: on (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """Code that runs on the newest release, or on the one named."""
 BLOCKS = [
-    (page, release)
+    (found[1] or NEWEST, page, found[2])
     for page in PAGES
-    for release in dict.fromkeys(found[1] or NEWEST for found in BLOCK.finditer(page.read_text()))
+    for found in BLOCK.finditer(page.read_text())
 ]
+OLDER = sorted({release for release, _, _ in BLOCKS} - {NEWEST})
 
 
-@pytest.mark.parametrize(("page", "release"), BLOCKS, ids=lambda part: Path(part).name)
-def test_what_a_page_says_of_a_release_is_so(page: Path, release: str) -> None:
+@pytest.mark.parametrize(
+    "release", [NEWEST, *(pytest.param(one, marks=pytest.mark.full) for one in OLDER)]
+)
+def test_what_pages_say_of_a_release_is_so(release: str) -> None:
     command, environment = releases.host_command(releases.install(release, report=print))
-    found = BLOCK.finditer(page.read_text())
-    blocks = [block[2] for block in found if (block[1] or NEWEST) == release]
-    program = "\n".join(f"exec({block!r}, {{}})" for block in blocks)
+    program = "\n".join(
+        f"exec(compile({code!r}, {page.name!r}, 'exec'), {{}})"
+        for of_release, page, code in BLOCKS
+        if of_release == release
+    )
     done = subprocess.run(
         [*command, "-P", "-c", program], env=environment, capture_output=True, text=True
     )
@@ -191,7 +203,7 @@ def test_what_a_page_says_of_a_release_is_so(page: Path, release: str) -> None:
 
 
 def test_every_page_has_code() -> None:
-    assert {page for page, _ in BLOCKS} == set(PAGES)
+    assert {page for _, page, _ in BLOCKS} == set(PAGES)
 
 
 def test_a_page_that_says_otherwise_fails() -> None:

@@ -76,9 +76,8 @@ def meeting(identifiers: list[str]) -> int:
     )
 
 
-@pytest.mark.parametrize(
-    "release", [NEWEST, *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("release", [NEWEST, *OTHERS])
 def test_a_release_names_items_as_the_reference_does_and_breaks_the_rule(release: str) -> None:
     assert of_release(release) == of_reference(Semantics.of_vllm(release))
     assert meeting(of_release(release)) > 0
@@ -88,6 +87,7 @@ def test_the_ideal_reference_keeps_the_rule() -> None:
     assert meeting(of_reference(Semantics.ideal())) == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "flag", ["identifies_adapters", "separates_user_ids", "measures_adapter_names"]
 )

@@ -12,6 +12,8 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.trace import Add, Trace
 
+pytestmark = pytest.mark.full
+
 TEXT_BEHIND = 12
 SEEDS = (0, 1, 2, 3, 6, 8)
 """None of these has a chunk that ends right before an item."""

@@ -1,7 +1,7 @@
 """The real Scheduler of real releases, through the host process; provisions what is missing."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from cacheproof.differential.trace import (
 from cacheproof.spec.versions import release_key
 
 NEWEST = "0.33.0"
-VERSIONS = ("0.28.0", NEWEST)
 OTHER_VERSIONS = (
     "0.10.1.1",
     "0.10.2",
@@ -45,6 +44,7 @@ OTHER_VERSIONS = (
     "0.18.1",
     "0.22.1",
     "0.27.1",
+    "0.28.0",
     "0.29.0",
     "0.32.0",
 )
@@ -84,16 +84,12 @@ def host(version: str, settings: dict[str, str] | None = None, **options: Any) -
 
 @pytest.fixture(
     scope="module",
-    params=[*VERSIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_VERSIONS)],
+    params=[NEWEST, *(pytest.param(name, marks=pytest.mark.full) for name in OTHER_VERSIONS)],
 )
-def any_release(request: pytest.FixtureRequest) -> Iterator[HostTarget]:
-    with host(request.param) as target:
-        yield target
-
-
-@pytest.fixture(scope="module")
-def newest() -> Iterator[HostTarget]:
-    with host(NEWEST) as target:
+def any_release(
+    request: pytest.FixtureRequest, hosted: Callable[[str], AbstractContextManager[HostTarget]]
+) -> Iterator[HostTarget]:
+    with hosted(request.param) as target:
         yield target
 
 
@@ -273,6 +269,7 @@ def test_several_that_come_back_with_another_size_end_in_the_order_of_their_name
     assert update["finished"] == ["r1", "r2", "r9"]
 
 
+@pytest.mark.full
 def test_both_model_runners_of_the_newest_release_schedule_alike() -> None:
     answers = []
     for runner in ("0", "1"):

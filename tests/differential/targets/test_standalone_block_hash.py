@@ -12,6 +12,8 @@ from cacheproof.differential.standalone import standalone_test, why_none
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
 
+pytestmark = pytest.mark.full
+
 FAULTY, MENDED = "0.28.0", "0.33.0"
 CONTRACTS = ("BK-1", "BK-2", "BK-3", "BK-4")
 LANES_OF_KEYS = ("block keys", "block keys while decoding", "block keys of continued requests")

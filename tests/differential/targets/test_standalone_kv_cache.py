@@ -28,6 +28,8 @@ from cacheproof.differential.trace import (
 )
 from cacheproof.reference.semantics import Semantics
 
+pytestmark = pytest.mark.full
+
 NEWEST = "0.33.0"
 ALL = 100
 

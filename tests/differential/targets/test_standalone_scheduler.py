@@ -1,7 +1,9 @@
 """Standalone tests of schedulers on real releases: red where found, green where mended, and before
 the fault came."""
 
+from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,36 +73,47 @@ def finding(
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[Shown, Path]:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Shown], Path]:
+    """Writes a finding's test, once."""
     folder = tmp_path_factory.mktemp("standalone")
-    written = {}
-    for shown in SHOWN:
-        source = standalone_test(finding(*shown[:4]))
-        assert source is not None
-        assert "cacheproof" not in source
-        assert all(len(line) <= 100 for line in source.splitlines())
-        written[shown] = folder / f"test_{shown.name.replace('-', '_')}.py"
-        written[shown].write_text(source)
-    return written
+
+    @cache
+    def write(shown: Shown) -> Path:
+        text = standalone_test(finding(*shown[:4]))
+        assert text is not None
+        assert "cacheproof" not in text
+        assert all(len(line) <= 100 for line in text.splitlines())
+        path = folder / f"test_{shown.name.replace('-', '_')}.py"
+        path.write_text(text)
+        return path
+
+    return write
 
 
-@pytest.mark.parametrize("release", sorted({shown.release for shown in SHOWN}))
+OTHERS = sorted({shown.release for shown in SHOWN} - {NEWEST})
+
+
+@pytest.mark.parametrize(
+    "release", [NEWEST, *(pytest.param(other, marks=pytest.mark.full) for other in OTHERS)]
+)
 def test_a_standalone_test_fails_where_it_was_found(
-    sources: dict[Shown, Path], verdicts: Any, release: str
+    source: Callable[[Shown], Path], verdicts: Any, release: str
 ) -> None:
     here = [shown for shown in SHOWN if shown.release == release]
-    said = verdicts(release, [sources[shown] for shown in here])
+    said = verdicts(release, [source(shown) for shown in here])
     for shown, words in zip(here, said, strict=True):
         assert shown.words in words, shown.name
 
 
+@pytest.mark.full
 def test_a_standalone_test_passes_where_it_is_mended(
-    sources: dict[Shown, Path], verdicts: Any
+    source: Callable[[Shown], Path], verdicts: Any
 ) -> None:
-    mended = [path for shown, path in sources.items() if shown.release != NEWEST]
+    mended = [source(shown) for shown in SHOWN if shown.release != NEWEST]
     assert verdicts(NEWEST, mended) == ["passes"] * len(mended)
 
 
+@pytest.mark.full
 def test_a_standalone_test_runs_under_the_second_model_runner(
     tmp_path: Path, verdicts: Any
 ) -> None:
@@ -113,10 +126,11 @@ def test_a_standalone_test_runs_under_the_second_model_runner(
     assert verdicts(NEWEST, [path]) == ["passes"]
 
 
+@pytest.mark.full
 def test_a_standalone_test_passes_before_the_fault_came(
-    sources: dict[Shown, Path], verdicts: Any
+    source: Callable[[Shown], Path], verdicts: Any
 ) -> None:
-    before = [path for shown, path in sources.items() if shown.contract == "SC-9"]
+    before = [source(shown) for shown in SHOWN if shown.contract == "SC-9"]
     assert len(before) == 3
     assert verdicts("0.28.0", before) == ["passes"] * 3
 

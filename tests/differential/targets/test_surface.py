@@ -61,7 +61,7 @@ def test_what_a_release_offers_is_there_or_refused_by_name(
     assert unexplained(surface_of(release), ours, release) == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_what_any_release_offers_is_there_or_refused_and_nothing_else_is_refused(
     ours: dict[str, Surface],
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_definition_may_move_between_the_files_of_its_component(tmp_path: Path
     assert digests[0] == digests[1] != {}
 
 
+@pytest.mark.full
 def test_every_reason_to_leave_something_out_has_something_to_leave_out(
     trees: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_every_component_and_every_name_of_it_is_in_some_release(component: Comp
     assert any(name.startswith(f"{component.name}:") for name in found)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_every_python_gives_the_digests_of_the_table(
     python: str, tmp_path: Path, trees: dict[str, Path]

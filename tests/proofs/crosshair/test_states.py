@@ -73,7 +73,7 @@ def test_calls_lead_to_the_state_of_every_shape() -> None:
         assert kept(built) == kept(reached(EncoderCacheManager, shape)), shape
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("version", ["0.10.2", "0.28.0", "0.31.0", "0.33.0"])
 def test_calls_of_a_release_lead_to_the_state_of_every_shape(version: str) -> None:
     installed = releases.install(version, report=print)

@@ -184,7 +184,7 @@ def test_the_reference_keeps_every_contract_of_the_encoder_decoder_cache() -> No
     }
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_reference_keeps_every_contract_of_the_encoder_cache() -> None:
     rows = witness.run(REFERENCE)
     assert [row.contract for row in rows if row.outcome is not Outcome.HOLDS] == []
@@ -212,7 +212,7 @@ REFUTED = {
 """What known.toml lists of these managers when they are called as their schedulers should."""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("version", "subject"), REFUTED)
 def test_the_known_faults_of_a_release_are_refuted_and_nothing_else(
     version: str, subject: str

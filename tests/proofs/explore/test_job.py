@@ -47,7 +47,7 @@ def test_every_faulty_manager_of_the_gallery_is_refuted_by_a_contract(reference:
     assert twins == {variant.name for variant in variants("encoder_decoder")}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_shared_cache_of_the_reference_too() -> None:
     report = run([Task("reference", "encoder_cache", SHARED)])[0]
     assert all(row.counts and row.outcome is Outcome.HOLDS for row in report.evidence())
@@ -70,6 +70,7 @@ def releases() -> dict[str, Report]:
     return reports
 
 
+@pytest.mark.full
 def test_a_listed_fault_comes_out_with_a_shortest_trace_and_is_told_to_be_listed(
     releases: dict[str, Report],
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_listed_fault_comes_out_with_a_shortest_trace_and_is_told_to_be_listed
     assert refuted[1].note.startswith("4 events in repeated item: for h = 'y'")
 
 
+@pytest.mark.full
 def test_the_release_that_mends_it_holds_beside_red_twins_of_its_own(
     releases: dict[str, Report],
 ) -> None:
@@ -98,6 +100,7 @@ def test_the_release_that_mends_it_holds_beside_red_twins_of_its_own(
     assert report.digest != releases["0.28.0"].digest
 
 
+@pytest.mark.full
 def test_a_release_without_such_a_manager_has_no_rows() -> None:
     install("0.12.0", report=print)
     report = run([Task("vllm@0.12.0", "encoder_decoder", DECODERS)])[0]

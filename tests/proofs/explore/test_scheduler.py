@@ -18,8 +18,8 @@ from cacheproof.differential.targets.host import scheduler_states
 from cacheproof.differential.targets.host.explorer import Moment
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.scheduler_states import SchedulerStates
+from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.releases import install
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.trace import Add, dump, parse
 from cacheproof.proofs.evidence import Outcome
@@ -157,24 +157,20 @@ def test_an_item_that_would_enlarge_the_cache_is_no_scope() -> None:
         replace(CHUNKS, config=msgspec.structs.replace(CHUNKS.config, capacity=1))
 
 
-def test_a_release_decides_every_transition_as_the_reference_does() -> None:
+def test_a_release_decides_every_transition_as_the_reference_does(newest: HostTarget) -> None:
     """What it breaks, the reference with its decisions breaks, by the same shortest trace."""
-    install("0.33.0", report=print)
     scope = BY_NAME["whole items and a drafter"]
-    with (
-        closing(resolve("vllm@0.33.0", report=print)) as release,
-        closing(resolve("reference@0.33.0", report=print)) as decisions,
-    ):
+    with closing(resolve("reference@0.33.0", report=print)) as decisions:
         assert isinstance(decisions, ReferenceTarget)
         traces = list(traces_of(decisions, scope))
         examined = [
-            examine(trace, result, release, decisions)
-            for trace, result in zip(traces, release.run(traces), strict=True)
+            examine(trace, result, newest, decisions)
+            for trace, result in zip(traces, newest.run(traces), strict=True)
         ]
         _, shortest = explore(decisions, scope).broken["SC-4"]
         last = traces[-50:]
-        stopped = zip(last, release.run(last, "stops"), strict=True)  # red twin
-        assert all(examine(*one, release, decisions).difference for one in stopped)
+        stopped = zip(last, newest.run(last, "stops"), strict=True)  # red twin
+        assert all(examine(*one, newest, decisions).difference for one in stopped)
     assert len(traces) > 400
     assert all(one.illegal is None and one.difference is None for one in examined)
     broken = [trace for trace, one in zip(traces, examined, strict=True) if one.violations]
@@ -193,7 +189,7 @@ def test_a_listed_fault_of_a_scheduler_is_told_by_its_kind() -> None:
     assert all(report.known(contract, faults) is not None for contract in report.broken)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_contract_holds_and_every_faulty_scheduler_of_the_gallery_is_refuted() -> None:
     report = run([Task("reference", "scheduler", SMALL)])[0]
     rows = {row.contract: row for row in report.evidence()}

@@ -859,12 +859,14 @@ def breaks(case: Case, texts: dict[str, str]) -> bool:
         return False
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda one: one.name)
 def test_python_breaks_it_and_not_the_reference(case: Case) -> None:
     assert case.breaks(case.texts)
     assert not breaks(case, TEXTS)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda one: one.name)
 def test_it_is_refuted_or_refused_with_its_place(
     of_reference: dict[str, Claim], case: Case
@@ -875,6 +877,7 @@ def test_it_is_refuted_or_refused_with_its_place(
         assert PLACE.match(note), note
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", HARMLESS, ids=lambda one: one.name)
 def test_what_confuses_nothing_within_the_language_holds(
     of_reference: dict[str, Claim], case: Case

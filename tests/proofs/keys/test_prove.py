@@ -39,6 +39,8 @@ from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_identifier
 from cacheproof.reference.semantics import Semantics
 
+pytestmark = pytest.mark.full
+
 SEEDS = range(5)
 
 
@@ -112,7 +114,7 @@ def verdicts(rows: list[Evidence]) -> list[tuple[object, ...]]:
     return [(row.contract, row.target, row.subject, row.outcome, row.twins) for row in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("seed", SEEDS[1:])
 def test_the_seed_of_the_solver_does_not_matter(seed: int, rows: list[Evidence]) -> None:
     with closing(resolve(f"vllm@{NEWEST}", report=print)) as target:
@@ -120,7 +122,7 @@ def test_the_seed_of_the_solver_does_not_matter(seed: int, rows: list[Evidence])
         assert verdicts(proved(seed, {NEWEST: own})) == verdicts(rows)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_changes_that_are_called_harmless_are_and_all_of_them_occur() -> None:
     texts, block, ideal = Texts(), text_of(block_hash), Semantics.ideal()
     reader = Reader()

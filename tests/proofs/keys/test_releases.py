@@ -1,6 +1,7 @@
 """Pairs that z3 works out of one key: the reference agrees, and so do the real releases."""
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from cacheproof.differential.media_hash import MediaHashJudge
 from cacheproof.differential.media_hash_description import Description, call
 from cacheproof.differential.media_hash_values import array, boolean, integer, raw, real, text
 from cacheproof.differential.reachability import Reachability
-from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.trace import (
     SCHEMA,
     Adapter,
@@ -37,12 +38,14 @@ ROW = "0000000000000000"
 
 
 def releases(versions: tuple[str, ...]) -> list[Any]:
-    return [one if one == NEWEST else pytest.param(one, marks=pytest.mark.slow) for one in versions]
+    return [one if one == NEWEST else pytest.param(one, marks=pytest.mark.full) for one in versions]
 
 
-def outcomes(release: str, trace: Trace) -> list[Any]:
-    with closing(resolve(f"vllm@{release}", report=print)) as target:
-        (result,) = target.run([trace])
+Hosted = Callable[[str], AbstractContextManager[HostTarget]]
+
+
+def outcomes(target: HostTarget, trace: Trace) -> list[Any]:
+    (result,) = target.run([trace])
     return [record[0] for record in result.records]
 
 
@@ -89,11 +92,12 @@ def test_frames_leave_one_call_that_reads_as_another() -> None:
 
 
 @pytest.mark.parametrize("release", releases(MEDIA_RELEASES))
-def test_a_release_gives_both_calls_of_each_pair_one_digest(release: str) -> None:
+def test_a_release_gives_both_calls_of_each_pair_one_digest(hosted: Hosted, release: str) -> None:
     pairs = list(vllm_media.pairs(Semantics.of_vllm(release)))
     calls = [described_call(side) for pair in pairs for side in (pair.first, pair.second)]
     header = MediaHashHeader(SCHEMA, MediaHashConfig())
-    digests = outcomes(release, Trace(header, tuple(map(Hash, calls))))
+    with hosted(release) as target:
+        digests = outcomes(target, Trace(header, tuple(map(Hash, calls))))
     assert digests[0::2] == digests[1::2]
     assert None not in digests
     for number in range(len(pairs)):
@@ -127,11 +131,12 @@ def test_the_ideal_has_no_two_blocks_with_one_key() -> None:
 
 
 @pytest.mark.parametrize("release", releases(BLOCK_RELEASES))
-def test_a_release_gives_both_blocks_of_each_pair_one_key(release: str) -> None:
+def test_a_release_gives_both_blocks_of_each_pair_one_key(hosted: Hosted, release: str) -> None:
     pairs = list(block_witnesses.pairs(hashing_of(release)))
     assert pairs
-    for pair in pairs:
-        prompts = prompt("first", pair.first), prompt("second", pair.second)
-        header = BlockHashHeader(SCHEMA, BlockHashConfig(WITNESS, 0, "sha256_cbor"))
-        first, second = outcomes(release, Trace(header, prompts))
-        assert first["fresh"] == second["fresh"] != [], pair
+    header = BlockHashHeader(SCHEMA, BlockHashConfig(WITNESS, 0, "sha256_cbor"))
+    with hosted(release) as target:
+        for pair in pairs:
+            prompts = prompt("first", pair.first), prompt("second", pair.second)
+            first, second = outcomes(target, Trace(header, prompts))
+            assert first["fresh"] == second["fresh"] != [], pair

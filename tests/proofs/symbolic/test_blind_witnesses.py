@@ -39,6 +39,7 @@ def test_a_manager_of_which_nothing_is_judged_is_proved_alone(
     assert word(ManagerExploring(DECODER).witness("ED-1", (), None)) is Outcome.ALONE
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("few")
 def test_a_pool_of_which_nothing_is_judged_is_proved_alone(
     monkeypatch: pytest.MonkeyPatch,
@@ -56,6 +57,7 @@ def exploring() -> ManagerExploring:
     return ManagerExploring(DECODER)
 
 
+@pytest.mark.full
 def test_a_reading_that_admits_everything_is_proved_alone(
     monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
 ) -> None:
@@ -73,6 +75,7 @@ def test_a_validation_without_calls_is_proved_alone(
     assert word(validated(exploring)) is Outcome.ALONE
 
 
+@pytest.mark.full
 def test_a_contradiction_that_is_found_everywhere_is_vacuous(
     monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
 ) -> None:
@@ -80,6 +83,7 @@ def test_a_contradiction_that_is_found_everywhere_is_vacuous(
     assert word(validated(exploring)) is Outcome.VACUOUS
 
 
+@pytest.mark.full
 def test_solvers_that_cannot_tell_are_no_disagreement(
     monkeypatch: pytest.MonkeyPatch, exploring: ManagerExploring
 ) -> None:

@@ -19,20 +19,24 @@ def outcomes(prove_alone: Callable[[str], Mapping[str, Outcome]]) -> Mapping[str
     return prove_alone("block_pool")
 
 
+@pytest.mark.full
 def test_every_contract_is_proved(outcomes: Mapping[str, Outcome]) -> None:
     assert {one: outcomes[one].word for one in PROVED} == dict.fromkeys(PROVED, "proved")
 
 
+@pytest.mark.full
 def test_nothing_that_is_only_for_the_proof_fails(outcomes: Mapping[str, Outcome]) -> None:
     assert {one for one, outcome in outcomes.items() if outcome.word != "proved"} == set()
 
 
+@pytest.mark.full
 def test_the_hardest_condition_takes_less_than_a_tenth_of_what_it_may(
     outcomes: Mapping[str, Outcome],
 ) -> None:
     assert max(one.work_max for one in outcomes.values()) < 0.1
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("contract", [one for one in PROVED if one != SUBJECT.safety])
 def test_a_negated_contract_is_refuted(contract: str) -> None:
     assert is_refuted_negated(SUBJECT, contract)
@@ -49,6 +53,7 @@ def changed(subject: Subject, owner: str, method: str, old: str, new: str) -> Mu
     return Mutant(f"{method}: {new}", method, replace(source, methods=methods))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("owner", "method", "old", "new", "contract"),
     [

@@ -35,6 +35,7 @@ def test_the_pool_breaks_nothing() -> None:
     assert [explore(BlockPool, one, PROVED, 2_000).broken for one in SETTINGS] == [{}] * 4
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [one.name for one in REFERENCE.operations])
 def test_what_the_pool_does_is_admitted_and_nothing_else(shows: Shows, name: str) -> None:
     shown = shows(BlockPool, name)
@@ -85,6 +86,7 @@ class Clearing(BlockPool):
         return super().reset_prefix_cache()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("pool", "name"),
     [

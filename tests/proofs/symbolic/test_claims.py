@@ -1,10 +1,6 @@
-"""Small texts in which one construct matters: what the translator says against what CPython does.
-
-By default a slice of them is judged: `CACHEPROOF_SLICE=N` takes another, `-m slow` takes all.
-"""
+"""Small texts in which one construct matters: the translator says of them what CPython does."""
 
 import ast
-import os
 from collections import Counter
 from dataclasses import replace
 
@@ -15,9 +11,6 @@ from cacheproof.proofs.conformance.cpython import OfCPython
 from cacheproof.proofs.conformance.judges import OfTranslator, complaints
 
 ALL = tuple(claims())
-SLICES = 6
-"""So many slices have all claims between them."""
-SLICE = ALL[int(os.environ.get("CACHEPROOF_SLICE", "0")) % SLICES :: SLICES]
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +32,9 @@ def test_there_are_texts_of_every_table_and_no_two_alike() -> None:
     assert min(by_construct.values()) >= 3
 
 
-@pytest.mark.parametrize("claim", SLICE, ids=str)
+@pytest.mark.sample(20)
+@pytest.mark.parametrize("claim", ALL, ids=str)
 def test_the_translator_says_what_cpython_does(
-    cpython: OfCPython, translator: OfTranslator, claim: Claim
-) -> None:
-    assert complaints(claim, cpython, translator) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("claim", [one for one in ALL if one not in SLICE], ids=str)
-def test_the_translator_says_what_cpython_does_of_the_others(
     cpython: OfCPython, translator: OfTranslator, claim: Claim
 ) -> None:
     assert complaints(claim, cpython, translator) == []

@@ -488,11 +488,13 @@ def _breaks(case: Case) -> bool:
     )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", ALL, ids=lambda one: one.name)
 def test_cpython_breaks_it(case: Case) -> None:
     assert _breaks(case)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", ALL, ids=lambda one: one.name)
 def test_it_is_refuted_or_refused(case: Case) -> None:
     subject = case.subject

@@ -48,6 +48,7 @@ def first_broken_contract(about: Any, mutant: Mutant) -> str | None:
     return first_broken(about.of_reference(), mutant, own)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("about", "mutant"), deletions(of_start=False))
 def test_a_statement_left_out_is_refuted(about: Any, mutant: Mutant) -> None:
     assert first_broken_contract(about, mutant)
@@ -59,7 +60,9 @@ def test_what_is_not_set_at_the_start_is_named(about: Any, mutant: Mutant) -> No
         first_broken_contract(about, mutant)
 
 
-@pytest.mark.parametrize("about", [encoder_cache, encoder_decoder_cache])
+@pytest.mark.parametrize(
+    "about", [encoder_decoder_cache, pytest.param(encoder_cache, marks=pytest.mark.full)]
+)
 def test_the_reference_as_it_is_is_not_refuted(about: Any) -> None:
     source = about.of_reference().sources["m"]
     assert first_broken_contract(about, Mutant("nothing", "free", source)) is None

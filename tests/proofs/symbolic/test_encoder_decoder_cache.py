@@ -20,6 +20,7 @@ from cacheproof.spec.registry import contracts
 CONTRACTS = [rule.id for rule in contracts(COMPONENT) if rule.component == COMPONENT]
 
 
+@pytest.mark.full
 def test_every_contract_is_proved_beside_a_change_that_breaks_it() -> None:
     rows = prove_texts(texts_of(CLASS, []))
     assert {row.contract for row in rows} == set(CONTRACTS)

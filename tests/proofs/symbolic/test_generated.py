@@ -1,9 +1,5 @@
-"""Random methods: what is proved of one CPython does not break.
+"""Random methods: what is proved of one CPython does not break."""
 
-By default some seeds are taken: `CACHEPROOF_SLICE=N` takes others, `-m slow` takes many.
-"""
-
-import os
 from collections import Counter
 from typing import Any
 
@@ -12,9 +8,8 @@ import pytest
 from cacheproof.proofs.conformance.generator import Judge, generated, text_of
 from cacheproof.proofs.symbolic.expressions import Expressions
 
-SEEDS = 12
-FIRST = SEEDS * int(os.environ.get("CACHEPROOF_SLICE", "0"))
-MANY = range(1_000, 1_400)
+SEEDS = 6
+FIRSTS = range(0, 420, SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +26,10 @@ def _misread(judge: Judge, seeds: range) -> list[str]:
     return []
 
 
-def test_none_of_a_slice_is_misread(judge: Judge) -> None:
-    assert _misread(judge, range(FIRST, FIRST + SEEDS)) == []
-
-
-@pytest.mark.slow
-def test_none_of_many_is_misread(judge: Judge) -> None:
-    assert _misread(judge, MANY) == []
+@pytest.mark.sample(len(FIRSTS))
+@pytest.mark.parametrize("first", FIRSTS)
+def test_none_is_misread(judge: Judge, first: int) -> None:
+    assert _misread(judge, range(first, first + SEEDS)) == []
 
 
 def test_a_seed_makes_the_same_text_again() -> None:

@@ -43,6 +43,7 @@ def test_it_has_a_counterexample_and_no_traceback(negated: str, about: ModuleTyp
     assert found.sentence.startswith("init of capacity=")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("negated", ["KV-3"], indirect=True)
 def test_what_a_pool_is_said_to_raise_is_asked_of_cpython(negated: str) -> None:
     exploring = PoolExploring(block_pool.of_reference())

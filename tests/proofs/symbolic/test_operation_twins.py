@@ -14,9 +14,10 @@ from cacheproof.proofs.symbolic.twins import twins_of_operations
 from cacheproof.proving import exit_code
 
 DECODER = encoder_decoder_cache.of_reference()
-SUBJECTS = (encoder_cache.of_reference(), DECODER, block_pool.of_reference())
+SUBJECTS = (DECODER, encoder_cache.of_reference(), block_pool.of_reference())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda one: one.sources["m"].name)
 def test_a_change_of_what_it_runs_shows_at_each_operation(subject: Subject) -> None:
     found = twins_of_operations(subject, (), Library())
@@ -39,6 +40,7 @@ def assuming_nonsense(subject: Subject, name: str) -> Subject:
     return replace(subject, operations=operations)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [one.name for one in DECODER.operations])
 def test_at_an_operation_that_cannot_happen_as_assumed_nothing_shows(name: str) -> None:
     subject = assuming_nonsense(DECODER, name)
@@ -46,6 +48,7 @@ def test_at_an_operation_that_cannot_happen_as_assumed_nothing_shows(name: str) 
     assert [one for one, change in found.items() if change is None] == [name]
 
 
+@pytest.mark.full
 def test_a_row_counts_only_with_a_twin_of_every_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     found = twins_of_operations
     monkeypatch.setattr(

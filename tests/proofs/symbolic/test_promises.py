@@ -111,6 +111,7 @@ def falls(subject: Subject, promise: Contract) -> bool:
 ASSUMED = [rule for rule in PROMISES if not rule.synchronous_only]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("promise", ASSUMED, ids=lambda rule: rule.id)
 def test_no_proof_can_do_without(promise: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not falls(of_reference(promise), promise)

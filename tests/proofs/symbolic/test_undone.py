@@ -1,17 +1,17 @@
 """The translator with a reading undone is noticed, in a process of its own.
 
-A slice of the changes that the kill matrix lists as noticed is asked again of the claim that
-noticed: `CACHEPROOF_SLICE=N` takes another slice, `-m slow` takes all.
+The changes that the kill matrix lists as noticed are asked again of the claim that noticed.
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cacheproof.proofs.conformance.claims import claims
+from cacheproof.proofs.conformance.noticing import parts
 from cacheproof.proofs.conformance.undone import MODULES, Undone, undone
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "translator.json"
@@ -21,9 +21,8 @@ NOTICED: dict[str, str] = {
     for one in json.loads(RESULTS.read_text())
     if one["claim"] and one["key"] in ALL
 }
-SLICES = 60
-FIRST = int(os.environ.get("CACHEPROOF_SLICE", "0")) % SLICES
-SLICE = sorted(NOTICED)[FIRST::SLICES]
+LOTS = 60
+"""So many lots have all of them, each asked in one process."""
 DETACHED = "without self._detached(of, key, state)"
 DELETED = "variables that lead into what goes: one whose container is deleted"
 
@@ -45,25 +44,25 @@ def test_every_change_has_a_name_of_its_own() -> None:
     assert len(keys) == len(set(keys)) >= 500
 
 
-def test_a_slice_of_what_was_noticed_is_noticed_again() -> None:
-    asked = [(key, NOTICED[key]) for key in SLICE]
+@pytest.mark.sample(LOTS)
+@pytest.mark.parametrize("first", range(LOTS))
+def test_what_was_noticed_is_noticed_again(first: int) -> None:
+    asked = sorted(NOTICED.items())[first::LOTS]
     silent = [one for one, words in zip(asked, said(asked), strict=True) if not words]
     assert asked
     assert silent == []
 
 
 def test_nothing_is_noticed_where_nothing_is_undone() -> None:
-    claims = sorted({NOTICED[key] for key in SLICE})
-    assert said([("", claim) for claim in claims]) == [""] * len(claims)
+    asked = [("", claim) for claim in sorted({*NOTICED.values()})[::LOTS]]
+    assert said(asked) == [""] * len(asked)
+
+
+def test_what_noticed_is_a_claim_or_a_check_of_parts() -> None:
+    assert {*NOTICED.values()} <= {*map(str, claims()), *parts()}
 
 
 def test_a_change_is_noticed_by_a_claim_of_its_reading_and_by_no_other() -> None:
     keys = [key for key in ALL if DETACHED in key]
     assert any(said([(key, DELETED) for key in keys]))
     assert not any(said([(key, "numbers: True is one") for key in keys]))
-
-
-@pytest.mark.slow
-def test_all_that_was_noticed_is_noticed_again() -> None:
-    asked = sorted(NOTICED.items())
-    assert [one for one, words in zip(asked, said(asked), strict=True) if not words] == []

@@ -38,6 +38,7 @@ def shows(exploring: ManagerExploring, made: Mapping[str, Sequence[Call]]) -> Sh
     return show
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ABOUT)
 def test_every_operation_is_admitted_and_nothing_else(name: str) -> None:
     subject = ABOUT[name].of_reference()

@@ -50,6 +50,7 @@ def test_it_can_break_every_contract_and_does_not(
     assert witness.twin.refuted
 
 
+@pytest.mark.full
 def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the translator once read calls: keyword arguments by their place."""
 
@@ -71,6 +72,7 @@ def test_one_wrong_reading_makes_no_proof(monkeypatch: pytest.MonkeyPatch) -> No
     assert "can(" in witness.against
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("hidden", "where"),
     [
@@ -118,6 +120,7 @@ def test_a_text_that_the_gate_refuses_is_unknown_with_its_line() -> None:
     assert "a decorated method, free" in rows[0].note
 
 
+@pytest.mark.full
 def test_a_call_that_does_not_end_ends_the_exploration() -> None:
     changed = TEXT.replace("self._evict(next(iter(self.freeable)))", "pass")
     source = source_in(changed, CLASS, "changed")

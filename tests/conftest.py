@@ -1,0 +1,88 @@
+"""Which tests run: by default those that are not `full`; with `--slice K/N` one part in N. And
+hosts of releases for all tests."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
+
+import pytest
+
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import resolve
+
+NEWEST = "0.33.0"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slice",
+        metavar="K/N",
+        help="the K-th of N parts; tests of a file with the same parameters are in one",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    which_slice(config)
+
+
+def which_slice(config: pytest.Config) -> tuple[int, int]:
+    """K and N.
+
+    Raises:
+        pytest.UsageError: what `--slice` says is no slice.
+    """
+    text = config.getoption("--slice") or "1/1"
+    found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    which, count = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= which <= count:
+        raise pytest.UsageError(f"--slice {text!r}: expected K/N with K from 1 to N, such as 2/7")
+    return which, count
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Make what a `sample` leaves out `full` before pytest selects by marks; slice what is left."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if sample := item.get_closest_marker("sample"):
+            test, _, _ = item.nodeid.partition("[")
+            if seen[test] % sample.args[0]:
+                item.add_marker("full")
+            seen[test] += 1
+    yield
+    which, count = which_slice(config)
+    groups: dict[tuple[str, str], int] = {}
+    kept, dropped = [], []
+    for item in items:
+        file, _, test = item.nodeid.partition("::")
+        group = groups.setdefault((file, test.partition("[")[2]), len(groups))
+        (kept if group % count == which - 1 else dropped).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+
+@pytest.fixture(scope="session")
+def newest() -> Iterator[HostTarget]:
+    """A host of the newest release, one for all tests of a process."""
+    with closing(_host(NEWEST)) as target:
+        yield target
+
+
+@pytest.fixture(scope="session")
+def hosted(newest: HostTarget) -> Callable[[str], AbstractContextManager[HostTarget]]:
+    """A host of a release, which ends with its block unless it is that of the newest."""
+
+    def host(release: str) -> AbstractContextManager[HostTarget]:
+        return nullcontext(newest) if release == NEWEST else closing(_host(release))
+
+    return host
+
+
+def _host(release: str) -> HostTarget:
+    target = resolve(f"vllm@{release}", report=print)
+    assert isinstance(target, HostTarget)
+    return target
