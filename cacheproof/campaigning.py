@@ -261,14 +261,14 @@ class CampaignRun:
         found = self._annotated(note, outcome)
         if found.key in self.findings:
             return
-        self.findings[found.key] = found
         if note.listed is None:
             finding_file.save(found, self.folder)
-        if note.raw is not None:
-            note.raw.unlink(missing_ok=True)
         if found.fault is None:
             with live.paused():
                 self.show(found)
+        self.findings[found.key] = found  # last: after an interruption it is shown again
+        if note.raw is not None:
+            note.raw.unlink(missing_ok=True)
 
     def _progress(self) -> str:
         """What is said while it runs."""

@@ -42,9 +42,9 @@ def print_finding(finding: Finding, console: Console, file: str = "FILE") -> Non
         Text(),
     ]
     console.print(Group(*sections))
-    console.print("replay", style="bold", end="   ")
+    console.print(Text("replay   ", style="bold"), end="")
     command = visible_line(f"cacheproof replay {file} --target {finding.target} --times {TIMES}")
-    console.print(command, soft_wrap=True)  # to be copied whole
+    console.print(Text(command), soft_wrap=True)  # to be copied whole
     console.print(_footer(finding))
     console.print()
 
