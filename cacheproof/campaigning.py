@@ -259,14 +259,13 @@ class CampaignRun:
         if not isinstance(outcome, Finding):
             return
         found = self._annotated(note, outcome)
-        if found.key in self.findings:
-            return
-        if note.listed is None:
-            finding_file.save(found, self.folder)
-        if found.fault is None:
-            with live.paused():
-                self.show(found)
-        self.findings[found.key] = found  # last: after an interruption it is shown again
+        if found.key not in self.findings:
+            if note.listed is None:
+                finding_file.save(found, self.folder)
+            if found.fault is None:
+                with live.paused():
+                    self.show(found)
+            self.findings[found.key] = found  # last: after an interruption it is shown again
         if note.raw is not None:
             note.raw.unlink(missing_ok=True)
 
