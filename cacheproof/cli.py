@@ -209,10 +209,11 @@ def prove(
     ] = False,
     known: KnownOption = None,
     workers: WorkersOption = None,
+    verbose: VerboseOption = False,
     json: JsonOption = None,
 ) -> None:
     """Prove contracts of the reference and of releases by their text, beside red twins."""
-    output = Output(json)
+    output = Output(json, verbose=verbose)
     faults = known_faults.load(known)
     raise typer.Exit(
         proving.prove(

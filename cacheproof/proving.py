@@ -456,6 +456,31 @@ def _closing_line(rows: Sequence[Evidence], listed: Set[Evidence], before: int, 
 
 
 def _print(output: Output, rows: Sequence[Evidence], listed: Set[Evidence]) -> None:
+    """What holds, in a line for each class of a target and method, or whole where that is asked
+    for; and all that does not."""
+    (_print_all if output.verbose else _print_sums)(output, rows)
+    for row in rows:
+        if row.outcome is not Outcome.HOLDS:
+            word = "listed" if row in listed else "not listed"
+            output.line(f"{row.contract} of {row.target}, {row.outcome}, {word}: {row.note}")
+
+
+def _print_sums(output: Output, rows: Sequence[Evidence]) -> None:
+    table = Table("target", "of", "method", box=None, pad_edge=False)
+    for name in ("hold", "of", "twins", "work"):
+        table.add_column(name, justify="right", no_wrap=True)
+    groups: dict[tuple[str, str, str], list[Evidence]] = {}
+    for row in rows:
+        groups.setdefault((row.target, row.subject, row.method), []).append(row)
+    for (target, subject, method), several in groups.items():
+        held = sum(row.outcome is Outcome.HOLDS and row.counts for row in several)
+        twins = sum(twin.refuted for row in several for twin in row.twins)
+        cells = (held, len(several), twins)
+        table.add_row(target, subject, method, *map(str, cells), _work(*several))
+    output.report.print(table)
+
+
+def _print_all(output: Output, rows: Sequence[Evidence]) -> None:
     table = Table(
         "contract",
         "target",
@@ -471,10 +496,6 @@ def _print(output: Output, rows: Sequence[Evidence], listed: Set[Evidence]) -> N
         twins = f"{sum(twin.refuted for twin in row.twins)} of {len(row.twins)}"
         table.add_row(contracts, targets, row.method, row.outcome, row.scope, twins, _work(row))
     output.report.print(table)
-    for row in rows:
-        if row.outcome is not Outcome.HOLDS:
-            word = "listed" if row in listed else "not listed"
-            output.line(f"{row.contract} of {row.target}, {row.outcome}, {word}: {row.note}")
 
 
 def _work(*rows: Evidence) -> str:

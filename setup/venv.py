@@ -147,6 +147,8 @@ class Progress:
         found = FETCHED.match(line)
         if found:
             self.done += 1
+            if line.startswith(" + ") and not self.in_place:
+                return  # uv names them all at its end
             self.say(f"[{self.done:2}/{self.total}] {found[1]}")
         elif resolved := RESOLVED.match(line):
             self.total = int(resolved[1])

@@ -96,7 +96,14 @@ def test_a_slice_that_is_none_costs_a_line(pytester: pytest.Pytester, text: str)
 
 def test_make_hands_a_slice_on() -> None:
     ran = subprocess.run(
-        ["make", "--dry-run", "test-all", "SLICE=2/7", "TEST_ARGS=tests/spec"],
+        [
+            "make",
+            "--no-print-directory",
+            "--dry-run",
+            "test-all",
+            "SLICE=2/7",
+            "TEST_ARGS=tests/spec",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -87,7 +87,7 @@ def test_a_round_times_cold_and_warm(script, monkeypatch, capsys) -> None:
     ("words", "said"),
     [
         (["--synchronisations"], "expected --device cuda"),
-        (["--device", "cuda"], "sees no GPU"),
+        pytest.param(["--device", "cuda"], "sees no GPU", marks=pytest.mark.full),
     ],
 )
 def test_what_needs_a_gpu_says_so_where_there_is_none(

@@ -26,7 +26,11 @@ def decoders_only(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (("--scope", "huge"), "--scope huge: expected one of small, full"),
         (("--target", "nope"), "expected reference[@VERSION]"),
-        (("--target", "vllm@0.8.5"), "target vllm@0.8.5: no manager to explore"),
+        pytest.param(
+            ("--target", "vllm@0.8.5"),
+            "target vllm@0.8.5: no manager to explore",
+            marks=pytest.mark.full,
+        ),
         (("--known", "/no/such/file"), "expected a list of known faults"),
         (("--findings", "/dev/null/findings"), "expected a folder"),
         (("--json", "/no/such/folder/file"), "expected a file in a folder that exists"),
