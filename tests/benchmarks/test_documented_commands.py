@@ -6,7 +6,6 @@ import pytest
 
 from benchmarks.documented_commands import PAGES, commands, rewritten, runner, settled
 
-
 README, TUTORIAL = PAGES
 
 
