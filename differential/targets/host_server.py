@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-IDLE_SERVERS = 2
+import msgspec
+
+IDLE_SERVERS = 4
 """Kept after the last host of theirs has ended."""
 FORKS = sys.platform == "linux"
 
@@ -89,10 +91,9 @@ class HostServer:
         `seconds`."""
         given, stdin = os.pipe()
         stdout, results = os.pipe()
+        message = msgspec.json.encode({"do": "begin", "folder": os.getcwd(), "scratch": scratch})
         try:
-            socket.send_fds(
-                self.control, [f"begin {scratch}".encode()], [given, results, log.fileno()]
-            )
+            socket.send_fds(self.control, [message], [given, results, log.fileno()])
         except OSError:
             os.close(stdin)
             os.close(stdout)
@@ -118,7 +119,8 @@ class HostServer:
         with os.fdopen(answer, "rb") as status:
             is_asked = True
             try:
-                socket.send_fds(self.control, [f"{what} {host}".encode()], [writes])
+                message = msgspec.json.encode({"do": what, "host": host})
+                socket.send_fds(self.control, [message], [writes])
             except OSError:
                 is_asked = False
             os.close(writes)
@@ -157,7 +159,7 @@ class HostServers:
         can be none. Those that have been idle for longest are ended."""
         if not FORKS:
             return None
-        key = (*command, *arguments, *sorted(environment.items()), os.getcwd(), number)
+        key = (*command, *arguments, *sorted(environment.items()), number)
         server = self.servers.pop(key, None)
         if server is None or server.process is None or server.process.poll() is not None:
             if server is not None:

@@ -1,7 +1,6 @@
 """From what the user writes after --target to a target that runs."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -71,8 +70,6 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
     """A host process for a release; a plug-in is imported from the current folder, from the tree,
     or from cacheproof.reference."""
     command, environment = releases.host_command(release)
-    if plug_in is not None:
-        environment["PYTHONPATH"] += os.pathsep + os.getcwd()
     stated = stated_release(release.version)
     if runs_hasher_alone(release.version) and plug_in is None:
         return HostTarget(

@@ -1,12 +1,13 @@
 """A process that has imported a release, and forks a host from itself for whoever asks.
 
-It answers over a socket of whole messages. `begin` and a folder for the host's files brings three
-descriptors, a host's standard input, the pipe for its results and its log; the first line in that
-pipe is the host's process id. `wait`, `kill` and `poll` bring one, into which the host's exit
-status is written, or nothing if it still runs. When its own standard input ends, whoever started it
-has ended, and it ends with all of its hosts.
+It answers over a socket of whole messages in JSON. `begin`, with the host's working folder and one
+for its temporary files, brings three descriptors: a host's standard input, the pipe for its results
+and its log; the first line in that pipe is the host's process id. `wait`, `kill` and `poll` bring
+one, into which the exit status of a host is written, or nothing if it still runs. When its own
+standard input ends, whoever started it has ended, and it ends with all of its hosts.
 """
 
+import json
 import os
 import select
 import shutil
@@ -46,20 +47,20 @@ def fork_hosts(control: socket.socket) -> int:
         message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
         if not message:
             break
-        what, _, about = message.decode().partition(" ")
-        if what == "begin":
+        request = json.loads(message)
+        if request["do"] == "begin":
             host = _fork() if len(os.listdir(_THREADS)) == 1 else NOT_ALONE
             if host is None:
                 control.close()
-                return _settle(descriptors, about)
+                return _settle(descriptors, request)
             if host == NOT_ALONE:
                 os.write(descriptors[1], f"{NOT_ALONE}\n".encode())
             else:
                 hosts.add(host)
-        elif int(about) in hosts:
-            status = _status(int(about), what)
+        elif request["host"] in hosts:
+            status = _status(request["host"], request["do"])
             if status is not None:
-                hosts.remove(int(about))
+                hosts.remove(request["host"])
                 os.write(descriptors[0], str(status).encode())
         for descriptor in descriptors:
             os.close(descriptor)
@@ -76,10 +77,11 @@ def _fork() -> int | None:
     return os.fork() or None
 
 
-def _settle(descriptors: list[int], scratch: str) -> int:
-    """Take the place of a process that was started with these descriptors and a folder."""
+def _settle(descriptors: list[int], request: dict[str, str]) -> int:
+    """Take the place of a process that was started with these descriptors and folders."""
     os.setpgid(0, 0)
-    os.environ["TMPDIR"] = scratch
+    os.chdir(request["folder"])
+    os.environ["TMPDIR"] = request["scratch"]
     tempfile.tempdir = None
     given, results, log = descriptors
     os.dup2(given, 0)

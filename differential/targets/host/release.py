@@ -55,7 +55,10 @@ class Release:
 
         `plug_in` is the kind of manager that the plug-in is, `refusal` why it cannot be used.
         """
-        kind, refusal = (None, None) if plug_in is None else _kind(plug_in)
+        kind, refusal = None, None
+        if plug_in is not None:
+            _import_from_here()
+            kind, refusal = _kind(plug_in)
         return {
             "python": sys.version.split()[0],
             "vllm": vllm.__version__,
@@ -149,6 +152,13 @@ def _manager_class(kind: str, plug_in: str | None) -> Any:
         return getattr(encoder_cache_manager, CLASSES[kind])
     except AttributeError:
         raise Illegal(f"vLLM {vllm.__version__} has no {CLASSES[kind]}") from None
+
+
+def _import_from_here() -> None:
+    """Let plug-ins be imported from the working folder, behind the release and before libraries."""
+    searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    behind = [number for number, path in enumerate(sys.path, start=1) if path in searched]
+    sys.path.insert(max(behind, default=0), os.getcwd())
 
 
 def _plugged_in(plug_in: str) -> Any:

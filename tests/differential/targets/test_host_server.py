@@ -42,6 +42,7 @@ def parent_of(pid: int) -> int:
     return int(status[1])
 
 
+@pytest.mark.full
 def test_a_forked_host_answers_as_one_that_imported_by_itself(
     target: HostTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,15 +97,18 @@ def test_a_forked_host_that_dies_is_named_and_the_next_batch_has_another(
     assert pid_of(target) != first
 
 
+@pytest.mark.full
 def test_without_its_server_a_target_starts_another(target: HostTarget) -> None:
     healthy = target.run(TRACES)
     server = parent_of(pid_of(target))
+    assert server != os.getpid()
     target.close()
     os.kill(server, signal.SIGKILL)
     assert target.run(TRACES) == healthy
     assert parent_of(pid_of(target)) != server
 
 
+@pytest.mark.full
 def test_closing_ends_a_forked_host(target: HostTarget) -> None:
     host = os.pidfd_open(pid_of(target))
     target.close()
