@@ -82,13 +82,17 @@ def print_faults(output: Output, shown: Sequence[ShownFault], targets: Sequence[
     if not shown:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    widest = max(len(one.fault.name) for one in shown) + 2
-    table.add_column("listed faults", no_wrap=True, min_width=widest)
-    for target in targets:
-        name = target.removeprefix("vllm@") if len(targets) > 1 else "events"
-        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
-    table.add_column("contracts", overflow="ellipsis", no_wrap=True)
-    table.add_column("page", no_wrap=True, min_width=max(len(one.page) for one in shown))
+    names = [target.removeprefix("vllm@") for target in targets]
+    if len(names) == 1:
+        names = ["events"]
+    page = max(len(one.page) for one in shown)
+    taken = max(len(one.fault.name) for one in shown) + 3 + sum(len(one) + 1 for one in names)
+    room = max(len("contracts"), output.report.width - taken - page - 1)
+    table.add_column("listed faults", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("contracts", overflow="ellipsis", no_wrap=True, max_width=room)
+    table.add_column("page", no_wrap=True)
     for harm in HARMS:
         of_harm = [one for one in shown if one.harm == harm]
         if of_harm:
