@@ -1,5 +1,6 @@
 """Runs the command line, in this process or as a process of its own."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -94,6 +95,8 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
+                    # a shell's background jobs are started with interruptions ignored
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                 )
             )
             running.callback(started.kill)
