@@ -7,12 +7,15 @@ by starting anew, but for the memory that nobody writes to. What a fresh process
 stands for every `another` process.
 """
 
+import atexit
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
@@ -54,10 +57,12 @@ class ForkedHost:
 
 @dataclass
 class HostServer:
-    """One server: `control` is where it is asked, `process` itself where it was started here."""
+    """One server: `control` is where it is asked, `process` itself where it was started here, with
+    `scratch` for its temporary files."""
 
     control: socket.socket
     process: "subprocess.Popen[bytes] | None" = None
+    scratch: str = ""
     hosts: int = 0
 
     @classmethod
@@ -66,6 +71,7 @@ class HostServer:
     ) -> "HostServer":
         """Start to import. Raises OSError where the interpreter cannot be started."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        scratch = tempfile.mkdtemp(prefix="cacheproof-host-")
         with theirs:
             try:
                 process = subprocess.Popen(
@@ -73,14 +79,15 @@ class HostServer:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=environment,
+                    env={**environment, "TMPDIR": scratch},
                     pass_fds=(theirs.fileno(),),
                     process_group=0,  # Ctrl-C is for whoever has started it
                 )
             except OSError:
                 ours.close()
+                os.rmdir(scratch)
                 raise
-        return cls(ours, process)
+        return cls(ours, process, scratch)
 
     def __reduce__(self) -> tuple[object, ...]:
         """In another process it can be asked, and is not its to end."""
@@ -140,6 +147,7 @@ class HostServer:
             assert self.process.stdin is not None
             self.process.stdin.close()
             self.process.wait()
+            shutil.rmtree(self.scratch, ignore_errors=True)  # where it could not by itself
 
 
 @dataclass
@@ -174,5 +182,11 @@ class HostServers:
             self.servers.pop(old).close()
         return server
 
+    def close(self) -> None:
+        """End all servers."""
+        while self.servers:
+            self.servers.popitem()[1].close()
+
 
 SERVERS = HostServers()
+atexit.register(SERVERS.close)

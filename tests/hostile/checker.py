@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cacheproof import cli
+from cacheproof.differential.targets.host_server import SERVERS
 
 CODES = range(5)
 """130 is said of an interruption, which no input is."""
@@ -82,6 +83,7 @@ def run_here(words: Sequence[str], folder: Path, home: Path, seconds: int = SECO
             print(f"Traceback (most recent call last)\n{error!r}", file=sys.stderr)
         finally:
             signal.alarm(0)
+            SERVERS.close()  # which a process of its own does as it ends
         left = _left(folder, before[0], _processes() - before[1])
     return Ran(
         code, *(stream.buffer.getvalue().decode(errors="replace") for stream in streams), left

@@ -49,8 +49,6 @@ def main() -> None:
     _load_own_package()
     importlib.import_module("host.session").calm_collector()
     importlib.import_module("host.torch_names").answer()
-    if control is not None:
-        importlib.import_module("host.forking").use_own_folder()
     module = importlib.import_module(arguments[0] if arguments else "host.release")
     if control is not None:
         descriptor = importlib.import_module("host.forking").fork_hosts(control)

@@ -4,7 +4,7 @@ It answers over a socket of whole messages in JSON. `begin`, with the host's wor
 for its temporary files, brings three descriptors: a host's standard input, the pipe for its results
 and its log; the first line in that pipe is the host's process id. `wait`, `kill` and `poll` bring
 one, into which the exit status of a host is written, or nothing if it still runs. When its own
-standard input ends, whoever started it has ended, and it ends with all of its hosts.
+standard input ends, whoever started it has ended: it ends with all of its hosts and its folder.
 """
 
 import json
@@ -23,12 +23,6 @@ NOT_ALONE = 0
 WAIT_SECONDS = 5.0
 MESSAGE_BYTES = 1 << 13
 _THREADS = Path("/proc/self/task")
-
-
-def use_own_folder() -> None:
-    """Let what the imports write go to a folder that ends with this process."""
-    os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="cacheproof-host-")
-    tempfile.tempdir = None
 
 
 def fork_hosts(control: socket.socket) -> int:

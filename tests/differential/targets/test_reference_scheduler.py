@@ -13,6 +13,7 @@ from cacheproof.differential import finding_file
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.examine import examine
 from cacheproof.differential.record import TraceResult
+from cacheproof.differential.scheduler_generator import offered_by
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -146,11 +147,13 @@ def test_a_reference_that_decides_otherwise_is_seen(
 
 
 def test_a_reference_that_loads_nothing_is_seen(
-    partings: Partings, monkeypatch: pytest.MonkeyPatch
+    target: HostTarget, partings: Partings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reference_scheduler.EncoderTransfers, "has_cache_item", lambda *_: False)
     _, found = partings(["scheduler with loads"])
-    assert len(found) > len(FEW) // 3
+    loads = LANES["scheduler with loads"].is_offered_by(target.release)
+    assert (len(found) > len(FEW) // 3) == loads
+    assert bool(found) == loads
 
 
 def test_a_reference_that_gives_nothing_back_behind_a_window_is_seen(
@@ -176,11 +179,13 @@ def has_groups(target: HostTarget) -> bool:
 
 
 def test_a_reference_that_overlooks_failed_loads_is_seen(
-    partings: Partings, monkeypatch: pytest.MonkeyPatch
+    target: HostTarget, partings: Partings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(update, "fail_loads", lambda *_: set())
     _, found = partings(["scheduler with KV loads"])
-    assert len(found) > len(FEW) // 10
+    reports = offered_by(target.release).retries_failed_loads
+    assert (len(found) > len(FEW) // 10) == reports
+    assert bool(found) == reports
 
 
 def test_the_ideal_breaks_no_contract() -> None:
