@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -54,11 +55,14 @@ class Crew:
         self.number = number
         context = get_context("spawn")
         self._followed, self._held = context.Pipe(duplex=False)
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="cacheproof-workers-", ignore_cleanup_errors=True
+        )
         self._pool = ProcessPoolExecutor(
             number,
             mp_context=context,
             initializer=_begin_with_parent,
-            initargs=(self._followed, begin, arguments),
+            initargs=(self._followed, self._scratch.name, begin, arguments),
         )
 
     def submit(self, run: Callable[[Task], Result], task: Task) -> "Future[Result]":
@@ -72,12 +76,19 @@ class Crew:
         self._held.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._followed.close()
+        self._scratch.cleanup()
 
 
 def _begin_with_parent(
-    followed: Connection, begin: Callable[..., object], arguments: Sequence[object]
+    followed: Connection,
+    scratch: str,
+    begin: Callable[..., object],
+    arguments: Sequence[object],
 ) -> None:
+    """Begin, with a folder for temporary files that outlives the process: it is ended anywhere."""
     _end_with_parent(followed)
+    os.environ["TMPDIR"] = scratch
+    tempfile.tempdir = None
     begin(*arguments)
 
 
