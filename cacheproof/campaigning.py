@@ -297,7 +297,8 @@ class CampaignRun:
             for lane in self.lanes
             for canary in canaries_in(lane, self.target, broken)
         ]
-        found = {name: self.canaries[name] for name in worth if name in self.canaries}
+        planted = [name for name in worth if name in self.canaries or not self.interrupted]
+        found = {name: self.canaries.get(name, False) for name in planted}
         kept = [
             (note.listed, note.broken)
             for note in self._notes

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 WORKER_MIB = 700
-"""What a worker with its host takes at most, but for engines: see docs/benchmarks.md."""
+"""What is reckoned for a worker with its host, and below for one with an engine."""
 ENGINE_MIB = 3000
 
 

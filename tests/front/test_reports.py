@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof import searching
+from cacheproof import campaigning, searching
 from cacheproof.differential import gallery
 from cacheproof.differential.campaign import LANES
 from cacheproof.differential.finding import Finding
@@ -238,6 +238,15 @@ def test_what_proves_nothing_is_void_and_ends_with_3(
     monkeypatch.setattr(searching, "resolve", lambda text, report: getattr(odd, name)())
     ran = run(*FEW_CALLS, "--findings", folder)
     assert words in ran.out
+    assert ran.code == 3
+
+
+def test_faults_that_were_never_planted_count_as_missed(
+    run: Any, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setattr(campaigning.CampaignRun, "_plants", lambda self: iter(()))
+    ran = run(*FEW_CALLS, "--findings", folder)
+    assert "MISSED: the fault planted against EC-1 (encoder cache)" in ran.out
     assert ran.code == 3
 
 
