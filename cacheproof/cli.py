@@ -33,7 +33,7 @@ from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.words import visible_line
-from cacheproof.gpu_runner.jobs import COUNT_MAX
+from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
 from cacheproof.reference.semantics import UnknownRelease
 
 EXIT_CODES = (
@@ -331,7 +331,7 @@ def generate(
     json: JsonOption = None,
 ) -> None:
     """Generate text on a local model: the reference decides, the torch runner executes."""
-    sizes = generating.Sizes(
+    sizes = Sizes(
         max_tokens=max_tokens,
         max_num_batched_tokens=tokens_per_step,
         max_num_seqs=min(requests_at_once, tokens_per_step),

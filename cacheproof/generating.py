@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets import environment
 from cacheproof.differential.targets.cache import Cache, Report
-from cacheproof.gpu_runner.jobs import BadJob, Job
+from cacheproof.gpu_runner.jobs import BadJob, Job, Sizes
 from cacheproof.gpu_runner.marks import MARK
 
 _BOOT = """
@@ -24,20 +24,6 @@ package.__path__ = [sys.argv[1]]
 from cacheproof.gpu_runner.generate import main
 sys.exit(main())
 """
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What the engine is made with, under the names of `gpu_runner.generate.Job`."""
-
-    max_tokens: int
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    max_model_len: int
-    encoder_cache_size: int
-    num_blocks: int
-    block_size: int
-    enable_prefix_caching: bool
 
 
 def generate(
@@ -55,7 +41,13 @@ def generate(
         HarnessError: the child that executes it broke.
     """
     prompts = list(_with_media(texts, files))
-    job = Job(model, str(Cache.locate().models), prompts, device=device, **vars(sizes))
+    job = Job(
+        model=model,
+        models=str(Cache.locate().models),
+        prompts=prompts,
+        device=device,
+        **vars(sizes),
+    )
     try:
         job.check()
     except BadJob as reason:

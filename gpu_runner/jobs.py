@@ -24,18 +24,10 @@ class BadJob(ValueError):
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to generate: prompts, each a text, and modality and file of each of its media.
+class Sizes:
+    """What the engine is made with, in tokens, rows of encoder outputs and KV blocks."""
 
-    `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.
-    Sizes are in tokens, rows of encoder outputs and KV blocks.
-    """
-
-    model: str
-    models: str
-    prompts: list[tuple[str, list[tuple[str, str]]]]
     max_tokens: int
-    device: str
     max_num_batched_tokens: int
     max_num_seqs: int
     max_model_len: int
@@ -43,6 +35,19 @@ class Job:
     num_blocks: int
     block_size: int
     enable_prefix_caching: bool
+
+
+@dataclass(frozen=True)
+class Job(Sizes):
+    """What to generate: prompts, each a text, and modality and file of each of its media.
+
+    `model` is a directory, or one of KINDS: the tiny model of that name, to be made in `models`.
+    """
+
+    model: str
+    models: str
+    prompts: list[tuple[str, list[tuple[str, str]]]]
+    device: str
 
     def check(self) -> None:
         """Look at the arguments, and at the beginnings of files.
