@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cacheproof.console import Live, Output
 from cacheproof.differential import finding_file, work
@@ -29,6 +29,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.differential.verdict import Verdict, is_unlisted
 from cacheproof.differential.work import Job, Plant, Search, WriteDown
+from cacheproof.plan import Plan
 from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew, count
 
 PART_SEEDS = 20
@@ -45,27 +46,6 @@ TIMES_OF_LISTED = 2
 LOOK_SECONDS = 0.25
 _Due = tuple[Job, object]
 """A job, and what its outcome is about: the number of a part, or a break."""
-
-
-class Plan(Protocol):
-    """What a search covers (see searching.Plan)."""
-
-    @property
-    def seeds(self) -> range | None: ...
-    @property
-    def seconds(self) -> float | None: ...
-    @property
-    def with_reference(self) -> bool: ...
-    @property
-    def kept_per_break(self) -> int: ...
-    @property
-    def shows_listed(self) -> bool: ...
-    @property
-    def shrinks_listed(self) -> bool: ...
-    @property
-    def workers(self) -> int | None: ...
-
-
 Show = Callable[[Finding], None]
 """Is told of findings that are not listed, as soon as they are small."""
 

@@ -34,6 +34,7 @@ from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.words import visible_line
 from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
+from cacheproof.plan import Plan
 from cacheproof.reference.semantics import UnknownRelease
 
 EXIT_CODES = (
@@ -186,9 +187,7 @@ def fuzz(
     """Search a target: lockstep with the reference, and every contract at every call."""
     output = Output(json, verbose=verbose)
     faults = known_faults.load(known)
-    plan = searching.Plan.parse(
-        depth, against, seconds, seeds, shrinks_listed=shrink_listed, workers=workers
-    )
+    plan = Plan.parse(depth, against, seconds, seeds, shrinks_listed=shrink_listed, workers=workers)
     raise typer.Exit(searching.fuzz(output, target, plan, faults, _folder(findings)))
 
 

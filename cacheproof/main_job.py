@@ -24,8 +24,8 @@ from cacheproof.differential.verdict import (
     listed_but_missing,
 )
 from cacheproof.fault_table import ShownFault, print_faults, shown_faults
+from cacheproof.plan import Plan
 from cacheproof.searching import (
-    Plan,
     judge_target,
     print_campaign,
     print_details,

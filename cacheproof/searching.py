@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
@@ -13,7 +12,7 @@ from cacheproof.campaigning import run_campaign
 from cacheproof.console import Output
 from cacheproof.differential import finding as findings_of
 from cacheproof.differential import finding_file, report
-from cacheproof.differential.campaign import LANES, Lane
+from cacheproof.differential.campaign import Lane
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.finding import LOCKSTEP, Finding, Replay
 from cacheproof.differential.known import NAME, KnownFault
@@ -25,76 +24,11 @@ from cacheproof.differential.targets.resolve import reference_for, resolve, shar
 from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
 from cacheproof.differential.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID, Verdict
 from cacheproof.fault_table import print_faults, shown_faults
+from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import Semantics
 
-SECONDS = 60.0
 OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a search covers: lanes, seeds, seconds, and whether the reference runs beside it.
-
-    With seeds and seconds it ends with whichever is used up first, so that a search of every night
-    can have fresh seeds.
-
-    `shows_listed`: the seeds that show listed faults are run as well; `shrinks_listed`: what is
-    listed is made small too. `workers`: None for as many as there are cores.
-    """
-
-    lanes: tuple[Lane, ...]
-    seeds: range | None
-    seconds: float | None
-    with_reference: bool
-    kept_per_break: int = 3
-    shows_listed: bool = False
-    shrinks_listed: bool = False
-    workers: int | None = None
-
-    @classmethod
-    def parse(
-        cls,
-        depth: str | None,
-        against: str,
-        seconds: float | None,
-        seeds: str | None,
-        *,
-        shrinks_listed: bool = False,
-        workers: int | None = None,
-    ) -> "Plan":
-        """Read the command line's words. Raises InputError for words that mean nothing."""
-        lanes = lanes_at(depth)
-        if against not in ("reference", "none"):
-            raise InputError(f"--against {against}: expected reference or none")
-        if seeds is None and seconds is None:
-            seconds = SECONDS
-        return cls(
-            lanes,
-            _seed_range(seeds),
-            seconds,
-            against == "reference",
-            shrinks_listed=shrinks_listed,
-            workers=workers,
-        )
-
-
-def lanes_at(depth: str | None) -> tuple[Lane, ...]:
-    """The lanes of a depth; None: all. Raises InputError for a word that is no depth."""
-    lanes = tuple(lane for lane in LANES.values() if depth in (None, lane.depth))
-    if not lanes:
-        depths = ", ".join(dict.fromkeys(lane.depth for lane in LANES.values()))
-        raise InputError(f"--depth {depth}: expected one of {depths}")
-    return lanes
-
-
-def _seed_range(text: str | None) -> range | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text, re.ASCII)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise InputError(f"--seeds {text}: expected A:B with A < B, such as 0:1000")
-    return range(int(match[1]), int(match[2]))
 
 
 def judge_target(
