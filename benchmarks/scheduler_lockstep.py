@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/scheduler_lockstep.py --release 0.33.0 --rounds 5
 
-All lanes of scheduler depth, the same traces. Alone, the release's scheduler runs them under the
-driver that plays its engine, without recorder, records and pipe. In lockstep traces are generated,
-run on both sides, compared at every step, and every contract is judged; release and reference have
-a core each. The reference judged runs and judges in one process.
+All lanes of scheduler depth, the same traces. Alone, the release's scheduler runs them on one core
+under the driver that plays its engine, without recorder, records and pipe. In lockstep traces are
+generated, run on both sides, compared at every step, and every contract is judged, by a worker for
+each core. The reference judged runs and judges in one process.
 """
 
 import json
@@ -25,16 +25,19 @@ class Measured:
     """A release, and the reference as that release, on the same traces."""
 
     def __init__(self, release: str) -> None:
+        from all_cores import LockstepOnAllCores
+
         from cacheproof.differential.campaign import LANES
         from cacheproof.differential.targets.resolve import resolve
 
         self._release = release
-        self._target = resolve(f"vllm@{release}", report=print)
         self._lanes = [
             lane
             for lane in LANES.values()
             if lane.depth == "scheduler" and lane.is_offered_by(release)
         ]
+        target = resolve(f"vllm@{release}", report=print)
+        self._lockstep = LockstepOnAllCores(target, self._lanes, SEEDS)
 
     def alone(self) -> float:
         """Steps of the release per CPU second."""
@@ -46,12 +49,7 @@ class Measured:
 
     def in_lockstep(self) -> float:
         """Steps of both per second of wall time."""
-        from cacheproof.differential.campaign import search
-        from cacheproof.differential.targets.resolve import reference_for
-
-        reference = reference_for(self._target)
-        campaign = search(self._target, self._lanes, against=reference, seeds=SEEDS)
-        assert not campaign.harness_errors, campaign.harness_errors
+        campaign = self._lockstep.round()
         return sum(report.steps for report in campaign.lanes) / campaign.seconds
 
     def judged(self) -> float:
@@ -64,7 +62,7 @@ class Measured:
         return sum(report.steps for report in campaign.lanes) / campaign.seconds
 
     def close(self) -> None:
-        self._target.close()
+        self._lockstep.close()
 
 
 def inside(traces: list[Any]) -> None:

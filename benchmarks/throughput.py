@@ -14,15 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from all_cores import LockstepOnAllCores
+from beside import ratios, spread
 
-from cacheproof.differential.campaign import LANES, search
+from cacheproof.differential.campaign import LANES
 from cacheproof.differential.examine import examine
 from cacheproof.differential.generator import Shape, manager_trace
 from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.targets.resolve import resolve
 
 ROUNDS = 5
 RELEASES = ("0.18.1", "0.28.0", "0.33.0")
@@ -60,23 +62,22 @@ class Checked:
 
 
 class Lockstep:
-    """A release in its host and the reference beside it: generated, run, judged and compared."""
+    """A release and the reference beside it, on all cores: generated, run, judged and compared."""
 
     def __init__(self, version: str) -> None:
         self.name = f"lockstep with vllm@{version}"
-        self._target = resolve(f"vllm@{version}", report=print)
-        self._reference = reference_for(self._target)
+        target = resolve(f"vllm@{version}", report=print)
+        self._lockstep = LockstepOnAllCores(target, [LANE], LOCKSTEP_SEEDS)
         self.calls = 0
 
     def round(self) -> float:
         """Operations per second of wall time."""
-        campaign = search(self._target, [LANE], against=self._reference, seeds=LOCKSTEP_SEEDS)
-        assert not campaign.harness_errors, campaign.harness_errors
+        campaign = self._lockstep.round()
         self.calls = campaign.calls
         return campaign.calls / campaign.seconds
 
     def close(self) -> None:
-        self._target.close()
+        self._lockstep.close()
 
 
 class Bare:
@@ -151,11 +152,12 @@ def main() -> None:
         bare.close()
     print(f"{len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, "
           f"median (least to most) of {options.rounds} rounds\n")  # fmt: skip
-    print("| what | a second |\n|---|---|")
+    alone = {lockstep.name: seen[bare.name] for lockstep, bare in pairs}
+    print("| what | a second | of the release alone |\n|---|---|---|")
     for name, rates in seen.items():
         unit = "events" if name == "generator" else "operations"
-        median = statistics.median(rates)
-        print(f"| {name} | {median:,.0f} {unit} ({min(rates):,.0f} to {max(rates):,.0f}) |")
+        shares = spread(ratios(rates, alone[name])) if name in alone else ""
+        print(f"| {name} | {spread(rates, digits=0)} {unit} | {shares} |")
     print(f"\nResident entries while the reference was checked: {checked.residents:.1f} on average")
     print(f"Events generated a minute: {60 * statistics.median(seen['generator']):,.0f}")
     if checked.residents < RESIDENTS_MIN:

@@ -67,7 +67,7 @@ def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str,
             dropped=_inputs(updates, is_sent=False),
             loads_within_step=getattr(output, "has_sync_kv_loads", False),
             skips_drafts=getattr(output, "skip_drafts", False),
-            unasked=sorted(_unasked(output, num_drafts)),
+            unasked=sorted(set(_unasked(output, num_drafts))),
         ),
     }
 
@@ -153,9 +153,11 @@ def _unasked(output: Any, num_drafts: int) -> Iterable[str]:
         "SchedulerOutput": [output],
     }
     for owner, ones in parts.items():
-        for name in UNASKED[owner]:
-            if any(_says_something(getattr(one, name, None)) for one in ones):
-                yield name
+        for one in ones:
+            for name in UNASKED[owner]:
+                value = getattr(one, name, None)
+                if value is not None and value is not False and _says_something(value):
+                    yield name
 
 
 def _says_something(value: Any) -> bool:

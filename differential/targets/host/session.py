@@ -1,6 +1,7 @@
 """Runs one trace through a session and collects a step record per event."""
 
 import gc
+import os
 import signal
 from collections.abc import Iterable
 from typing import Any
@@ -10,26 +11,41 @@ from .protocol import Event, HostError, Illegal, Refused
 FULL_STATE_EVERY = 1000
 COLLECT_AFTER_OBJECTS = 200_000
 SECONDS_OF_EVENT = 5.0
-"""Of a processor. An event takes milliseconds."""
+"""Of a processor, and at most twice as many. An event takes milliseconds."""
 
 
 class DoesNotEnd(BaseException):
     """The release goes on and on with one event; no `except Exception` of its own may take it."""
 
 
+class _Watch:
+    """The event that is under way, and the one that was at the last look; None between events."""
+
+    now: object | None = None
+    before: object | None = None
+
+
+_watch = _Watch()
+
+
 def limit_events() -> None:
-    """Have each event end, in this process: after a while with DoesNotEnd. Without that a loop that
-    does not end would show as a host that gives no answer, and name no event."""
-    signal.signal(signal.SIGVTALRM, _raise_does_not_end)
+    """Have each event end, in this process and its forks, with DoesNotEnd where it is under way at
+    two looks. Without that a loop that does not end would show as a host that gives no answer, and
+    name no event. One clock looks at all events: to set it for each takes longer than most do."""
+    signal.signal(signal.SIGVTALRM, _look)
+    _start_clock()
+    os.register_at_fork(after_in_child=_start_clock)
 
 
-def _raise_does_not_end(*_: object) -> None:
-    raise DoesNotEnd(f"no end within {SECONDS_OF_EVENT:.0f} s of a processor")
+def _start_clock() -> None:
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_OF_EVENT, SECONDS_OF_EVENT)
 
 
-def _set_limit(seconds: float) -> None:
-    if signal.getsignal(signal.SIGVTALRM) is _raise_does_not_end:
-        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+def _look(*_: object) -> None:
+    if _watch.now is not None and _watch.now is _watch.before:
+        _watch.before = None
+        raise DoesNotEnd(f"no end within {SECONDS_OF_EVENT:.0f} s of a processor")
+    _watch.before = _watch.now
 
 
 def calm_collector() -> None:
@@ -84,7 +100,7 @@ def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], A
     Raises as `run_events`.
     """
     raised = None
-    _set_limit(SECONDS_OF_EVENT)
+    _watch.now = object()
     try:
         outcome = session.apply(event)
     except (Illegal, HostError):
@@ -92,5 +108,5 @@ def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], A
     except (Exception, DoesNotEnd, SystemExit) as error:
         outcome, raised = None, (type(error).__name__, (str(error).splitlines() or [""])[0])
     finally:
-        _set_limit(0)
+        _watch.now = None
     return outcome, session.recorder.take(), raised
