@@ -28,7 +28,7 @@ class LockstepOnAllCores:
             for lane in lanes
         ]
         target.prepare()
-        self._crew = Crew(count(None), work.begin, target, self._elsewhere, [], True)
+        self._crew = Crew(count(None), work.begin, target, self._elsewhere, True)
         self.round()  # workers and hosts start with their first parts
 
     def round(self) -> Campaign:

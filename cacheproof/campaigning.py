@@ -21,8 +21,8 @@ from cacheproof.console import Live, Output
 from cacheproof.differential import finding_file, work
 from cacheproof.differential.campaign import Break, Campaign, Lane
 from cacheproof.differential.canary import canaries_in, name_in
-from cacheproof.differential.finding import TIMES, Finding
-from cacheproof.differential.known import KnownFault, covering, showing_seeds
+from cacheproof.differential.finding import LOCKSTEP, TIMES, Finding
+from cacheproof.differential.known import KnownFault, akin, covering, showing_seeds
 from cacheproof.differential.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
@@ -46,8 +46,9 @@ TIMES_OF_LISTED = 2
 LOOK_SECONDS = 0.25
 _Due = tuple[Job, object]
 """A job, and what its outcome is about: the number of a part, or a break."""
-Show = Callable[[Finding], None]
-"""Is told of findings that are not listed, as soon as they are small."""
+Show = Callable[[Finding, Finding | None], None]
+"""Is told of findings that are not listed, as soon as they are small, each with the one told before
+that is likely the same fault."""
 
 
 @dataclass
@@ -82,6 +83,7 @@ class CampaignRun:
         self._notes: list[_Note] = []
         self._told = 0
         self._shown: set[KnownFault] = set()
+        self._told_briefly: set[tuple[str, str]] = set()
         self._urgent: deque[_Due] = deque()
         self._listed: deque[_Due] = deque()
         self._parts: dict[int, Campaign] = {}
@@ -223,8 +225,14 @@ class CampaignRun:
         """The finding with what is listed of it, which may hang on how small it is."""
         fault = self._covering(found.contract, found.kind, note.broken) or note.listed
         if fault is None:
-            return found
-        return found.annotated(fault.thread, fault.note, fault.name).told_akin("")
+            return found.told_akin(self._akin(found, note.broken.lane.name))
+        return found.annotated(fault.thread, fault.note, fault.name)
+
+    def _akin(self, found: Finding, lane: str) -> str:
+        """Of which listed fault it may be a new face, and why."""
+        if found.contract == LOCKSTEP:
+            return ""
+        return akin(self.known, found.beside, found.contract, found.release, lane)
 
     def _tell(self, live: Live) -> None:
         """Tell what has come of the breaks, in their order, as far as all before is known."""
@@ -244,10 +252,21 @@ class CampaignRun:
                 finding_file.save(found, self.folder)
             if found.fault is None:
                 with live.paused():
-                    self.show(found)
+                    self.show(found, self._told_with(found))
             self.findings[found.key] = found  # last: after an interruption it is shown again
         if note.raw is not None:
             note.raw.unlink(missing_ok=True)
+
+    def _told_with(self, found: Finding) -> Finding | None:
+        """What was told whole before and is broken first in this one's trace, or has the same
+        contract broken in the same kind by other events. None: this is to be told whole."""
+        broken = (found.contract, found.kind), *found.beside
+        for one in self.findings.values():
+            is_whole = one.fault is None and one.key not in self._told_briefly
+            if is_whole and (one.contract, one.kind) in broken and one.harm == found.harm:
+                self._told_briefly.add(found.key)
+                return one
+        return None
 
     def _progress(self) -> str:
         """What is said while it runs."""
@@ -312,7 +331,7 @@ def run_campaign(
     for one in (target, elsewhere):
         if isinstance(one, HostTarget):
             one.prepare()
-    crew = Crew(number, work.begin, target, elsewhere, known, plan.with_reference)
+    crew = Crew(number, work.begin, target, elsewhere, plan.with_reference)
     with closing(elsewhere), closing(crew), output.live(f"searching {target.name}") as live:
         return CampaignRun(output, target, lanes, plan, known, folder, show).run(crew, live)
 

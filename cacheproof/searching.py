@@ -40,8 +40,12 @@ def judge_target(
     lanes = _lanes_for(plan.lanes, target)
     assert target.protocol  # it starts, or there is one line to be said
 
-    def show(found: Finding) -> None:
-        report.print_finding(found, output.report, str(finding_file.path_of(found, folder)))
+    def show(found: Finding, before: Finding | None) -> None:
+        file = str(finding_file.path_of(found, folder))
+        if before is None or output.verbose:
+            report.print_finding(found, output.report, file)
+        else:
+            report.print_beside(found, before, output.report, file)
 
     verdict = run_campaign(output, target, lanes, plan, known, folder, show)
     verdict.told = told

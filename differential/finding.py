@@ -6,7 +6,7 @@ import hashlib
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -72,6 +72,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     known_note: str | None
     fault: str | None = None
     akin: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
     shape: str
     kind: str = ""
     seconds: float
@@ -196,7 +197,16 @@ def found_in(
     if broken is None:
         return None
     found = _written_down(target, trace, small, contract, broken, runs, seconds)
-    return msgspec.structs.replace(found, stopped_early=stopped_early)
+    beside = tuple(_beside(runs.examination, contract, broken.event))
+    return msgspec.structs.replace(found, stopped_early=stopped_early, beside=beside)
+
+
+def _beside(seen: Examination, contract: str, event: int) -> Iterator[tuple[str, str]]:
+    """What else is broken up to that event, as contract and kind, in order."""
+    broken = sorted((one.event, *place) for place, one in seen.by_kind.items())
+    for first, other, kind in broken:
+        if first <= event and other != contract:
+            yield other, kind
 
 
 def replay(

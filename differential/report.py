@@ -42,16 +42,33 @@ def print_finding(finding: Finding, console: Console, file: str = "FILE") -> Non
         Text(),
     ]
     console.print(Group(*sections))
-    console.print(Text("replay   ", style="bold"), end="")
-    command = visible_line(f"cacheproof replay {file} --target {finding.target} --times {TIMES}")
-    console.print(Text(command), soft_wrap=True)  # to be copied whole
+    _print_command(finding, console, "replay   ", file)
     console.print(_footer(finding))
+    console.print()
+
+
+def print_beside(finding: Finding, before: Finding, console: Console, file: str) -> None:
+    """Print a few lines of a finding that may be the same fault as one printed before."""
+    style = _HARM_STYLE.get(finding.harm, "red")
+    console.print(Text(visible_line(f"{finding.target}: {finding.sentence}"), style=style))
+    words = f"its trace breaks {before.contract} first, as above: likely one fault"
+    if before.contract == finding.contract:
+        words = f"{finding.contract} as above, by other events: maybe another fault"
+    console.print(_indented(Text(f"{finding.harm}; {words}")))
+    _print_command(finding, console, "  ", file)
     console.print()
 
 
 def print_events(trace: Trace, console: Console) -> None:
     """Print a trace as Python that can be pasted, its last events when there are many."""
     console.print(_indented(_events(trace)))
+
+
+def _print_command(finding: Finding, console: Console, before: str, file: str) -> None:
+    """How to see it again, in one line: it is to be copied whole."""
+    console.print(Text(before, style="bold"), end="")
+    command = visible_line(f"cacheproof replay {file} --target {finding.target} --times {TIMES}")
+    console.print(Text(command), soft_wrap=True)
 
 
 def _headline(finding: Finding) -> str:

@@ -12,9 +12,7 @@ from typing import Any
 from cacheproof.differential.campaign import Break, Campaign, Lane, search
 from cacheproof.differential.canary import Canary, plant
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.examine import examine
-from cacheproof.differential.finding import LOCKSTEP, TIMES, Finding, found_in
-from cacheproof.differential.known import KnownFault, akin
+from cacheproof.differential.finding import TIMES, Finding, found_in
 from cacheproof.differential.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -28,7 +26,6 @@ class Worker:
     target: Target
     elsewhere: Target
     reference: ReferenceTarget | None
-    known: Sequence[KnownFault]
 
     def close(self) -> None:
         """Give back its processes; the next job starts them anew."""
@@ -79,7 +76,7 @@ class WriteDown:
                 elsewhere=worker.elsewhere,
             )
             if found is not None:
-                return found.told_akin(_akin(found, self.broken.lane, worker))
+                return found
         except HarnessError as error:
             worker.close()
             return f"while shrinking {self.broken.contract}: {error}"
@@ -107,31 +104,14 @@ class Plant:
 Job = Search | WriteDown | Plant
 
 
-def _akin(found: Finding, lane: Lane, worker: Worker) -> str:
-    """Of which listed fault the finding may be a new face, and why."""
-    result = worker.target.run([found.trace])[0]
-    seen = examine(found.trace, result, worker.target)
-    before = sorted(
-        (violation.event, contract, kind)
-        for (contract, kind), violation in seen.by_kind.items()
-        if violation.event <= found.event and contract != found.contract
-    )
-    if found.contract == LOCKSTEP:
-        return ""
-    pairs = [(contract, kind) for _, contract, kind in before]
-    return akin(worker.known, pairs, found.contract, found.release, lane.name)
-
-
 _here: Worker | None = None
 
 
-def begin(
-    target: Target, elsewhere: Target, known: Sequence[KnownFault], with_reference: bool
-) -> None:
+def begin(target: Target, elsewhere: Target, with_reference: bool) -> None:
     """Make this process a worker, beside the reference if that is modelled and wanted."""
     global _here
     reference = reference_for(target) if with_reference else None
-    _here = Worker(target, elsewhere, reference, known)
+    _here = Worker(target, elsewhere, reference)
 
 
 def work(job: Job) -> Any:

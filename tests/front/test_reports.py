@@ -59,6 +59,24 @@ def test_the_reference_under_a_releases_semantics_has_the_releases_faults(
     assert "known    not listed" in unlisted.out
 
 
+def test_one_fault_is_shown_whole_once(run: Any, folder: Path, nothing_known: Path) -> None:
+    """Its other contracts and its other traces are a few lines each, unless all is asked for."""
+    seeds = "--depth", "manager", "--seeds", "0:4"
+    arguments = "--target", "reference@0.28.0", *seeds, "--known", nothing_known
+    brief = run("fuzz", *arguments, "--findings", folder, "--json", folder.parent / "all.json")
+    whole = run("fuzz", *arguments, "--findings", folder, "--verbose")
+    found = document((folder.parent / "all.json").read_text(), "fuzz")["findings"]
+    assert whole.out.count("first wrong step: event") == len(found) > 3
+    told_whole = brief.out.count("first wrong step: event")
+    with_another = brief.out.count("first, as above: likely one fault")
+    again = brief.out.count("as above, by other events: maybe another fault")
+    assert with_another > 0
+    assert again > 0
+    assert told_whole + with_another + again == len(found)
+    assert told_whole <= len({(one["contract"], one["kind"]) for one in found})
+    assert brief.out.count("  cacheproof replay") == len(found)
+
+
 def test_a_listed_fault_is_replayed_by_its_name(run: Any, folder: Path) -> None:
     arguments = "--target", "reference@0.28.0", "--depth", "manager", "--seeds", "0:4"
     assert run("fuzz", *arguments, "--findings", folder).code == 0

@@ -63,7 +63,9 @@ def main() -> None:
             os._exit(0)  # a child of `change`; its parent goes on
 
 
-def _answer(release: Any, request: dict[str, Any], encode: Callable[[Any], bytes]) -> Iterator[bytes]:
+def _answer(
+    release: Any, request: dict[str, Any], encode: Callable[[Any], bytes]
+) -> Iterator[bytes]:
     """A line of JSON in parts. Each result is encoded as soon as it is there: the records of a
     whole batch would have the cycle collector walk them again and again."""
     if request["do"] != "run":

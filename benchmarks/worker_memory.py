@@ -1,0 +1,69 @@
+"""The most memory that a search takes: of all its processes, and of those that a worker adds.
+
+    .venv/bin/python benchmarks/worker_memory.py --target vllm@0.33.0 --seconds 60
+
+Proportional set sizes, so that what processes share is counted once. The search is run with one
+worker and with two; what the second adds is a worker with its host and the host for replays.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+LOOK_SECONDS = 0.2
+COMMAND = Path(sys.executable).parent / "cacheproof"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", default="vllm@0.33.0")
+    parser.add_argument("--seconds", default="60")
+    options = parser.parse_args()
+    one, two = (most(options.target, options.seconds, workers) for workers in (1, 2))
+    print(f"{options.target}, MiB at most: {one} with one worker, {two} with two")
+
+
+def most(target: str, seconds: str, workers: int) -> int:
+    """MiB that a search and all that it starts take at most."""
+    with tempfile.TemporaryDirectory() as findings:
+        words = "--target", target, "--seconds", seconds, "--workers", str(workers)
+        search = subprocess.Popen(
+            [COMMAND, "fuzz", *words, "--findings", findings],
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        highest = 0
+        while search.poll() is None:
+            highest = max(highest, sum(map(mib, below(search.pid))))
+            time.sleep(LOOK_SECONDS)
+    return highest
+
+
+def below(process: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [process]
+    for one in found:
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                found += map(int, children.read_text().split())
+            except OSError:
+                continue  # it has ended
+    return found
+
+
+def mib(process: int) -> int:
+    """Its proportional set size; 0 of one that has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    kib = (line.split()[1] for line in lines if line.startswith("Pss:"))
+    return int(next(kib, 0)) // 1024
+
+
+if __name__ == "__main__":
+    main()
