@@ -1,5 +1,6 @@
 """Runs one trace through a session and collects a step record per event."""
 
+import atexit
 import gc
 import os
 import signal
@@ -19,10 +20,12 @@ class DoesNotEnd(BaseException):
 
 
 class _Watch:
-    """The event that is under way, and the one that was at the last look; None between events."""
+    """The event that is under way, and the one that was at the last look; None between events.
+    `process` is the one that has the clock, 0 none yet; None where events are not limited."""
 
     now: object | None = None
     before: object | None = None
+    process: int | None = None
 
 
 _watch = _Watch()
@@ -33,11 +36,13 @@ def limit_events() -> None:
     two looks. Without that a loop that does not end would show as a host that gives no answer, and
     name no event. One clock looks at all events: to set it for each takes longer than most do."""
     signal.signal(signal.SIGVTALRM, _look)
-    _start_clock()
-    os.register_at_fork(after_in_child=_start_clock)
+    _watch.process = 0
+    # Python gives signals back before it ends, and one that nobody handles ends it otherwise
+    atexit.register(signal.setitimer, signal.ITIMER_VIRTUAL, 0)
 
 
 def _start_clock() -> None:
+    _watch.process = os.getpid()  # forks do not inherit it
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_OF_EVENT, SECONDS_OF_EVENT)
 
 
@@ -100,6 +105,8 @@ def run_event(session: Any, event: Event) -> tuple[Any, list[tuple[Any, ...]], A
     Raises as `run_events`.
     """
     raised = None
+    if _watch.process is not None and _watch.process != os.getpid():
+        _start_clock()
     _watch.now = object()
     try:
         outcome = session.apply(event)
