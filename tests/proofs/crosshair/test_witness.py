@@ -189,7 +189,7 @@ def test_the_reference_keeps_every_contract_of_the_encoder_cache() -> None:
     rows = witness.run(REFERENCE)
     assert [row.contract for row in rows if row.outcome is not Outcome.HOLDS] == []
     assert [row.contract for row in rows if not row.counts] == []
-    assert len(rows) == 16
+    assert len(rows) == 18
 
 
 REFUTED = {
