@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from cacheproof.differential import work
-from cacheproof.differential.campaign import Campaign, Lane
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search import work
+from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.workers import Crew, count

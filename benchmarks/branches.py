@@ -146,7 +146,7 @@ class Branch(NamedTuple):
 def main() -> None:
     import msgspec
 
-    from cacheproof.differential.campaign import LANES
+    from cacheproof.differential.lanes.all_lanes import LANES
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--release", default="0.33.0")

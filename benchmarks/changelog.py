@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.partings import Parting, Partings, find_partings
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.partings import Parting, Partings, find_partings
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import MODELLED

@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from cacheproof.differential.examine import examine
-from cacheproof.differential.finding_file import load
+from cacheproof.differential.findings.finding_file import load
+from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.trace import ModelRunner, Trace
+from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.releases import MODELLED
 
 ROOT = Path(__file__).parent.parent

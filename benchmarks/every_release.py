@@ -16,16 +16,18 @@ from pathlib import Path
 
 import msgspec
 
-from cacheproof.differential import known
-from cacheproof.differential.campaign import LANES, Break, LaneReport, search
-from cacheproof.differential.examine import LOCKSTEP
-from cacheproof.differential.finding import found_in
+from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.finding import found_in
+from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search import known
+from cacheproof.differential.search.campaign import LaneReport, search
+from cacheproof.differential.search.verdict import is_unlisted
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.targets.versions import order
-from cacheproof.differential.verdict import is_unlisted
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 from cacheproof.workers import results

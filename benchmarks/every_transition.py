@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from itertools import islice
 
-from cacheproof.differential.examine import LOCKSTEP, examine
+from cacheproof.differential.judges.examine import LOCKSTEP, examine
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.proofs.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.proofs.explore.search import traces_of

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
-from cacheproof.differential.campaign import LANES, Lane, search
-from cacheproof.differential.examine import LOCKSTEP
+from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import ModelRunner, Trace
+from cacheproof.differential.traces.trace import ModelRunner, Trace
 
 OPERATIONS = 1_000_000
 DEPTHS = sorted({lane.depth for lane in LANES.values()})

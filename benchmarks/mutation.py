@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from cacheproof.differential.campaign import LANES, search
-from cacheproof.differential.examine import LOCKSTEP
+from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets.reference import MANAGERS, ReferenceTarget, protocol_of
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache

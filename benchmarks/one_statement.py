@@ -32,24 +32,21 @@ from one_statement_page import (
 )
 from statements import PATHS, RELEASE, Statement, sample
 
-from cacheproof.differential import known
-from cacheproof.differential.campaign import (
-    BATCH_TRACES,
-    HARNESS_ERRORS_MAX,
-    LANES,
-    Lane,
-)
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.examine import LOCKSTEP, examine
-from cacheproof.differential.lockstep import compare
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.judges.examine import LOCKSTEP, examine
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search import known
+from cacheproof.differential.search.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.changed import ChangingHost, decoded, write_tree
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.workers import results
 
 ROOT = Path(__file__).parent.parent

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from cacheproof.differential import lockstep
-from cacheproof.differential.engine_generator import engine_trace
-from cacheproof.differential.examine import examine
-from cacheproof.differential.outputs import is_tie
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.judges import lockstep
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import EngineModel
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import EngineModel
 
 WORKLOADS = 1000
 AT_A_TIME = 10

@@ -15,18 +15,21 @@ from pathlib import Path
 
 import msgspec
 
-from cacheproof.differential.campaign import LANES, Break, Lane, search
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.finding import found_in
-from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.reachability import RARE_STATES, Reachability
-from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.finding import found_in
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.targets.versions import order
-from cacheproof.differential.trace import Add, Chunk, Item, Trace, Walk
+from cacheproof.differential.traces.trace import Add, Chunk, Item, Trace, Walk
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "rediscovery.json"

@@ -21,10 +21,10 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import examine
-from cacheproof.differential.finding import found_in
-from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.findings.finding import found_in
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.workers import results
 

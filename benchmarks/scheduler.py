@@ -100,7 +100,7 @@ def _sides(release: str, trace: Any) -> list[Any]:
 
 def _trace(running: int, blocks: int) -> Any:
     """So many requests, each with an image, that one step can take."""
-    from cacheproof.differential.trace import (
+    from cacheproof.differential.traces.trace import (
         SCHEMA,
         Add,
         Item,

@@ -27,7 +27,7 @@ class Measured:
     def __init__(self, release: str) -> None:
         from all_cores import LockstepOnAllCores
 
-        from cacheproof.differential.campaign import LANES
+        from cacheproof.differential.lanes.all_lanes import LANES
         from cacheproof.differential.targets.resolve import resolve
 
         self._release = release
@@ -54,7 +54,7 @@ class Measured:
 
     def judged(self) -> float:
         """Steps of the reference per second, under every contract."""
-        from cacheproof.differential.campaign import search
+        from cacheproof.differential.search.campaign import search
         from cacheproof.differential.targets.reference import ReferenceTarget
 
         campaign = search(ReferenceTarget(), self._lanes, against=None, seeds=SEEDS)

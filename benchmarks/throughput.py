@@ -17,14 +17,14 @@ import msgspec
 from all_cores import LockstepOnAllCores
 from beside import ratios, spread
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import examine
-from cacheproof.differential.generator import Shape, manager_trace
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.generators.manager import Shape, manager_trace
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.traces.records import TraceResult
 
 ROUNDS = 5
 RELEASES = ("0.18.1", "0.28.0", "0.33.0")

@@ -18,17 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from cacheproof.console import Live, Output
-from cacheproof.differential import finding_file, work
-from cacheproof.differential.campaign import Break, Campaign, Lane
-from cacheproof.differential.canary import canaries_in, name_in
-from cacheproof.differential.finding import LOCKSTEP, TIMES, Finding
-from cacheproof.differential.known import KnownFault, akin, covering, showing_seeds
-from cacheproof.differential.shrink import BATCHES_MAX
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.finding import LOCKSTEP, TIMES, Finding
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search import work
+from cacheproof.differential.search.campaign import Campaign
+from cacheproof.differential.search.canary import canaries_in, name_in
+from cacheproof.differential.search.known import KnownFault, akin, covering, showing_seeds
+from cacheproof.differential.search.verdict import Verdict, is_unlisted
+from cacheproof.differential.search.work import Job, Plant, Search, WriteDown
+from cacheproof.differential.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
-from cacheproof.differential.verdict import Verdict, is_unlisted
-from cacheproof.differential.work import Job, Plant, Search, WriteDown
 from cacheproof.plan import Plan
 from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew, count
 

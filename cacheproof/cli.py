@@ -26,13 +26,13 @@ from cacheproof import (
     text_table,
 )
 from cacheproof.console import Output
-from cacheproof.differential import known as known_faults
-from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import CacheproofError, InputError
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
-from cacheproof.differential.words import visible_line
+from cacheproof.differential.traces.words import visible_line
 from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
 from cacheproof.plan import Plan
 from cacheproof.reference.semantics import UnknownRelease

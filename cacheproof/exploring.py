@@ -13,16 +13,16 @@ from rich.table import Table
 
 from cacheproof.announcing import announce
 from cacheproof.console import Output
-from cacheproof.differential import finding_file, report
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.judge import SCHEDULER
-from cacheproof.differential.known import KnownFault
+from cacheproof.differential.findings import finding_file, report
+from cacheproof.differential.judges.manager import SCHEDULER
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID, is_unlisted
 from cacheproof.differential.targets.host.manager_depth import item_size
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.trace import Add, SchedulerConfig, SchedulerEvent
-from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID, is_unlisted
+from cacheproof.differential.traces.trace import Add, SchedulerConfig, SchedulerEvent
 from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.proofs.explore.job import SUBJECTS, Report, Task, run
 from cacheproof.proofs.explore.scope import ManagerScope, SchedulerScope, Scope

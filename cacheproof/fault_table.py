@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from rich.table import Table
 
 from cacheproof.console import Output
-from cacheproof.differential.finding import Finding
-from cacheproof.differential.known import KnownFault, covering
-from cacheproof.differential.verdict import Verdict
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.search.known import KnownFault, covering
+from cacheproof.differential.search.verdict import Verdict
 
 HARMS = ("safety", "liveness", "efficiency")
 """The worst first."""

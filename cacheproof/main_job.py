@@ -8,14 +8,11 @@ from pathlib import Path
 from rich.table import Table
 
 from cacheproof.console import Output
-from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.gallery import kill_matrix
-from cacheproof.differential.known import KnownFault
-from cacheproof.differential.targets.reference import missing_media_libraries
-from cacheproof.differential.targets.releases import install_all
-from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.verdict import (
+from cacheproof.differential.findings.gallery import kill_matrix
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import (
     HOLDS,
     INTERRUPTED,
     UNLISTED,
@@ -23,6 +20,9 @@ from cacheproof.differential.verdict import (
     Verdict,
     listed_but_missing,
 )
+from cacheproof.differential.targets.reference import missing_media_libraries
+from cacheproof.differential.targets.releases import install_all
+from cacheproof.differential.targets.resolve import resolve
 from cacheproof.fault_table import ShownFault, print_faults, shown_faults
 from cacheproof.plan import Plan
 from cacheproof.searching import (

@@ -3,8 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from cacheproof.differential.campaign import LANES, Lane
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.lanes.lane import Lane
 
 SECONDS = 60.0
 

@@ -17,9 +17,10 @@ from rich.table import Table
 from cacheproof import evidence_page
 from cacheproof.announcing import as_json
 from cacheproof.console import Output
-from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.known import KnownFault
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets import checkouts, imported, releases
 from cacheproof.differential.targets.resolve import (
     plug_in_named,
@@ -27,7 +28,6 @@ from cacheproof.differential.targets.resolve import (
     resolve,
     stated_release,
 )
-from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.kept_proofs import KeptProofs, code_digest, digest_of
 from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.reference.semantics import Semantics

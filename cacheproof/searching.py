@@ -10,19 +10,19 @@ from rich.table import Table
 from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.campaigning import run_campaign
 from cacheproof.console import Output
-from cacheproof.differential import finding as findings_of
-from cacheproof.differential import finding_file, report
-from cacheproof.differential.campaign import Lane
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.finding import LOCKSTEP, Finding, Replay
-from cacheproof.differential.known import NAME, KnownFault
-from cacheproof.differential.partings import Parting, Partings, find_partings
+from cacheproof.differential.findings import finding as findings_of
+from cacheproof.differential.findings import finding_file, report
+from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.known import NAME, KnownFault
+from cacheproof.differential.search.partings import Parting, Partings, find_partings
+from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID, Verdict
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve, share_libraries
-from cacheproof.differential.trace import EVENTS_OF_DEPTH, Trace
-from cacheproof.differential.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID, Verdict
+from cacheproof.differential.traces.trace import EVENTS_OF_DEPTH, Trace
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import Semantics

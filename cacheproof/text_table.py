@@ -8,9 +8,9 @@ from pathlib import Path
 from cacheproof.console import Output
 from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.search.verdict import HOLDS, UNLISTED
 from cacheproof.differential.targets import known_texts, releases
 from cacheproof.differential.targets.resolve import reading_of
-from cacheproof.differential.verdict import HOLDS, UNLISTED
 from cacheproof.reference.releases import MODELLED
 
 

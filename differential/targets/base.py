@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol as Interface
 
-from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.known_texts import Reading
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 
 
 class Target(Interface):

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import BATCH_SECONDS, HostTarget
 from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 
 HOST_MODULE = "host.changed"
 

@@ -22,11 +22,11 @@ from typing import IO, Any
 import msgspec
 
 from cacheproof.differential.errors import HarnessError, InputError
-from cacheproof.differential.record import ExplorerStep, TraceResult
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
 from cacheproof.differential.targets.host_server import SERVERS, ForkedHost, HostServer
 from cacheproof.differential.targets.known_texts import Reading
-from cacheproof.differential.trace import EVENTS_OF_DEPTH, AnyEvent, Header, Trace
+from cacheproof.differential.traces.records import ExplorerStep, TraceResult
+from cacheproof.differential.traces.trace import EVENTS_OF_DEPTH, AnyEvent, Header, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
 START_SECONDS = 300.0

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.record import ExplorerStep, FullState, StepRecord, TraceResult
 from cacheproof.differential.targets import reference_kv_cache as kv_cache
 from cacheproof.differential.targets import reference_scheduler as scheduler
 from cacheproof.differential.targets.host.block_hash import BlockHashSession
@@ -20,7 +19,8 @@ from cacheproof.differential.targets.host.scheduler_states import SchedulerState
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.records import ExplorerStep, FullState, StepRecord, TraceResult
+from cacheproof.differential.traces.trace import (
     AnyEvent,
     BlockHashConfig,
     Header,

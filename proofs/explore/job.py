@@ -10,13 +10,18 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from cacheproof.differential.canary import NO_CANARY, NO_CANARY_WHERE_PLANNED, Canary, canaries
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.examine import rules_for
-from cacheproof.differential.finding import Finding, found_in
-from cacheproof.differential.gallery import VARIANTS, Variant, target_of
-from cacheproof.differential.judge import SCHEDULER
-from cacheproof.differential.known import KnownFault, covering
+from cacheproof.differential.findings.finding import Finding, found_in
+from cacheproof.differential.findings.gallery import VARIANTS, Variant, target_of
+from cacheproof.differential.judges.examine import rules_for
+from cacheproof.differential.judges.manager import SCHEDULER
+from cacheproof.differential.search.canary import (
+    NO_CANARY,
+    NO_CANARY_WHERE_PLANNED,
+    Canary,
+    canaries,
+)
+from cacheproof.differential.search.known import KnownFault, covering
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget

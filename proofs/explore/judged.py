@@ -4,8 +4,8 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cacheproof.differential.judge import Judge
-from cacheproof.differential.scheduler import SchedulerJudge
+from cacheproof.differential.judges.manager import Judge
+from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.targets.host.explorer import SET, tree_of
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import DecoderCacheState, EncoderCacheState

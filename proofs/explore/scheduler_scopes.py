@@ -6,7 +6,7 @@ What red twins break at once comes first.
 from functools import partial
 from typing import Any
 
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.trace import (
     Adapter,
     Add,
     Item,

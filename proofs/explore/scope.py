@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cacheproof.differential.targets.host.manager_depth import item_size
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Abort,
     Add,

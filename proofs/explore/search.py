@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.examine import judge_of, judge_record
-from cacheproof.differential.judge import Judge, Violation
-from cacheproof.differential.reachability import Reachability
-from cacheproof.differential.record import ExplorerStep
+from cacheproof.differential.judges.examine import judge_of, judge_record
+from cacheproof.differential.judges.manager import Judge, Violation
+from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Add, AnyEvent, Trace
+from cacheproof.differential.traces.records import ExplorerStep
+from cacheproof.differential.traces.trace import Add, AnyEvent, Trace
 from cacheproof.proofs.explore import judged
 from cacheproof.proofs.explore.scope import Scope
 from cacheproof.proofs.explore.symmetry import Part, Symmetry

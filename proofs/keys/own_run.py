@@ -12,11 +12,11 @@ from typing import Any
 
 from blake3 import blake3
 
-from cacheproof.differential.media_hash_description import Description, call
-from cacheproof.differential.media_hash_values import mapping, none, sequence, text
+from cacheproof.differential.media.descriptions import Description, call
+from cacheproof.differential.media.values import mapping, none, sequence, text
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import HASH_SEED
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Adapter,
     AnyEvent,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from cacheproof.differential.block_hash_generator import block_hash_trace
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.examine import examine
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.generators.block_hash import block_hash_trace
+from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import BlockHashConfig, Continue, Trace, dump, parse
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import BlockHashConfig, Continue, Trace, dump, parse
 
 HEADER = b'{"depth":"block_hash","schema":1,"config":{"block_size":2,"lookahead":%d}}'
 ARRIVES = b'{"event":"prompt","request":"a","tokens":[1,2]}'

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.campaign import BATCH_TRACES, LANES, search
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import BATCH_TRACES, search
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 
 LANE = LANES["encoder cache"]
 MANAGER_LANES = [lane for lane in LANES.values() if lane.depth == "manager"]

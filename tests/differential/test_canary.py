@@ -5,9 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from cacheproof.differential.block_hash_generator import block_hash_trace
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.canary import (
+from cacheproof.differential.generators.block_hash import block_hash_trace
+from cacheproof.differential.generators.kv_cache import kv_cache_trace
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.generators.media_hash import media_hash_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.judges.examine import rules_for
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.canary import (
     NO_CANARY,
     Canary,
     canaries,
@@ -15,11 +20,6 @@ from cacheproof.differential.canary import (
     finds_canary,
     plant,
 )
-from cacheproof.differential.examine import rules_for
-from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.kv_cache_generator import kv_cache_trace
-from cacheproof.differential.media_hash_generator import media_hash_trace
-from cacheproof.differential.scheduler_generator import scheduler_trace
 from cacheproof.differential.targets.host.block_hash_faults import BLOCK_HASH_FAULTS
 from cacheproof.differential.targets.host.engine_faults import ENGINE_FAULTS
 from cacheproof.differential.targets.host.faults import FAULTS
@@ -27,7 +27,7 @@ from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cacheproof.differential.examine import examine
-from cacheproof.differential.finding_file import load
-from cacheproof.differential.record import FullState, StepRecord, TraceResult
+from cacheproof.differential.findings.finding_file import load
+from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Add,
     Item,

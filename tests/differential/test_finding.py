@@ -14,19 +14,19 @@ import msgspec
 import pytest
 from rich.console import Console
 
-import cacheproof.differential.trace as trace_module
+import cacheproof.differential.traces.trace as trace_module
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.examine import examine
-from cacheproof.differential.finding import LOCKSTEP, Finding, found_in, replay
-from cacheproof.differential.finding_file import load, path_of, save
-from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.record import TraceResult
-from cacheproof.differential.report import print_finding
-from cacheproof.differential.scheduler_generator import scheduler_trace
-from cacheproof.differential.standalone import standalone_test
+from cacheproof.differential.findings.finding import LOCKSTEP, Finding, found_in, replay
+from cacheproof.differential.findings.finding_file import load, path_of, save
+from cacheproof.differential.findings.report import print_finding
+from cacheproof.differential.findings.standalone.writing import standalone_test
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace, dump
-from cacheproof.differential.words import program
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace, dump
+from cacheproof.differential.traces.words import program
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics import Semantics

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.gallery import (
+from cacheproof.differential.findings.gallery import (
     KEPT_BECAUSE,
     VARIANTS,
     KillMatrix,

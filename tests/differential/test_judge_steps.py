@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import examine, judge_of
-from cacheproof.differential.judge import Judge
-from cacheproof.differential.reachability import Reachability
-from cacheproof.differential.record import StepRecord
+from cacheproof.differential.judges.examine import examine, judge_of
+from cacheproof.differential.judges.manager import Judge
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Add,
     AnyEvent,

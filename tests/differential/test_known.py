@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.known import KnownFault, akin, covering, load, showing_seeds
-from cacheproof.differential.trace import ModelRunner
+from cacheproof.differential.search.known import KnownFault, akin, covering, load, showing_seeds
+from cacheproof.differential.traces.trace import ModelRunner
 
 ENTRY = """
 [[fault]]

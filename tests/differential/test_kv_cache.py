@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from cacheproof.differential.examine import examine
-from cacheproof.differential.kv_cache import FIRST_BLOCKS, KVCacheJudge, judge_records
-from cacheproof.differential.kv_cache_generator import drafted_kv_cache_trace, generate
-from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.generators.kv_cache import drafted_kv_cache_trace, generate
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.kv_cache import FIRST_BLOCKS, KVCacheJudge, judge_records
+from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget

@@ -5,20 +5,21 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential import media_hash_values
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import examine
-from cacheproof.differential.media_hash import MediaHashJudge, pair_of
-from cacheproof.differential.media_hash_description import Description, call
-from cacheproof.differential.media_hash_generator import (
+from cacheproof.differential.generators.media_hash import (
     MAKERS,
     PAIRS,
     media_hash_trace,
     pair,
 )
-from cacheproof.differential.media_hash_kinds import kind_of
-from cacheproof.differential.media_hash_meaning import content, spelling
-from cacheproof.differential.media_hash_values import (
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.media_hash import MediaHashJudge, pair_of
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.media import values as media_hash_values
+from cacheproof.differential.media.descriptions import Description, call
+from cacheproof.differential.media.differences import kind_of
+from cacheproof.differential.media.meaning import content, spelling
+from cacheproof.differential.media.values import (
     array,
     boolean,
     double,
@@ -34,11 +35,10 @@ from cacheproof.differential.media_hash_values import (
     text,
     written,
 )
-from cacheproof.differential.reachability import Reachability
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.host.media_values import Builder, Unbuildable, limited
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Hash, dump, parse
+from cacheproof.differential.traces.trace import Hash, dump, parse
 from cacheproof.reference import media_content
 from cacheproof.reference.media_hash import MediaWithBytes
 from cacheproof.reference.semantics import Semantics

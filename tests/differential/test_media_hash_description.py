@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential import finding_file
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.media_hash_description import (
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.generators.media_hash import pair
+from cacheproof.differential.media.descriptions import (
     DEPTH_MAX,
     VALUES_MAX,
     Malformed,
     call,
     check_call,
 )
-from cacheproof.differential.media_hash_generator import pair
-from cacheproof.differential.media_hash_values import (
+from cacheproof.differential.media.values import (
     array,
     double,
     image,

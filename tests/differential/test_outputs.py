@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.lockstep import compare
-from cacheproof.differential.outputs import BOUND, NEARLY
-from cacheproof.differential.record import StepRecord, TraceResult
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.judges.outputs import BOUND, NEARLY
+from cacheproof.differential.traces.records import StepRecord, TraceResult
 
 CLEAR = 10 * NEARLY
 TIE = NEARLY / 2

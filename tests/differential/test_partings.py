@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.partings import Partings, find_partings
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.partings import Partings, find_partings
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
 

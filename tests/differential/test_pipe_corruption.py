@@ -10,15 +10,15 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from cacheproof.differential import record
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.examine import examine
-from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.lockstep import CALL_FIELDS, DELTA_FIELDS
-from cacheproof.differential.record import FullState, StepRecord, TraceResult
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.lockstep import CALL_FIELDS, DELTA_FIELDS
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces import records as record
+from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 
 EVENTS_MAX = 10_000

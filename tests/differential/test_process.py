@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX, LANES, search
 from cacheproof.differential.errors import HarnessError, InputError
-from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import BATCH_TRACES, HARNESS_ERRORS_MAX, search
+from cacheproof.differential.search.verdict import VOID, Verdict
 from cacheproof.differential.targets import process
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_process import ReferenceProcess
-from cacheproof.differential.verdict import VOID, Verdict
 
 TRACES = [manager_trace(seed) for seed in range(2)]
 LANE = LANES["encoder cache"]

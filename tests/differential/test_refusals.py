@@ -2,13 +2,13 @@
 
 import msgspec
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import Examination, examine
-from cacheproof.differential.limits import way_of
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.judges.examine import Examination, examine
+from cacheproof.differential.judges.limits import way_of
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import REFUSED, Refused
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import SchedulerConfig, Trace
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import SchedulerConfig, Trace
 from cacheproof.reference.semantics import Semantics
 
 REASON = "max_num_batched_tokens (16) is too small"

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cacheproof.differential.encoder_decoder_generator import encoder_decoder_trace
-from cacheproof.differential.examine import examine
-from cacheproof.differential.judge import Violation
-from cacheproof.differential.reachability import Reachability
-from cacheproof.differential.scheduler_generator import scheduler_trace
-from cacheproof.differential.scheduler_kv import KVMirror
+from cacheproof.differential.generators.encoder_decoder import encoder_decoder_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.manager import Violation
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.scheduler_kv import KVMirror
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Adapter,
     Add,

@@ -6,12 +6,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import examine
-from cacheproof.differential.reachability import RARE_STATES, Reachability
-from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Abort,
     Add,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cacheproof.differential.canary import canaries
-from cacheproof.differential.examine import examine
-from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.search.canary import canaries
 from cacheproof.differential.targets.reference import MANAGERS, ReferenceTarget
 from cacheproof.differential.targets.reference_process import ReferenceProcess
 

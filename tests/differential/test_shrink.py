@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from cacheproof.differential.examine import examine
-from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.shrink import BATCHES_MAX, shrink
-from cacheproof.differential.smaller import cost, shape
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.shrinking.edits import cost, shape
+from cacheproof.differential.shrinking.shrink import BATCHES_MAX, shrink
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Abort,
     Add,

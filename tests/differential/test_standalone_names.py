@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cacheproof.differential import finding_file
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import examine
-from cacheproof.differential.finding import Finding, found_in
-from cacheproof.differential.standalone import standalone_test
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.findings.finding import Finding, found_in
+from cacheproof.differential.findings.standalone.writing import standalone_test
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential import finding_file
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.scheduler_generator import scheduler_trace
-from cacheproof.differential.trace import MAX_BLOCKS, MAX_LINE, Trace, dump, parse
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.traces.trace import MAX_BLOCKS, MAX_LINE, Trace, dump, parse
 
 EVENTS = 12
 SEEDS = range(40)

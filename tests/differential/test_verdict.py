@@ -6,13 +6,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from cacheproof.differential.campaign import LANES, Campaign, LaneReport, search
-from cacheproof.differential.finding import LOCKSTEP, MODEL_DIFFERENCE, Finding, found_in
-from cacheproof.differential.known import KnownFault, load
-from cacheproof.differential.record import TraceResult
-from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace
-from cacheproof.differential.verdict import (
+from cacheproof.differential.findings.finding import LOCKSTEP, MODEL_DIFFERENCE, Finding, found_in
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import Campaign, LaneReport, search
+from cacheproof.differential.search.known import KnownFault, load
+from cacheproof.differential.search.verdict import (
     FROM_MODEL,
     HOLDS,
     UNLISTED,
@@ -20,6 +18,9 @@ from cacheproof.differential.verdict import (
     Verdict,
     listed_but_missing,
 )
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.versions import Versions
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 
 
 class Broken(ReferenceTarget):

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cacheproof.differential import finding_file, report
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.finding import Finding, found_in
-from cacheproof.differential.generator import manager_trace
+from cacheproof.differential.findings import finding_file, report
+from cacheproof.differential.findings.finding import Finding, found_in
+from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
 

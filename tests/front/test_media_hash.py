@@ -35,7 +35,7 @@ def collision(tmp_path: Path) -> Path:
 
 def known_without(kind: str, path: Path) -> Path:
     """The shipped list of known faults without the faces of a kind."""
-    shipped = (resources.files("cacheproof.differential") / "known.toml").read_text()
+    shipped = (resources.files("cacheproof.differential.search") / "known.toml").read_text()
     faults = tomllib.loads(shipped)["fault"]
     lines = [
         line

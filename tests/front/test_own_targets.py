@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.campaign import LANES, search
-from cacheproof.differential.lockstep import compare
-from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.trace import Trace
 
 NEWEST = "0.33.0"
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from cacheproof.console import Output
-from cacheproof.differential import known
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search import known
+from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
 from cacheproof.proving import (
     MANAGERS,

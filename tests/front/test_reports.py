@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from cacheproof import campaigning, searching
-from cacheproof.differential import gallery
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.finding import Finding
-from cacheproof.differential.finding_file import load
-from cacheproof.differential.generator import manager_trace
-from cacheproof.differential.scheduler_generator import scheduler_trace
-from cacheproof.differential.trace import dump
+from cacheproof.differential.findings import gallery
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.finding_file import load
+from cacheproof.differential.generators.manager import manager_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.traces.trace import dump
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
 FEW_CALLS = "fuzz", "--target", "reference", "--seeds", "0:5", "--depth", "manager"

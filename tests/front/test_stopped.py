@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential import finding_file
+from cacheproof.differential.findings import finding_file
 
 LONG = "fuzz", "--depth", "manager", "--seconds", "600"
 

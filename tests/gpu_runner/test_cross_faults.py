@@ -8,16 +8,16 @@ from functools import cache
 import msgspec
 import pytest
 
-from cacheproof.differential.examine import judge_of
-from cacheproof.differential.lockstep import compare
-from cacheproof.differential.reachability import Reachability
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.generators.whisper import whisper_trace
+from cacheproof.differential.judges.examine import judge_of
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.cross_faults import CROSS_FAULTS
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.host.runner import Release
 from cacheproof.differential.targets.reference import protocol_of
-from cacheproof.differential.whisper_generator import whisper_trace
+from cacheproof.differential.traces.records import TraceResult
 from cacheproof.reference.semantics import Semantics
 
 SEEDS = range(30, 60)

@@ -9,16 +9,16 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from cacheproof.differential.engine_generator import engine_trace
-from cacheproof.differential.examine import judge_of
-from cacheproof.differential.lockstep import compare
-from cacheproof.differential.reachability import Reachability
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.judges.examine import judge_of
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.host.runner import Release
 from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
 from cacheproof.differential.targets.reference import protocol_of
+from cacheproof.differential.traces.records import TraceResult
 from cacheproof.reference.semantics import Semantics
 
 SEEDS = 40

@@ -8,13 +8,13 @@ from functools import cache
 import msgspec
 import pytest
 
-from cacheproof.differential.engine_generator import engine_trace
-from cacheproof.differential.lockstep import compare
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.host.runner import Release
 from cacheproof.differential.targets.host.runner_faults import ROTARY_FAULTS
+from cacheproof.differential.traces.records import TraceResult
 from cacheproof.reference.semantics import Semantics
 
 SEEDS = range(12)

@@ -23,7 +23,7 @@ from cacheproof.reference.releases import MODELLED
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = sorted((ROOT / "docs" / "findings").glob("*.jsonl"))
 FINDING = ROOT / "tests" / "differential" / "data" / "scheduler_finding.json"
-KNOWN = ROOT / "differential" / "known.toml"
+KNOWN = ROOT / "differential" / "search" / "known.toml"
 
 Rng = random.Random
 Make = Callable[[Rng, Path], list[str]]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproof.differential.block_hash_generator import block_hash_trace
+from cacheproof.differential.generators.block_hash import block_hash_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.block_hash import (
     continue_request,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.kv_cache_generator import generate
+from cacheproof.differential.generators.kv_cache import generate
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference_kv_cache import run
 from cacheproof.reference.semantics import Semantics

@@ -1,7 +1,7 @@
 """Builds the real objects that a described value of a media hash stands for.
 
 A description is plain JSON data: `{"is": kind, ...}`. The harness, whose
-`differential/media_hash_description.py` lists the kinds, has checked that it is one. numpy, torch
+`differential/media/descriptions.py` lists the kinds, has checked that it is one. numpy, torch
 and Pillow are imported only by the kinds that need them.
 """
 

@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from cacheproof.differential.campaign import LANES, Campaign, search
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.examine import examine
-from cacheproof.differential.finding_file import load
-from cacheproof.differential.known import covering
-from cacheproof.differential.known import load as load_known
+from cacheproof.differential.findings.finding_file import load
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.search.known import covering
+from cacheproof.differential.search.known import load as load_known
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.trace import ModelRunner, Trace
+from cacheproof.differential.traces.trace import ModelRunner, Trace
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 FIRST_ALONE = {

@@ -7,15 +7,15 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.canary import canaries, finds_canary
-from cacheproof.differential.engine_generator import engine_trace
-from cacheproof.differential.examine import examine
-from cacheproof.differential.lockstep import compare
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.generators.whisper import whisper_trace
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.canary import canaries, finds_canary
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Add, EngineModel, Trace
-from cacheproof.differential.whisper_generator import whisper_trace
+from cacheproof.differential.traces.trace import Add, EngineModel, Trace
 
 pytestmark = pytest.mark.full
 

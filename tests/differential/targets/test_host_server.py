@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.campaign import LANES
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import host_server, releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import host_of

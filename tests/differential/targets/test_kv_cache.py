@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.kv_cache import judge_records
-from cacheproof.differential.kv_cache_generator import generate
+from cacheproof.differential.generators.kv_cache import generate
+from cacheproof.differential.judges.kv_cache import judge_records
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference_kv_cache import run

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.campaign import LANES, Campaign, search
-from cacheproof.differential.canary import canaries_in, plant
-from cacheproof.differential.examine import LOCKSTEP
-from cacheproof.differential.finding import found_in
-from cacheproof.differential.finding_file import save
-from cacheproof.differential.known import covering, load
+from cacheproof.differential.findings.finding import found_in
+from cacheproof.differential.findings.finding_file import save
+from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import Campaign, search
+from cacheproof.differential.search.canary import canaries_in, plant
+from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget

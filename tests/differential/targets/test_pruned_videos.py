@@ -5,12 +5,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from cacheproof.differential import lockstep
-from cacheproof.differential.engine_generator import engine_trace
-from cacheproof.differential.examine import examine
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.judges import lockstep
+from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Add, Trace
+from cacheproof.differential.traces.trace import Add, Trace
 
 pytestmark = pytest.mark.full
 

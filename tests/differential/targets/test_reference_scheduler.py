@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from cacheproof.differential import finding_file
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import examine
-from cacheproof.differential.record import TraceResult
-from cacheproof.differential.scheduler_generator import offered_by
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.generators.scheduler import offered_by
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.attention_kinds import SlidingWindowManager
 from cacheproof.reference.scheduler import running, update, waiting
 from cacheproof.reference.scheduler.step import Step

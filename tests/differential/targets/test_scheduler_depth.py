@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.canary import NO_CANARY, canaries_in, plant
-from cacheproof.differential.examine import examine, rules_for
-from cacheproof.differential.known import covering, load
-from cacheproof.differential.record import TraceResult
+from cacheproof.differential.judges.examine import examine, rules_for
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.canary import NO_CANARY, canaries_in, plant
+from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Abort,
     Add,

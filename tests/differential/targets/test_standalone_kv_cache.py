@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.finding import LOCKSTEP, found_in
-from cacheproof.differential.standalone import standalone_test, why_none
+from cacheproof.differential.findings.finding import LOCKSTEP, found_in
+from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     AnyEvent,
     Arrive,

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from cacheproof.differential.finding import Finding, found_in
-from cacheproof.differential.finding_file import load
-from cacheproof.differential.standalone import standalone_test, why_none
+from cacheproof.differential.findings.finding import Finding, found_in
+from cacheproof.differential.findings.finding_file import load
+from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.trace import ModelRunner, Trace
+from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.semantics import Semantics
 
 NEWEST = "0.33.0"

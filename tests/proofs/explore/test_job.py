@@ -2,8 +2,8 @@
 
 import pytest
 
-from cacheproof.differential import known
-from cacheproof.differential.canary import NO_CANARY
+from cacheproof.differential.search import known
+from cacheproof.differential.search.canary import NO_CANARY
 from cacheproof.differential.targets.releases import install
 from cacheproof.proofs.evidence import Outcome, digest_of
 from cacheproof.proofs.explore.job import Report, Task, run, variants

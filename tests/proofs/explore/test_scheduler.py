@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cacheproof.differential import known
-from cacheproof.differential.examine import examine
-from cacheproof.differential.gallery import VARIANTS, target_of
+from cacheproof.differential.findings.gallery import VARIANTS, target_of
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.search import known
 from cacheproof.differential.targets import reference
 from cacheproof.differential.targets.host import scheduler_states
 from cacheproof.differential.targets.host.explorer import Moment
@@ -21,7 +21,7 @@ from cacheproof.differential.targets.host.scheduler_states import SchedulerState
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.trace import Add, dump, parse
+from cacheproof.differential.traces.trace import Add, dump, parse
 from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.explore.job import Report, Task, run, variants
 from cacheproof.proofs.explore.scheduler_scopes import SMALL

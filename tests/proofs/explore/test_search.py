@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.examine import examine
-from cacheproof.differential.gallery import VARIANTS, target_of
+from cacheproof.differential.findings.gallery import VARIANTS, target_of
+from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_process import ReferenceProcess
-from cacheproof.differential.trace import dump, parse
+from cacheproof.differential.traces.trace import dump, parse
 from cacheproof.proofs.explore.scope import Scope
 from cacheproof.proofs.explore.scopes import SMALL
 from cacheproof.proofs.explore.search import Exploration, _Search, explore

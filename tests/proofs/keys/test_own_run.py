@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.record import TraceResult
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.trace import Trace
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.proofs.keys.exploration import Explored
 from cacheproof.proofs.keys.own_run import OwnRun

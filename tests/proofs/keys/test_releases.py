@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cacheproof.differential.judge import Violation
-from cacheproof.differential.known import covering, load
-from cacheproof.differential.media_hash import MediaHashJudge
-from cacheproof.differential.media_hash_description import Description, call
-from cacheproof.differential.media_hash_values import array, boolean, integer, raw, real, text
-from cacheproof.differential.reachability import Reachability
+from cacheproof.differential.judges.manager import Violation
+from cacheproof.differential.judges.media_hash import MediaHashJudge
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.media.descriptions import Description, call
+from cacheproof.differential.media.values import array, boolean, integer, raw, real, text
+from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.trace import (
+from cacheproof.differential.traces.trace import (
     SCHEMA,
     Adapter,
     BlockHashConfig,

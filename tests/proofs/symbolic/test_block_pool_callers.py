@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from cacheproof.differential.kv_cache_generator import generate
-from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.generators.kv_cache import generate
+from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.targets import reference_kv_cache, reference_scheduler
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.reference import kv_cache_coordinator

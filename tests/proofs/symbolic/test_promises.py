@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential import judge
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.examine import examine
+from cacheproof.differential.judges import manager as judge
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.proofs.symbolic import calls, encoder_cache, encoder_decoder_cache

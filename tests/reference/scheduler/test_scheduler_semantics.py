@@ -6,12 +6,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cacheproof.differential.campaign import LANES
-from cacheproof.differential.lockstep import compare
-from cacheproof.differential.scheduler_generator import scheduler_trace
+from cacheproof.differential.generators.scheduler import scheduler_trace
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.trace import Add, Group, Pause, Received, ResetPrefix, Trace, parse
+from cacheproof.differential.traces.trace import (
+    Add,
+    Group,
+    Pause,
+    Received,
+    ResetPrefix,
+    Trace,
+    parse,
+)
 from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {

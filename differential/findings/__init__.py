@@ -1,0 +1,1 @@
+"""What is written down of a break: the finding, its screen, its file, its test."""

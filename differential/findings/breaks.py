@@ -1,0 +1,25 @@
+"""What a search keeps of a break until it is written down."""
+
+from dataclasses import dataclass
+
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.traces.trace import Trace
+
+
+@dataclass(frozen=True)
+class Break:
+    """A trace that breaks something: a contract by id, in a kind that its judge tells apart, or the
+    lockstep, and when it was found."""
+
+    contract: str
+    kind: str
+    lane: Lane
+    trace: Trace
+    event: int
+    sentence: str
+    seconds: float
+
+    @property
+    def place(self) -> tuple[str, str, str, str | None]:
+        """What is broken and where: breaks of one place may be one fault."""
+        return self.contract, self.lane.name, self.kind, self.trace.runner

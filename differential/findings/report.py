@@ -1,0 +1,247 @@
+"""A finding on one screen: what is broken, by which events, at which step, and how to see it again.
+
+Plain text when the console is no terminal; no more than about 50 lines of 100 columns while the
+trace is short.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from cacheproof.differential.findings.finding import LOCKSTEP, MODEL_DIFFERENCE, TIMES, Finding
+from cacheproof.differential.judges.lockstep import DELTA_FIELDS
+from cacheproof.differential.judges.retrace import Moment
+from cacheproof.differential.media.values import written
+from cacheproof.differential.traces.trace import Add, Continue, Hash, Prompt, Trace
+from cacheproof.differential.traces.words import changed_fields, program, told, value, visible_line
+from cacheproof.spec.records import EncoderCacheState
+
+EVENTS_SHOWN = 10
+KEY_DIGITS = 12
+NOT_LISTED = "a new one, as far as the list says"
+_HARM_STYLE = {"efficiency": "yellow", MODEL_DIFFERENCE: "yellow"}
+
+
+def print_finding(finding: Finding, console: Console, file: str = "FILE") -> None:
+    """Print the screen; `file` is where the finding can be replayed from."""
+    moments = list(finding.retrace.moments())
+    style = _HARM_STYLE.get(finding.harm, "red")
+    sections: list[RenderableType] = [
+        Text(visible_line(f"{finding.target}: {_headline(finding)}"), style=f"bold {style}"),
+        _indented(
+            Text("\n".join(map(visible_line, (finding.title, f"{finding.harm}; {finding.source}"))))
+        ),
+        *_section("events", _events(finding.trace)),
+        *_section(f"first wrong step: event {finding.event + 1}", _step(finding, moments)),
+        *_section("both sides", Text(finding.why)),
+        *_section("lanes", _lanes(finding, moments)),
+        Text(),
+    ]
+    console.print(Group(*sections))
+    _print_command(finding, console, "replay   ", file)
+    console.print(_footer(finding))
+    console.print()
+
+
+def print_beside(finding: Finding, before: Finding, console: Console, file: str) -> None:
+    """Print a few lines of a finding that may be the same fault as one printed before."""
+    style = _HARM_STYLE.get(finding.harm, "red")
+    console.print(Text(visible_line(f"{finding.target}: {finding.sentence}"), style=style))
+    words = f"its trace breaks {before.contract} first, as above: likely one fault"
+    if before.contract == finding.contract:
+        words = f"{finding.contract} as above, by other events: maybe another fault"
+    console.print(_indented(Text(f"{finding.harm}; {words}")))
+    _print_command(finding, console, "  ", file)
+    console.print()
+
+
+def print_events(trace: Trace, console: Console) -> None:
+    """Print a trace as Python that can be pasted, its last events when there are many."""
+    console.print(_indented(_events(trace)))
+
+
+def _print_command(finding: Finding, console: Console, before: str, file: str) -> None:
+    """How to see it again, in one line: it is to be copied whole."""
+    console.print(Text(before, style="bold"), end="")
+    command = visible_line(f"cacheproof replay {file} --target {finding.target} --times {TIMES}")
+    console.print(Text(command), soft_wrap=True)
+
+
+def _headline(finding: Finding) -> str:
+    """The sentence without its equation, which has a section of its own."""
+    return finding.sentence.removesuffix(f": {finding.why}")
+
+
+def _section(title: str, body: RenderableType) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text(title, style="bold")
+    yield _indented(body)
+
+
+def _indented(body: RenderableType) -> RenderableType:
+    return Padding(body, (0, 0, 0, 2))
+
+
+def _events(trace: Trace) -> Text:
+    hidden = max(0, len(trace.events) - EVENTS_SHOWN)
+    lines = program(trace.with_events(trace.events[hidden:]))
+    if hidden:
+        first = lines.index("trace = Trace(header, (") + 1
+        lines.insert(first, f"    # {hidden} earlier events are not shown")
+    return Text("\n".join(lines))
+
+
+def _step(finding: Finding, moments: list[Moment]) -> RenderableType:
+    if finding.contract == LOCKSTEP:
+        return _columns(("", "reference", finding.target), _parted(finding))
+    moment = moments[finding.event]
+    if finding.trace.depth == "block_hash":
+        return _columns(("", "key as it grew", "key afresh"), _keys(moment))
+    if finding.trace.depth == "media_hash":
+        return _columns(("call", "digest"), [_digest_of(one) for one in moments])
+    if finding.trace.depth == "kv_cache":
+        return _columns(("", "after"), _changed(moment))
+    changed = changed_fields(moment.before, moment.after)
+    rows = [(name, *sides) for name, sides in changed.items()]
+    if moment.store_before != moment.store_after:
+        rows.append(("worker's store", value(moment.store_before), value(moment.store_after)))
+    if not rows:
+        store = value(moment.store_after)
+        return Text(f"the ledger stays as it was, and the worker's store too: {store}")
+    return _columns(("", "before", "after"), rows)
+
+
+def _parted(finding: Finding) -> list[tuple[str, str, str]]:
+    """Parts of the field that differ between the reference and the target."""
+    parting = finding.parting
+    assert parting is not None
+    ours, theirs = parting.reference, parting.target
+    if parting.field != "delta":
+        return [(parting.field, value(ours), value(theirs))]
+    nothing = ["unchanged"] * len(DELTA_FIELDS)
+    sides = zip(DELTA_FIELDS, ours or nothing, theirs or nothing, strict=True)
+    return [(name, value(one), value(two)) for name, one, two in sides if one != two]
+
+
+def _lanes(finding: Finding, moments: list[Moment]) -> RenderableType:
+    rows = []
+    depth = finding.trace.depth
+    for number, moment in enumerate(moments, start=1):
+        mark = ">" if number == finding.event + 1 else " "
+        match depth:
+            case "block_hash":
+                sides: tuple[str, ...] = (", ".join(key for _, key, _ in _keys(moment)),)
+            case "media_hash":
+                sides = (_digest_of(moment)[1],)
+            case "kv_cache":
+                sides = (", ".join(f"{name} {what}" for name, what in _changed(moment)),)
+            case _:
+                sides = (_ledger(moment), _store(moment))
+        rows.append((f"{mark}{number}", _scheduler(moment), *sides))
+    titles = {
+        "block_hash": ("request", "keys"),
+        "media_hash": ("hasher", "digest"),
+        "kv_cache": ("engine", "block pool"),
+    }
+    shown = titles.get(depth, ("scheduler", "ledger", "store"))
+    return _columns(("", *shown), rows[-EVENTS_SHOWN:])
+
+
+def _changed(moment: Moment) -> list[tuple[str, str]]:
+    """What an event changed of the block pool."""
+    outcome = moment.record[0] or {"changed": {}}
+    return [(name.replace("_", " "), value(what)) for name, what in outcome["changed"].items()]
+
+
+def _digest_of(moment: Moment) -> tuple[str, str]:
+    """A call of the media hasher and the first digits of what it gave."""
+    assert isinstance(moment.event, Hash)
+    outcome = moment.record[0] or {}
+    raised = f"raises {outcome['raises']}" if "raises" in outcome else "no such value"
+    unstable = "another each time" if "unstable" in outcome else raised
+    return written(moment.event.value), outcome.get("digest", "")[:KEY_DIGITS] or unstable
+
+
+def _keys(moment: Moment) -> list[tuple[str, str, str]]:
+    """The request's blocks and the first digits of their keys."""
+    outcome = moment.record[0] or {"grown": [], "fresh": []}
+    sides = zip(outcome["grown"], outcome["fresh"], strict=True)
+    return [
+        (f"block {number}", grown[:KEY_DIGITS], fresh[:KEY_DIGITS])
+        for number, (grown, fresh) in enumerate(sides, start=1)
+    ]
+
+
+def _scheduler(moment: Moment) -> str:
+    event, (outcome, calls, raised, _) = moment.event, moment.record
+    words = told(event, outcome)
+    if isinstance(event, Add | Prompt | Continue):
+        spans = [f"{i.identifier} [{i.offset}, {i.offset + i.length})" for i in event.items]
+        words += f" with {', '.join(spans)}" if spans else ""
+    encoded = [f"{request}#{number}" for op, request, number, *_ in calls if op == "allocate"]
+    if encoded:
+        words += f"; encode {', '.join(encoded)}"
+    if raised is not None:
+        words += f"; raises {raised[0]}"
+    return words if outcome is not None or calls or raised else f"{words} (no effect)"
+
+
+def _ledger(moment: Moment) -> str:
+    before, after = moment.before, moment.after
+    assert before is not None
+    assert after is not None
+    words = [
+        f"{name} {getattr(before, field)} -> {getattr(after, field)}"
+        for name, field in (("free", "free_slots"), ("freeable", "freeable_slots"))
+        if getattr(before, field, None) != getattr(after, field, None)
+    ]
+    if isinstance(before, EncoderCacheState) and isinstance(after, EncoderCacheState):
+        for h, holders in after.holders.items():
+            if before.holders.get(h) != holders:
+                by = f"held by {' and '.join(sorted(holders))}" if holders else "idle"
+                words.append(f"{h} {by}")
+        words += [f"{h} gone" for h in before.holders if h not in after.holders]
+    if after.notices and after.notices != before.notices:
+        words.append(f"to report: {' '.join(after.notices)}")
+    return ", ".join(words)
+
+
+def _store(moment: Moment) -> str:
+    before, after = moment.store_before, moment.store_after
+    gone = [f"-{h}" for h in before if h not in after]
+    return " ".join([*gone, *(f"+{h}" for h in after if h not in before)])
+
+
+def _columns(titles: tuple[str, ...], rows: list[Any]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for title in titles:
+        table.add_column(Text(title), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _footer(finding: Finding) -> Table:
+    known = finding.known or ("no thread listed" if finding.known_note else "not listed")
+    listed = finding.known_note is not None or finding.harm == MODEL_DIFFERENCE
+    found = f"after {finding.seconds:.1f} s"
+    if finding.seed is not None:
+        found = f"seed {finding.seed} of {finding.generator}, {found}"
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    rows = (
+        ("replays", f"{finding.replays} alike, digest {finding.digest[:12]}"),
+        ("found", found),
+        ("known", f"{known}: {finding.known_note}" if finding.known_note else known),
+        ("fault", finding.fault or finding.akin or ("" if listed else NOT_LISTED)),
+        ("size", "not made small, or not to the end" if finding.stopped_early else ""),
+    )
+    for name, content in rows:
+        if content:
+            table.add_row(name, Text(visible_line(content)))
+    return table

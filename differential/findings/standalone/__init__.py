@@ -1,0 +1,1 @@
+"""Tests that need only vLLM, a module for each depth."""

@@ -1,0 +1,209 @@
+"""A pytest file that gives a real scheduler the events of a trace: what its parts are made of.
+
+The file plays the engine itself, in as few lines as the trace at hand needs. What it has no lines
+for it does not leave out: such a trace has no test, and is shown by its replay.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.findings.claims import (
+    AFTER_AN_EVENT,
+    CLASSES,
+    OF_ITEMS_BY_NUMBER,
+    OF_THE_STORE,
+    RAISES,
+    Case,
+    claim,
+)
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.standalone.template import PLUG_IN, render
+from cacheproof.differential.traces.trace import (
+    Abort,
+    Add,
+    AnyEvent,
+    Chunk,
+    Close,
+    Elsewhere,
+    Group,
+    Pause,
+    Received,
+    ResetPrefix,
+    Schedule,
+    SchedulerConfig,
+    Sent,
+    Transfer,
+    Update,
+)
+from cacheproof.differential.traces.words import literal, told
+
+_LATER = (
+    "long_prefill_token_threshold_adaptive",
+    "max_num_active_seqs",
+    "scheduler_reserve_full_isl",
+    "watermark",
+    "prefill_schedule_interval",
+)
+"""Fields of the configuration that not every release has; those that say nothing are left out."""
+_COMMENTED = 90
+"""Letters of a call and of what became of it that fit into a line."""
+_SPECS = {
+    "full": ("FullAttentionSpec", None),
+    "sliding_window": ("SlidingWindowSpec", "sliding_window"),
+    "chunked_local": ("ChunkedLocalAttentionSpec", "attention_chunk_size"),
+    "cross": ("CrossAttentionSpec", None),
+}
+
+
+def scheduler_test(finding: Finding) -> tuple[str | None, str]:
+    """The file's text, or None and why there is none."""
+    is_plug_in = PLUG_IN.fullmatch(finding.target) is not None
+    shown = SchedulerTest(finding, is_plug_in=is_plug_in)
+    if shown.missing:
+        return None, shown.missing
+    return render("scheduler.py.jinja", finding, shown.body(), **shown.shows), ""
+
+
+class SchedulerTest:
+    """What a finding's file shows. `missing` says why there is none, empty where there is one."""
+
+    def __init__(self, finding: Finding, *, is_plug_in: bool) -> None:
+        self._finding = finding
+        self._case = Case(finding, finding.retrace.whole(finding.event))
+        config = finding.configuration.config
+        assert isinstance(config, SchedulerConfig)
+        self.config = config
+        self.missing = next((f"{what} shown by their replay" for what in self._lacks()), "")
+        if self._case.per_input or is_plug_in:
+            self.missing = "managers of other shapes in a scheduler are shown by their replay"
+        end = claim(self._case) if not self.missing and self._is_claim else []
+        if not self.missing and not end and finding.contract not in RAISES:
+            self.missing = "no attribute shows it after the event"
+        self._end = end or []
+
+    @property
+    def _is_claim(self) -> bool:
+        return self._finding.contract in AFTER_AN_EVENT
+
+    def _lacks(self) -> Iterator[str]:
+        """What the trace asks for, and the file's engine does not have."""
+        config, events = self.config, self._finding.events
+        if config.num_speculative_tokens and not (config.drafter or config.async_scheduling):
+            yield "drafts by prompt lookup are"
+        if config.prefix_cache_retention_interval is not None:
+            yield "windows that are cached sparsely are"
+        if config.one_text:
+            yield "requests that decode one text are"
+        for event in events:
+            match event:
+                case Add(lora=lora) if lora is not None:
+                    yield "adapters are"
+                case Add(skip_reading=True):
+                    yield "requests that skip reading the prefix cache are"
+                case Chunk() if event.stop_after is not None:
+                    yield "stops of later turns are"
+                case Chunk() if event.items and self._finding.contract in OF_ITEMS_BY_NUMBER:
+                    yield "items of later turns are"
+                case Pause():
+                    yield "pauses are"
+                case Transfer(state="pending" | "failed"):
+                    yield "transfers that requests wait for are"
+                case Sent():
+                    yield "ends of KV sendings are"
+
+    @property
+    def shows(self) -> dict[str, Any]:
+        """What the template asks for, beside the body."""
+        config, case = self.config, self._case
+        groups = config.groups or (Group("full", config.block_size),)
+        sizes = any("SIZE" in line for line in self._end)
+        return {
+            "config": config,
+            "manager": CLASSES[self._finding.configuration.manager],
+            "is_decoder": case.is_decoder,
+            "longest": max(case.largest_items, default=0),
+            "capacity": self._finding.capacity or config.capacity,
+            "compute_budget": max(config.compute_budget, *case.largest_items, 0),
+            "sizes": literal(case.sizes) if sizes else None,
+            "specs": sorted({_SPECS[group.kind][0] for group in groups}),
+            "groups": list(map(_spec, groups)),
+            "later": {
+                field.name: getattr(config, field.name)
+                for field in msgspec.structs.fields(config)
+                if field.name in _LATER and getattr(config, field.name) != field.default
+            },
+            "drafts": config.num_speculative_tokens,
+            "loads_end": any(isinstance(event, Received) for event in self._finding.events),
+        }
+
+    def body(self) -> Iterator[str]:
+        """The events, and the claim at their end."""
+        finding = self._finding
+        for event, record in zip(
+            finding.events[: finding.event + 1], finding.records, strict=False
+        ):
+            if record[0] is None and not record[1] and record[2] is None:
+                continue
+            call = f"engine.{self._engine_call(event)}"
+            what = told(event, record[0]).removeprefix("schedule(): ")
+            if not isinstance(event, Schedule | Chunk | Close):
+                yield call
+            elif len(call) + len(what) <= _COMMENTED:
+                yield f"{call}  # {what}"
+            else:
+                yield from (f"# {what}", call)
+        if not self._is_claim:
+            return
+        yield ""
+        yield "manager = engine.manager"
+        if finding.contract in OF_THE_STORE:
+            yield "store, before = engine.store, engine.before"
+            yield "notices, encoded = engine.notices, engine.encoded"
+        yield from self._end
+
+    def _engine_call(self, event: AnyEvent) -> str:
+        match event:
+            case Add() | Chunk():
+                return self._arrival(event)
+            case Close():
+                return f"add({literal(event.request)}, prompt=1)"
+            case Update():
+                steps = [str(event.steps)] if event.steps > 1 else []
+                accepts = [f"accepts={event.accepts}"] if any(event.accepts) else []
+                return f"update({', '.join([*steps, *accepts])})"
+            case Abort():
+                return f"abort({literal(event.request)})"
+            case ResetPrefix():
+                return f"reset_prefix({'running=True' if event.running else ''})"
+            case Transfer():
+                return f"transfer({literal(event.identifier)}, ready={event.state == 'ready'})"
+            case Elsewhere():
+                later = ", later=True" if event.later else ""
+                return f"elsewhere({literal(event.request)}, tokens={event.tokens}{later})"
+            case Received():
+                failed = "" if event.failed is None else f", failed={event.failed}"
+                return f"received({literal(event.request)}{failed})"
+            case _:
+                return f"{type(event).__struct_config__.tag}()"
+
+    def _arrival(self, event: Add | Chunk) -> str:
+        first = self._case.requests[event.request]
+        items = ", ".join(
+            literal((item.identifier, item.offset, item.length, item.is_embed))
+            for item in event.items
+        )
+        more = f", items=[{items}]" if items else ""
+        more += f", max_tokens={event.max_tokens}" if event.max_tokens > 1 else ""
+        more += f", priority={first.priority}" if first.priority else ""
+        more += f", salt={literal(first.salt)}" if first.salt else ""
+        more += f", stop_after={event.stop_after}" if event.stop_after else ""
+        more += ", resumable=True" if first.resumable else ""
+        return f"add({literal(event.request)}, prompt={event.prompt}{more})"
+
+
+def _spec(group: Group) -> tuple[str, str]:
+    """The release's class for a group, and the argument that it has beside the others."""
+    name, window = _SPECS[group.kind]
+    return name, f"{window}={group.window}" if window else ""

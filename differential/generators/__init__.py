@@ -1,0 +1,1 @@
+"""Traces from seeds, a module for each depth."""

@@ -1,0 +1,162 @@
+"""From a seed to a trace for an engine: few prompts, asked for again and again under pressure.
+
+A trace has some prompts and several requests of each, so that what one is answered under pressure
+can be held against what the other was. Encoder cache, KV blocks and token budget are scarce: chunks
+are of one token up, items are evicted and encoded again, and requests are preempted in the middle
+of one. In some, items stand close to one another, and steps are large: many are encoded at once,
+and give up their places one by one. How long a model's items are is its processor's word: where
+they are of any size, there is a row for every square, and of a video that is pruned some are kept.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from cacheproof.differential.generators.engine_steps import BLOCK_SIZE, under_pressure
+from cacheproof.differential.generators.whisper import whisper_trace
+from cacheproof.differential.traces.trace import (
+    SCHEMA,
+    Add,
+    EngineConfig,
+    EngineHeader,
+    EngineModel,
+    Item,
+    Reset,
+    ResetPrefix,
+    Trace,
+)
+
+VERSION = "engine/1"
+PRUNING_RATE = 0.5
+_PICTURE_ROWS = 16
+_GAPS = (0, 1, 1, 3, 9, 17)
+
+
+class _Medium(NamedTuple):
+    """What may stand in a prompt: its identifier, and how many tokens its item has."""
+
+    identifier: str
+    length: int
+
+
+def engine_trace(seed: int, model: EngineModel = "llava", *, prunes: bool = False) -> Trace:
+    """The engine-depth trace of a seed; one that `prunes` drops rows of videos."""
+    if model == "whisper":
+        return whisper_trace(seed)
+    return _EngineTrace(seed, model, prunes).build()
+
+
+def _pictures(random: Random) -> list[_Medium]:
+    """Pictures of one size, as LLaVA makes them all."""
+    return [_Medium(f"picture {number}", _PICTURE_ROWS) for number in range(random.randint(2, 6))]
+
+
+def _pictures_and_films(random: Random) -> list[_Medium]:
+    """Pictures of any size, and films, which have two frames for every row of squares."""
+    return [
+        _film(number, random) if random.random() < 0.4 else _picture(number, random)
+        for number in range(random.randint(2, 6))
+    ]
+
+
+def _pruned_films(random: Random) -> list[_Medium]:
+    """Films, of which some rows are kept, and pictures, of which all are."""
+    return [
+        _film(number, random, 1 - PRUNING_RATE)
+        if random.random() < 0.7
+        else _picture(number, random)
+        for number in range(random.randint(1, 4))
+    ]
+
+
+def _picture(number: int, random: Random) -> _Medium:
+    height, width = random.randint(1, 5), random.randint(1, 4)
+    return _Medium(f"picture {number} of {height}x{width}", height * width)
+
+
+def _film(number: int, random: Random, kept: float = 1.0) -> _Medium:
+    frames, height, width = random.randint(1, 4), random.randint(1, 3), random.randint(1, 3)
+    rows = max(height * width, int(frames * height * width * kept))
+    return _Medium(f"film {number} of {frames}x{height}x{width}", rows)
+
+
+_MEDIA: dict[tuple[EngineModel, bool], Callable[[Random], list[_Medium]]] = {
+    ("llava", False): _pictures,
+    ("qwen2_5_vl", False): _pictures_and_films,
+    ("qwen2_5_vl", True): _pruned_films,
+}
+
+
+class _EngineTrace:
+    def __init__(self, seed: int, model: EngineModel, prunes: bool) -> None:
+        name = f"{model} that prunes" if prunes else model
+        random = self._random = Random(f"{VERSION}/{name}/{seed}")
+        self._seed, self._model, self._prunes = seed, model, prunes
+        self._media = _MEDIA[model, prunes](random)
+        self._length = max(medium.length for medium in self._media)
+        # Where items are marked, two of them never touch.
+        self._apart = 0 if model == "llava" else 2
+        self._close = random.random() < 0.3
+        self._config = self._draw()
+        self._prompts = [self._prompt() for _ in range(random.randint(1, 4))]
+
+    def _draw(self) -> EngineConfig:
+        random, length = self._random, self._length
+        max_num_seqs = random.choice((1, 2, 3, 4, 6))
+        max_model_len = random.choice((96, 128, 160))
+        longest = -(-max_model_len // BLOCK_SIZE)
+        budget = random.choice((max_num_seqs, 8, 13, 24, 40, 64, 160))
+        if self._close:
+            budget = random.choice((64, 160))
+        return EngineConfig(
+            capacity=random.choice((length, length + 5, 2 * length, 3 * length)),
+            compute_budget=random.choice((4,) if self._close else (1, 2, 4)) * length,
+            max_num_batched_tokens=max(budget, max_num_seqs),
+            max_num_seqs=max_num_seqs,
+            max_model_len=max_model_len,
+            block_size=BLOCK_SIZE,
+            num_blocks=1 + longest + random.choice((0, 0, 1, 2, 4, 16)),
+            prefix_caching=random.random() < 0.6,
+            policy="priority" if random.random() < 0.3 else "fcfs",
+            long_prefill_token_threshold=random.choice((0, 0, 0, 7)),
+            model=self._model,
+            video_pruning_rate=PRUNING_RATE if self._prunes else 0.0,
+        )
+
+    def _prompt(self) -> tuple[int, tuple[Item, ...]]:
+        """A prompt's length and items; pictures may repeat, and may follow one another closely."""
+        random = self._random
+        items: list[Item] = []
+        at = random.randint(0, 20)
+        room = self._config.max_model_len - 24
+        for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4))):
+            start = at + self._apart // 2
+            if start + min(medium.length for medium in self._media) > room:
+                break
+            medium = random.choice(self._media)
+            if start + medium.length > room:
+                break
+            items.append(Item(medium.identifier, start, medium.length))
+            at = start + medium.length + (0 if self._close else random.choice(_GAPS))
+            at += self._apart // 2
+        return min(at, room) + random.randint(1, 8), tuple(items)
+
+    def build(self) -> Trace:
+        random = self._random
+        events = under_pressure(
+            random, random.randint(3, 9), self._add, lambda: random.choice((Reset(), ResetPrefix()))
+        )
+        header = EngineHeader(SCHEMA, "encoder_cache", self._config, self._seed, VERSION)
+        return Trace(header, tuple(events))
+
+    def _add(self, name: str) -> Add:
+        random = self._random
+        prompt, items = random.choice(self._prompts)
+        most = self._config.max_model_len - prompt
+        return Add(
+            name,
+            prompt,
+            items,
+            max_tokens=random.randint(1, min(most, 24)),
+            priority=random.randint(0, 2),
+        )

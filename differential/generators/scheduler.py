@@ -1,0 +1,547 @@
+"""From a seed to a trace for a real scheduler: engine-level events, tight configurations.
+
+Encoder cache, token budget and KV blocks are all scarce, so that items are refused, evicted and
+encoded again, requests are preempted in the middle of an item, and aborts land between a schedule
+and its update. Two traces in five are squeezed further: prompts full of items that hardly fit the
+KV blocks, mostly under the priority policy, whose victims may have been scheduled in the same step.
+
+One trace in twenty goes on, once nothing comes from outside any more, until all have ended.
+
+With `transfers` encoder outputs also come from elsewhere: now, later, or never. Such traces are all
+squeezed, and their items are large: what is loaded for a victim is then evicted in the same step.
+With `resized` an identifier comes back with another size now and then, as a reused media id does.
+With `windows` the KV cache has groups of sliding windows and of chunks, beside one of full
+attention or alone.
+
+With `kv_transfers` the KV of prompts comes from elsewhere, all of it or a part that may end inside
+an item, within a step or later, right or wrong; and that of ended requests is sent there. One trace
+in four has both connectors.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.traces.trace import (
+    SCHEMA,
+    Abort,
+    Adapter,
+    Add,
+    AnyEvent,
+    Chunk,
+    Close,
+    Elsewhere,
+    Group,
+    Item,
+    Pause,
+    Received,
+    Reset,
+    ResetPrefix,
+    Schedule,
+    SchedulerConfig,
+    SchedulerHeader,
+    Sent,
+    Trace,
+    Transfer,
+    TransferState,
+    Update,
+)
+from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
+
+VERSION = "scheduler/2"
+_MOST_ITEMS = 8
+"""Of a session: beyond, the order in which a release gives them back is that of a hash table."""
+
+
+def scheduler_trace(
+    seed: int,
+    *,
+    async_scheduling: bool | None = None,
+    release: str | None = None,
+    transfers: bool = False,
+    resized: bool = False,
+    windows: bool = False,
+    kv_transfers: bool = False,
+) -> Trace:
+    """The scheduler-depth trace of a seed; asynchronous scheduling one time in four unless said.
+
+    It asks for nothing that the release does not have; None: of what any release has.
+    """
+    offered = offered_by(release)
+    transfers = transfers and offered.loads_encodings
+    return _SchedulerTrace(
+        seed, async_scheduling, offered, transfers, resized, windows, kv_transfers
+    ).build()
+
+
+@lru_cache
+def offered_by(release: str | None) -> Semantics:
+    """The release's semantics; those of the first one that is modelled stand for earlier ones."""
+    if release is None:
+        return Semantics.ideal()
+    try:
+        return Semantics.of_vllm(release)
+    except NotModelled:
+        return Semantics.of_vllm(FIRST_MODELLED)
+
+
+def until_all_end(
+    config: SchedulerConfig, live: Sequence[str], pauses: bool, *freeing: AnyEvent
+) -> Iterator[AnyEvent]:
+    """Few are left, nothing is in their way, and there are steps for twice the longest."""
+    yield from map(Abort, live[:-3])
+    if pauses:
+        yield Pause("none")
+    yield from freeing
+    for _ in range(2 * config.max_model_len):
+        yield Schedule()
+        yield Update()
+
+
+class _SchedulerTrace:
+    def __init__(
+        self,
+        seed: int,
+        async_scheduling: bool | None,
+        semantics: Semantics,
+        transfers: bool,
+        resized: bool,
+        windows: bool,
+        kv_transfers: bool,
+    ) -> None:
+        self._semantics = semantics
+        self._extras = Random(f"{VERSION}/extras/{seed}")
+        self._streaming = Random(f"{VERSION}/streaming/{seed}")
+        self._resizing = Random(f"{VERSION}/resizing/{seed}") if resized else None
+        self._runs_out = Random(f"{VERSION}/end/{seed}").random() < 0.05
+        random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
+        self._seed = seed
+        self._squeezed = random.random() < 0.4 or transfers
+        self._capacity = random.choice(
+            (6, 8, 12, 20) if self._squeezed else (2, 3, 4, 6, 8, 12, 20)
+        )
+        if transfers:
+            self._capacity = random.choice((2, 3, 4, 6))
+        largest = max(
+            1,
+            random.choice(
+                (self._capacity // 2, 4, 2)
+                if self._squeezed and not transfers
+                else (self._capacity, self._capacity // 2, 2)
+            ),
+        )
+        self._items = [
+            self._template(f"h{number}", largest)
+            for number in range(random.randint(*((6, 16) if self._squeezed else (2, 6))))
+        ]
+        if async_scheduling is None:
+            async_scheduling = random.random() < 0.25
+        draw = self._draw_squeezed if self._squeezed else self._draw_tight
+        runner = Random(f"{VERSION}/runner/{seed}")
+        self._config = with_extras(draw(largest, async_scheduling), self._extras, semantics, runner)
+        if transfers:
+            self._config = self._with_transfers(self._config)
+        if windows:
+            groups = Random(f"{VERSION}/groups/{seed}")
+            self._config = _with_groups(self._config, groups, semantics)
+        self._kv = Random(f"{VERSION}/kv/{seed}")
+        if kv_transfers:
+            self._config = self._with_kv_transfers(self._config)
+        self._loads_at_once: list[str] = []
+        self._loads_later: list[str] = []
+        self._sends: list[str] = []
+        self._unknown: dict[str, int] = {}
+        self._adapters = self._extras.randint(1, 4) if self._config.max_loras else 0
+        self._twins = self._config.prefix_caching and self._extras.random() < 0.25
+        self._texts: list[tuple[int, tuple[Item, ...]]] = []
+        self._pauses = semantics.pauses and self._extras.random() < 0.1
+        self._restarts = semantics.restarts_running and self._extras.random() < 0.15
+        if kv_transfers:
+            self._restarts = semantics.restarts_running and self._kv.random() < 0.15
+        self._elsewhere = Random(f"{VERSION}/elsewhere/{seed}")
+        self._pending: list[str] = []
+        self._streams = semantics.continues_requests and self._streaming.random() < 0.12
+        self._rooms: dict[str, int] = {}
+        self._first_turns: dict[str, int] = {}
+        self._shown: dict[str, int] = {}
+        self._events: list[AnyEvent] = []
+        self._live: list[str] = []
+        self._arrived = 0
+
+    def _draw_tight(self, largest: int, async_scheduling: bool) -> SchedulerConfig:
+        random = self._random
+        block_size = random.choice((8, 16))
+        max_model_len = random.choice((48, 64, 96))
+        chunked = random.random() < 0.9
+        return SchedulerConfig(
+            capacity=self._capacity,
+            compute_budget=random.choice((largest, self._capacity, 2 * self._capacity)),
+            max_num_batched_tokens=(
+                random.choice((8, 12, 16, 24, 48)) if chunked else max_model_len
+            ),
+            max_num_seqs=random.choice((2, 3, 4, 6)),
+            max_model_len=max_model_len,
+            block_size=block_size,
+            num_blocks=1 + -(-max_model_len // block_size) + random.choice((0, 0, 1, 2, 4, 16)),
+            prefix_caching=random.random() < 0.6,
+            chunked_prefill=chunked,
+            disable_chunked_mm_input=random.random() < 0.15,
+            policy="priority" if random.random() < 0.3 else "fcfs",
+            long_prefill_token_threshold=random.choice((0, 0, 0, 4, 8)),
+            async_scheduling=async_scheduling,
+        )
+
+    def _draw_squeezed(self, largest: int, async_scheduling: bool) -> SchedulerConfig:
+        """KV blocks for hardly one long prompt, and several prompts prefilled side by side."""
+        random = self._random
+        block_size = random.choice((8, 16))
+        return SchedulerConfig(
+            capacity=self._capacity,
+            compute_budget=2 * self._capacity,
+            max_num_batched_tokens=random.choice((16, 24, 48)),
+            max_num_seqs=random.choice((2, 3, 4)),
+            max_model_len=96,
+            block_size=block_size,
+            num_blocks=1 + 96 // block_size + random.choice((0, 0, 1)),
+            prefix_caching=random.random() < 0.3,
+            policy="priority" if random.random() < 0.8 else "fcfs",
+            long_prefill_token_threshold=random.choice((4, 8, 12)),
+            async_scheduling=async_scheduling,
+        )
+
+    def _with_transfers(self, config: SchedulerConfig) -> SchedulerConfig:
+        """A connector, and urgent requests that are admitted without room for all of them.
+
+        No adapters and fewer drafts than the threshold: where these go wrong is searched elsewhere.
+        """
+        return msgspec.structs.replace(
+            config,
+            ec_connector=True,
+            policy="priority",
+            max_num_seqs=4,
+            scheduler_reserve_full_isl=not self._semantics.admits_whole_sequences,
+            max_loras=0,
+            num_speculative_tokens=min(config.num_speculative_tokens, 3),
+        )
+
+    def _with_kv_transfers(self, config: SchedulerConfig) -> SchedulerConfig:
+        """A connector to KV, and one time in four the one to encoder outputs as well."""
+        random, offered = self._kv, self._semantics
+        ends = random.random() < 0.4 and offered.ends_failed_loads
+        both = random.random() < 0.25 and offered.loads_encodings
+        return msgspec.structs.replace(
+            config, kv_connector="fail" if ends else "recompute", ec_connector=both
+        )
+
+    def _template(self, identifier: str, largest: int) -> tuple[str, tuple[bool, ...]]:
+        random = self._random
+        mask = [True] * random.randint(1, largest)
+        if random.random() < 0.3:
+            mask += [False] * random.randint(1, 4)
+            random.shuffle(mask)
+        return identifier, tuple(mask)
+
+    def build(self) -> Trace:
+        random = self._random
+        in_flight = 0
+        limit = 2 if self._config.async_scheduling else 1
+        if self._config.ec_connector:
+            self._events += [
+                Transfer(identifier, "ready")
+                for identifier, _ in self._items
+                if self._elsewhere.random() < 0.7
+            ]
+        for _ in range(40 if self._config.ec_connector else random.choice((8, 16, 40))):
+            if self._config.ec_connector and self._elsewhere.random() < 0.6:
+                self._events.append(self._transfer())
+            while len(self._live) < 6 and random.random() < 0.5:
+                self._add()
+            if self._rooms and self._streaming.random() < 0.4:
+                self._stream()
+            if in_flight < limit:
+                self._events.append(Schedule())
+                in_flight += 1
+                if self._config.kv_connector is not None:
+                    self._events += self._ends_of_transfers()
+            if self._live and random.random() < 0.06:
+                request = self._live.pop(random.randrange(len(self._live)))
+                self._events.append(Abort(request))
+            if in_flight == limit or random.random() < 0.5:
+                self._events.append(Update(accepts=self._accepts()))
+                in_flight -= 1
+            if random.random() < 0.01:
+                self._events.append(Reset())
+            if random.random() < 0.02:
+                running = self._restarts and self._extras.random() < 0.7
+                self._events.append(ResetPrefix(running=running))
+            if self._pauses and self._extras.random() < 0.2:
+                self._events.append(Pause(self._extras.choice(("new", "all", "none", "none"))))
+        if self._runs_out:
+            arrivals = [Transfer(identifier, "ready") for identifier in self._pending]
+            ends = [Close(request) for request in self._rooms]
+            self._events += until_all_end(self._config, self._live, self._pauses, *arrivals, *ends)
+        header = SchedulerHeader(
+            schema=SCHEMA,
+            manager="encoder_cache",
+            config=self._config,
+            seed=self._seed,
+            generator=VERSION,
+        )
+        return Trace(header, tuple(self._events))
+
+    def _transfer(self) -> Transfer:
+        """An output that is on its way arrives or fails to; or another one is offered, or not any
+        more."""
+        random, offered = self._elsewhere, self._semantics
+        lost: TransferState = "failed" if offered.fails_lost_transfers else "gone"
+        if self._pending and random.random() < 0.8:
+            identifier = self._pending.pop(random.randrange(len(self._pending)))
+            ends: tuple[TransferState, ...] = ("ready", "ready", "gone", lost)
+            return Transfer(identifier, random.choice(ends))
+        identifier, _ = random.choice(self._items)
+        if identifier in self._pending:
+            self._pending.remove(identifier)
+        if offered.awaits_transfers and random.random() < 0.2:
+            self._pending.append(identifier)
+            return Transfer(identifier, "pending")
+        return Transfer(identifier, "ready" if random.random() < 0.75 else "gone")
+
+    def _accepts(self) -> tuple[int, ...]:
+        """How many drafts requests accept; mostly all or none."""
+        most = self._config.num_speculative_tokens
+        if most == 0:
+            return ()
+        return tuple(self._extras.choice((0, 0, 1, most)) for _ in range(3))
+
+    def _stream(self) -> None:
+        """A session gets more prompt, or is closed; now and then all requests start over."""
+        random = self._streaming
+        restarts = self._semantics.restarts_running and self._config.kv_connector is None
+        if restarts and random.random() < 0.04:
+            self._events.append(ResetPrefix(running=True))
+            return
+        request = random.choice(list(self._rooms))
+        items: list[Item] = []
+        position = random.choice((0, 0, 1, 5))
+        count = min(random.choice((0, 1, 1, 2)), _MOST_ITEMS - self._shown[request])
+        for _ in range(count):
+            identifier, mask = random.choice(self._items)
+            items.append(self._item(identifier, position, mask))
+            position += items[-1].length + random.choice((0, 1, 3))
+        prompt = max(1, position) + random.choice((0, 1, 6))
+        max_tokens = random.randint(1, 6)
+        self._shown[request] += len(items)
+        own = self._semantics.takes_max_tokens_of_chunks
+        self._rooms[request] -= prompt + (max_tokens if own else self._first_turns[request])
+        if self._rooms[request] < 0 or random.random() < 0.15:
+            del self._rooms[request]
+            self._events.append(Close(request))
+            return
+        stop_after = random.randint(1, 4) if random.random() < 0.3 else None
+        self._events.append(Chunk(request, prompt, tuple(items), max_tokens, stop_after))
+
+    def _add(self) -> None:
+        random = self._random
+        request = f"r{self._arrived}"
+        self._arrived += 1
+        position = random.choice((0, 0, 1, 5, 12))
+        items: list[Item] = []
+        repeats = not self._squeezed and random.random() < 0.4
+        repeated = random.choice(self._items) if repeats else None
+        for _ in range(random.choice((4, 6, 7) if self._squeezed else (0, 1, 1, 2, 3, 4))):
+            identifier, mask = repeated or random.choice(self._items)
+            if position + len(mask) > self._config.max_model_len - 8:
+                break
+            items.append(self._item(identifier, position, mask))
+            position += items[-1].length + random.choice((0, 0, 1, 3, 8))
+            if self._squeezed:
+                position += random.randrange(6)
+        prompt = min(max(position, 1) + random.choice((0, 1, 6)), self._config.max_model_len - 1)
+        prompt = max(prompt, items[-1].offset + items[-1].length if items else 1)
+        shown = tuple(items)
+        if self._twins:
+            prompt, shown = self._twin(self._with_cached_prefix(prompt), shown)
+        room = self._config.max_model_len - prompt
+        max_tokens = random.randint(1, max(1, min(12, room)))
+        resumable = self._streams and self._streaming.random() < 0.6
+        if resumable:
+            self._rooms[request] = room - max_tokens
+            self._first_turns[request] = max_tokens
+            self._shown[request] = len(shown)
+        self._events.append(
+            Add(
+                request,
+                prompt,
+                shown,
+                max_tokens=max_tokens,
+                priority=self._priority(),
+                resumable=resumable,
+                sends=self._sends_kv(request),
+                **self._rare(),
+            )
+        )
+        if self._config.kv_connector is not None and self._kv.random() < 0.8:
+            self._events.append(self._elsewhere_of(request, prompt))
+        self._live.append(request)
+
+    def _item(self, identifier: str, position: int, mask: tuple[bool, ...]) -> Item:
+        """The item, at times cut short where identifiers may come back with another size."""
+        if self._resizing is not None and self._resizing.random() < 0.1 and len(mask) > 1:
+            mask = mask[: self._resizing.randrange(1, len(mask))]
+            mask = mask if any(mask) else (True,)
+        return Item(identifier, position, len(mask), is_embed=None if all(mask) else mask)
+
+    def _sends_kv(self, request: str) -> bool:
+        """Whether the KV of a request is sent elsewhere when it has come to its end."""
+        if self._config.kv_connector is None or self._kv.random() < 0.6:
+            return False
+        if self._config.async_scheduling and not self._semantics.keeps_until_loaded:
+            return False
+        self._sends.append(request)
+        return True
+
+    def _elsewhere_of(self, request: str, prompt: int) -> Elsewhere:
+        """How much of a request can be had elsewhere: all, whole blocks, or any part."""
+        random, block_size = self._kv, self._config.block_size
+        if random.random() < 0.1:
+            self._unknown[request] = prompt
+            return Elsewhere(request, None)
+        tokens = random.choice(
+            (prompt, random.randrange(prompt + 1), prompt // block_size * block_size)
+        )
+        later = random.random() < 0.6
+        (self._loads_later if later else self._loads_at_once).append(request)
+        return Elsewhere(request, tokens, later)
+
+    def _ends_of_transfers(self) -> list[AnyEvent]:
+        """A load ends, well or not; a sending ends; it gets known what can be had elsewhere."""
+        random = self._kv
+        events: list[AnyEvent] = []
+        if self._loads_later and random.random() < 0.5:
+            events.append(Received(random.choice(self._loads_later[-6:]), self._failure(0.3)))
+        if self._loads_at_once and random.random() < 0.3:
+            events.append(Received(random.choice(self._loads_at_once[-4:]), self._failure(1.0)))
+        if self._sends and random.random() < 0.4:
+            events.append(Sent(random.choice(self._sends[-6:])))
+        if self._unknown and random.random() < 0.3:
+            request = random.choice(list(self._unknown))
+            events.append(self._elsewhere_of(request, self._unknown.pop(request)))
+        return events
+
+    def _failure(self, likelihood: float) -> int | None:
+        """From which block on a load fails; None: it does not."""
+        fails = self._kv.random() < likelihood and self._semantics.retries_failed_loads
+        return self._kv.choice((0, 0, 1, 2)) if fails else None
+
+    def _priority(self) -> int:
+        """With transfers mostly the more urgent, the later: the first that runs is the victim."""
+        if self._config.ec_connector and self._elsewhere.random() < 0.8:
+            return -self._arrived
+        return self._random.choice((0, 0, 1, 2))
+
+    def _twin(self, prompt: int, items: tuple[Item, ...]) -> tuple[int, tuple[Item, ...]]:
+        """This prompt, or one time in two an earlier one again."""
+        if self._texts and self._extras.random() < 0.5:
+            return self._extras.choice(self._texts)
+        self._texts.append((prompt, items))
+        return prompt, items
+
+    def _with_cached_prefix(self, prompt: int) -> int:
+        """A length whose prefix, once cached, leaves one token to compute."""
+        block_size = self._config.block_size
+        longer = -(-prompt // block_size) * block_size + 1
+        return longer if longer < self._config.max_model_len else prompt
+
+    def _rare(self) -> dict[str, Any]:
+        """What few requests have."""
+        random = self._extras
+        number = random.randint(1, self._adapters) if self._adapters else 0
+        adapter = Adapter(f"adapter-{number}", number, f"/adapters/{number}") if number else None
+        skips = random.random() < 0.03 and self._semantics.skips_reading
+        return {
+            "lora": adapter if random.random() < 0.7 else None,
+            "salt": random.choice(("s1", "s2")) if random.random() < 0.05 else None,
+            "skip_reading": skips,
+            "stop_after": random.randint(1, 4) if random.random() < 0.2 else None,
+        }
+
+
+def with_extras(
+    config: SchedulerConfig, random: Random, offered: Semantics, runner: Random
+) -> SchedulerConfig:
+    """Now and then what few deployments use, as far as the release has it. Which model runner the
+    workers have, `runner` draws: either is as likely."""
+    adaptive = random.random() < 0.15 and offered.spares_lone_prefill
+    active = random.randint(1, config.max_num_seqs) if random.random() < 0.1 else None
+    reserve = random.random() < 0.8 or not offered.admits_whole_sequences
+    watermark = random.choice((0.1, 0.2)) if random.random() < 0.1 else 0.0
+    interval = random.choice((2, 3, 5)) if random.random() < 0.1 else 1
+    max_loras = random.choice((1, 2)) if random.random() < 0.12 else 0
+    speculates = random.random() < 0.3 and offered.takes_drafts
+    drafts = random.choice((1, 2, 3, 4)) if speculates else 0
+    with_drafter = drafts > 0 and random.random() < 0.6
+    random.random()  # once drew the runner; what is drawn after it stays as it was
+    return msgspec.structs.replace(
+        config,
+        long_prefill_token_threshold_adaptive=adaptive,
+        max_num_active_seqs=active if offered.spares_lone_prefill else None,
+        scheduler_reserve_full_isl=reserve,
+        watermark=watermark if offered.keeps_watermark else 0.0,
+        prefill_schedule_interval=interval if offered.holds_prefills else 1,
+        max_loras=max_loras,
+        num_speculative_tokens=drafts,
+        drafter=with_drafter,
+        v2_model_runner=runner.random() < 0.5 and offered.has_second_runner,
+    )
+
+
+def _with_groups(config: SchedulerConfig, random: Random, offered: Semantics) -> SchedulerConfig:
+    """Windows or chunks, mostly beside full attention, and KV blocks for all of them.
+
+    A drafter goes where the release has none beside such groups.
+    """
+    size = config.block_size
+    full = Group("full", size)
+    windows = [Group("sliding_window", size, random.randint(2, 3 * size)) for _ in range(2)]
+    chunks = Group("chunked_local", size, size * random.randint(1, 4))
+    groups = random.choice(
+        (
+            (full, windows[0]),
+            (full, windows[0]),
+            (windows[0], full),
+            (full, windows[0], windows[0]),
+            (full, *windows),
+            (windows[0],),
+            (full, chunks),
+            (chunks,),
+        )
+    )
+    has_windows = any(group.kind == "sliding_window" for group in groups)
+    drops = not (config.prefix_caching and offered.looks_ahead)
+    has_no_drafter = chunks in groups or (
+        config.prefix_caching and drops and not offered.caches_block_to_drop
+    )
+    slack = config.num_blocks - -(-config.max_model_len // size)
+    drafter = config.drafter and not has_no_drafter
+    retains = offered.retains_sparsely and has_windows and not (drafter and drops)
+    return msgspec.structs.replace(
+        config,
+        groups=groups,
+        prefix_cache_retention_interval=(
+            random.choice((None, 0, 0, size, 2 * size)) if retains else None
+        ),
+        num_blocks=slack + sum(_most_blocks(group, config) for group in groups),
+        drafter=drafter,
+    )
+
+
+def _most_blocks(group: Group, config: SchedulerConfig) -> int:
+    """Blocks that the longest request holds in a group at a time, as releases count them."""
+    in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
+    tokens = config.max_model_len
+    if group.kind != "full":
+        tokens = min(tokens, group.window + in_flight)
+    return -(-tokens // group.block_size) + int(group.kind == "sliding_window")

@@ -1,0 +1,100 @@
+"""Judges an engine: its scheduler's decisions, what its worker's store holds, and its answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cacheproof.differential.judges.outputs import is_tie
+from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.traces import trace as events
+from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
+
+Prompt = tuple[int, tuple[events.Item, ...]]
+
+
+class EngineJudge(SchedulerJudge):
+    """Judges one trace at engine depth.
+
+    Requests of one prompt are twins: they must decode the same. Their texts are compared as far as
+    both have come, and not behind a token that rounding may have decided.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._prompt_of: dict[str, Prompt] = {}
+        self._decided: dict[str, list[int]] = {}
+        self._tied: set[str] = set()
+
+    def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
+        super()._add(event, outcome, calls)
+        self._prompt_of[event.request] = (event.prompt, event.items)
+        self._decided[event.request] = []
+
+    def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
+        super()._schedule(event, outcome, calls)
+        if outcome is None or not self._is_decoder:
+            return
+        begun = {self._prompt_of[name][1] for name in outcome["encode"]}
+        if len(begun) > 1 and outcome["resumed"]:
+            self._reach.meet("began anew beside another item")
+
+    def _update(self, event: events.Update, outcome: Any, calls: Any) -> None:
+        super()._update(event, outcome, calls)
+        if outcome is None:
+            return
+        self._judge_store(outcome["store"])
+        memory = outcome["memory"]
+        self._check(
+            "update", StoreMemory(self._capacity * memory["bytes_of_row"], memory["bytes_held"])
+        )
+        self._judge_origins(outcome.get("origins", {}))
+        for name, tokens in outcome["outputs"].items():
+            self._note_tokens(name, tokens)
+            self._judge_twins(name)
+
+    def _judge_store(self, store: Mapping[str, int]) -> None:
+        """The worker's own store after the step, in the place of what should be in it."""
+        step = self._last_step
+        assert step is not None
+        for rule in self._rules.of_step:
+            if rule.kind == "mirror":
+                told = step._replace(store=store)
+                if not rule.predicate(told):
+                    self._broken(rule, {"w": told}, "update", "", "")
+
+    def _judge_origins(self, origins: Mapping[str, Any]) -> None:
+        """What was read that is another's, where the target's rows and slots say what they are."""
+        for kind, record in (("rows", RowsRead), ("slots", SlotsRead)):
+            if kind in origins:
+                told = origins[kind]
+                if told["read"]:
+                    self._reach.meet(f"{kind} of known origin read")
+                expected, found = _frozen(told["expected"]), _frozen(told["found"])
+                self._check("update", record(expected, found))
+
+    def _note_tokens(self, name: str, tokens: Sequence[Any]) -> None:
+        for token in tokens:
+            if name in self._tied:
+                return
+            if is_tie(token):
+                self._reach.meet("best two logits nearly tie")
+                self._tied.add(name)
+                return
+            self._decided[name].append(token[0])
+
+    def _judge_twins(self, name: str) -> None:
+        for twin, prompt in self._prompt_of.items():
+            if twin == name or prompt != self._prompt_of[name]:
+                continue
+            both = min(len(self._decided[name]), len(self._decided[twin]))
+            if both:
+                self._reach.meet("equal prompts decoded")
+                twins = Twins(tuple(self._decided[twin][:both]), tuple(self._decided[name][:both]))
+                self._check("update", twins, self._misled)
+
+    def _misled(self) -> str:
+        """Whether a request read KV that is not right before: a kind in which answers part."""
+        return "over KV that is not right" if "SC-15" in self.violations else ""
+
+
+def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(one) if isinstance(one, list) else one for one in entries)

@@ -1,0 +1,192 @@
+"""One trace's verdict on one target: judged by the contracts and compared with the reference."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.judges.block_hash import BlockHashJudge
+from cacheproof.differential.judges.engine import EngineJudge
+from cacheproof.differential.judges.kv_cache import KVCacheJudge
+from cacheproof.differential.judges.lockstep import Difference, compare
+from cacheproof.differential.judges.manager import Judge, Rules, Violation
+from cacheproof.differential.judges.media_hash import MediaHashJudge
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
+from cacheproof.differential.traces.trace import SchedulerConfig, Trace
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.records import EncoderCacheState
+
+LOCKSTEP = "lockstep"
+SERVED = "SC-18"
+"""The contract that a release breaks by a refusal for which it has no documented reason."""
+AnyJudge = Judge | BlockHashJudge | MediaHashJudge | KVCacheJudge
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What is wrong with a trace's records: the first violation of each contract, and the first
+    difference from the reference, if it was `compared` with that. `by_kind` has the first violation
+    of each contract and kind. `illegal` means that nothing was judged."""
+
+    violations: dict[str, Violation]
+    by_kind: dict[tuple[str, str], Violation]
+    difference: Difference | None
+    illegal: str | None
+    calls: int
+    resident_sum: int
+    compared: bool
+
+    @property
+    def broken(self) -> set[str]:
+        """Ids of the contracts that are broken, and LOCKSTEP with a difference."""
+        return {*self.violations, *(() if self.difference is None else (LOCKSTEP,))}
+
+    def breaks(self) -> Iterator[tuple[str, str, int, str]]:
+        """What is broken: a contract's id or LOCKSTEP, in which kind, the event, and a sentence."""
+        for (contract, kind), violation in self.by_kind.items():
+            yield contract, kind, violation.event, violation.sentence
+        if self.difference is not None:
+            yield LOCKSTEP, "", self.difference.event, self.difference.sentence
+
+
+@lru_cache
+def rules_for(
+    manager: str, release: str | None, depth: str = "manager", *, asynchronous: bool = False
+) -> Rules:
+    """The contracts that judge a manager of a release, and at scheduler depth its scheduler."""
+    return Rules(manager, release, asynchronous=asynchronous, depth=depth)
+
+
+def examine(
+    trace: Trace,
+    result: TraceResult,
+    target: Target,
+    reference: ReferenceTarget | None = None,
+    reach: Reachability | None = None,
+) -> Examination:
+    """Judge a target's result for a trace. One that the target refuses, with a documented reason or
+    for want of what is asked for, is not judged.
+
+    Raises:
+        HarnessError: the records contradict the trace or themselves: some are missing, they name
+            what the trace does not have, or deltas do not add up to the full state.
+    """
+    if result.illegal is None:
+        _check_complete(trace, result, target)
+    elif not result.records:
+        return _not_judged(result.illegal)
+    judge = judge_of(
+        trace, target.release, target.protocol, result.capacity, reach or Reachability()
+    )
+    for number, (event, record) in enumerate(zip(trace.events, result.records, strict=False)):
+        judge_record(judge, number, event, record, target)
+    if result.illegal is not None and SERVED not in judge.violations:
+        return _not_judged(result.illegal)
+    difference = None
+    compared = reference is not None and reference.runs(trace)
+    if reference is not None and compared:
+        expected = reference.run([trace])[0]
+        difference = compare(expected, result) if expected.illegal is None else None
+    violations = judge.violations
+    by_kind = (
+        judge.by_kind
+        if isinstance(judge, MediaHashJudge)
+        else {(contract, one.kind): one for contract, one in violations.items()}
+    )
+    return Examination(
+        violations, by_kind, difference, None, judge.calls_judged, judge.resident_sum, compared
+    )
+
+
+def _not_judged(illegal: str) -> Examination:
+    return Examination({}, {}, None, illegal, 0, 0, compared=False)
+
+
+def judge_record(
+    judge: AnyJudge, number: int, event: Any, record: StepRecord, target: Target
+) -> None:
+    """Judge the record of event number `number`.
+
+    Raises:
+        HarnessError: it contradicts the trace or the records before it.
+    """
+    try:
+        judge.judge(number, event, record)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise HarnessError(
+            f"host of {target.name}: the record of event {number + 1} does not fit the trace "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if record[3] is not None and isinstance(judge, Judge):
+        _check_replay(judge, record[3], target, number)
+
+
+def judge_of(
+    trace: Trace,
+    release: str | None,
+    protocol: Protocol,
+    capacity: int | None,
+    reach: Reachability,
+) -> AnyJudge:
+    """What judges the records of a trace; `capacity` is what the release made of the trace's."""
+    if trace.depth == "block_hash":
+        return BlockHashJudge(trace, release, reach)
+    if trace.depth == "media_hash":
+        return MediaHashJudge(release, reach)
+    if trace.depth == "kv_cache":
+        semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
+        return KVCacheJudge(msgspec.to_builtins(trace.header.config), semantics, release, reach)
+    asynchronous = (
+        isinstance(trace.header.config, SchedulerConfig) and trace.header.config.async_scheduling
+    )
+    rules = rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)
+    judge: Judge
+    if trace.depth == "engine":
+        judge = EngineJudge(trace, rules, reach, protocol, release)
+    elif trace.has_scheduler:
+        judge = SchedulerJudge(trace, rules, reach, protocol, release)
+    else:
+        judge = Judge(trace, rules, reach, protocol)
+    if capacity is not None:
+        judge.set_capacity(capacity)
+    return judge
+
+
+def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
+    """Every event has a record, up to the first exception; the last one carries the full state."""
+    records = result.records
+    ended = len(records) == len(trace.events) or (records and records[-1][2] is not None)
+    has_state = trace.has_scheduler or trace.depth == "manager"
+    without_state = has_state and records and records[-1][3] is None
+    if not ended or without_state:
+        raise HarnessError(
+            f"host of {target.name}: {len(records)} records for {len(trace.events)} events, or "
+            f"no state in the last one"
+        )
+
+
+def _check_replay(judge: Judge, full: FullState, target: Target, number: int) -> None:
+    state = judge.state
+    agrees = state.free_slots == full.free and list(state.notices) == full.notices
+    if isinstance(state, EncoderCacheState):
+        agrees = (
+            agrees
+            and state.freeable_slots == full.freeable
+            and list(state.queue.items()) == full.queue
+            and {h: sorted(requests) for h, requests in state.holders.items()}
+            == {h: requests for h, (requests, _) in full.entries.items()}
+            and all(size in (None, state.size[h]) for h, (_, size) in full.entries.items())
+        )
+    if not agrees:
+        raise HarnessError(
+            f"host of {target.name}: the deltas up to event {number + 1} do not add up to the "
+            f"state that it reports"
+        )

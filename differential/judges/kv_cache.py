@@ -1,0 +1,496 @@
+"""Judges the KV cache manager: after every event the contracts of the pool, and of each answer."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+import cacheproof.spec.kv_cache
+from cacheproof.differential.judges.kv_cache_ghost import Asked, Layout, Place, RequestGhost
+from cacheproof.differential.judges.kv_cache_mirror import (
+    KVCacheMirror,
+    Queues,
+    changed_hashes,
+    filled,
+)
+from cacheproof.differential.judges.kv_cache_rare import RareStates
+from cacheproof.differential.judges.manager import Violation
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.traces.records import StepRecord
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.block_pool import (
+    PoolEvents,
+    PoolForgets,
+    PoolRelease,
+    PoolReset,
+    PoolState,
+    PoolTake,
+    StoredBlocks,
+    StoredChain,
+)
+from cacheproof.spec.kv_cache import (
+    Admission,
+    Cached,
+    CommonPrefix,
+    Grant,
+    Load,
+    Lookup,
+    Outcome,
+    Retained,
+    Slots,
+    Statistics,
+    Tables,
+)
+from cacheproof.spec.registry import Contract, contracts
+
+Event = Mapping[str, Any]
+FIRST_BLOCKS = "first blocks of a window"
+DROPPED = "a block that a lookup drops"
+MANAGER = cacheproof.spec.kv_cache.COMPONENT
+_LETTERS = {
+    PoolState: "s",
+    Tables: "s",
+    PoolEvents: "w",
+    PoolForgets: "w",
+    PoolRelease: "w",
+    PoolReset: "w",
+    PoolTake: "w",
+    StoredBlocks: "w",
+    StoredChain: "w",
+}
+
+
+class KVCacheJudge:
+    """Judges one trace. `violations` holds the first violation of each contract, `subjects` what
+    each of them is about.
+
+    `semantics` are those of the release judged: in what order it releases blocks, and whether it
+    keeps some free.
+    """
+
+    state = None
+    stored: Mapping[str, int] = {}
+    resident_sum = 0
+
+    def __init__(
+        self, config: Event, semantics: Semantics, release: str | None, reach: Reachability
+    ) -> None:
+        self.violations: dict[str, Violation] = {}
+        self.subjects: dict[str, Any] = {}
+        self.calls_judged = 0
+        self._config = config
+        self._semantics = semantics
+        self._rules: dict[type, list[Contract]] = {}
+        for rule in contracts(MANAGER, release):
+            (kind,) = set(rule.predicate.__annotations__.values()) - {bool}
+            self._rules.setdefault(kind, []).append(rule)
+        self._layout = Layout(config)
+        self._mirror = KVCacheMirror(config, semantics)
+        self._requests: dict[str, RequestGhost] = {}
+        self._rare = RareStates(reach.meet, self._mirror, self._layout)
+        self._replayed: Counter[str] = Counter()
+        self._counted = [0] * 7
+        self._before: dict[tuple[int, int], int] = {}
+        self._evicted_by_id: set[int] = set()
+        self._where = (0, "", "")
+
+    @property
+    def pool(self) -> PoolState:
+        """The pool as the records say that it is."""
+        return self._mirror.pool
+
+    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+        """Judge the record of event number `number`; the event may also be plain data."""
+        if isinstance(event, msgspec.Struct):
+            event = msgspec.to_builtins(event)
+        outcome, _, raised, _ = record
+        kind, name = event["event"], event.get("request", "")
+        self._where = (number, kind, name)
+        self._check(Outcome(raised[0] if raised else ""))
+        if raised or outcome is None:
+            return
+        answer, changed = outcome["answer"], outcome["changed"]
+        known = self._requests.get(name)
+        self._rare.observe(event, outcome, known)
+        given = self._given(event, answer, changed)
+        queues = self._mirror.given_back(given, goes_on=kind == "slots")
+        if kind == "slots" and known is not None:
+            self._judge_slots(name, known, outcome, queues)
+            return
+        if changed:
+            queue = tuple(changed.get("queue", self._mirror.queue))
+            self._check(PoolRelease(self._mirror.queue, queue, *queues))
+        if kind == "reset_prefix":
+            self._check(PoolReset(answer, self.pool.held))
+            self._counted[0] |= answer
+        named = self._named(event, answer)
+        self._evicted_by_id |= named
+        new = self._new_keys(changed)
+        self._put_off_or_free(kind, answer)
+        self._apply(changed, handed_out=frozenset(), named=named)
+        self._follow(event, answer)
+        if known is not None and (new or kind == "loaded"):
+            certain = answer if kind == "loaded" else known.certain
+            self._check_cached(name, known, new, certain, is_due=kind == "loaded")
+        if kind == "common_prefix" and answer is not None:
+            self._check_common_prefix(name, answer)
+        if kind == "take_stats" and answer is not None:
+            self._judge_statistics(*answer)
+        if kind == "take_events" and self._config["kv_events"]:
+            self._judge_events(answer)
+
+    def _check(self, subject: Any, kind: str = "") -> None:
+        """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
+        self.calls_judged += 1
+        for rule in self._rules.get(type(subject), ()):
+            if rule.id not in self.violations and not rule.predicate(subject):
+                why = rule.explain(**{_LETTERS.get(type(subject), "c"): subject})
+                self.violations[rule.id] = Violation(rule, *self._where, "", why, kind)
+                self.subjects[rule.id] = subject
+
+    def _judge_slots(self, name: str, known: RequestGhost, outcome: Event, queues: Queues) -> None:
+        """Judge a lookup, and whether and with which blocks the request got its slots."""
+        changed = outcome["changed"]
+        hit: list[list[int]] = [[] for _ in self._layout.groups]
+        asked, answer = None, None
+        for call in outcome["calls"]:
+            if call[0] == "get_computed_blocks":
+                hit = call[3][0]
+                lookup = self._lookup(known, call[3])
+                self._check(lookup, self._missing(lookup))
+            else:
+                asked, answer = Asked.of(call), call[3]
+        if asked is None:
+            return
+        self._check(self._admission(name, known, asked, hit, queues, answer is not None))
+        had = filled(self._mirror.tables.get(name, []))
+        has = filled(self._mirror.tables_behind(name, changed))
+        at_hit = filled(hit)
+        new = {place: block for place, block in has.items() if had.get(place) != block}
+        touched = {block for place, block in new.items() if at_hit.get(place) == block}
+        handed_out = frozenset(block for place, block in new.items() if at_hit.get(place) != block)
+        taken = handed_out - touched
+        first, last = queues
+        waiting = tuple(b for b in (*first, *self._mirror.queue, *last) if b not in touched)
+        in_order = tuple(block for block in waiting if block in taken)
+        queue = tuple(changed.get("queue", self._mirror.queue))
+        new_keys = self._new_keys(changed)
+        was_running = known.state == "running"
+        needed = self._layout.needed(known, asked)
+        if answer is not None:
+            self._count_lookup(known, asked.hit)
+            known.get_slots(asked)
+        self._apply(changed, handed_out=handed_out, named=frozenset())
+        self._check(PoolTake(waiting, in_order, queue))
+        told = tuple(block for table in answer or () for block in table)
+        self._check(
+            Grant(
+                answer is not None,
+                told,
+                self._mirror.refs,
+                self._mirror.hashes,
+                frozenset(self._layout.keys(known)),
+                frozenset(has.values()),
+                taken if was_running else frozenset(),
+            )
+        )
+        if answer is not None:
+            if asked.loads:
+                self._check(Load(needed, frozenset(has)))
+                known.left_out = needed - has.keys()
+            self._check(Slots(needed - known.left_out, frozenset(has), frozenset(new)))
+            self._check_cached(name, known, new_keys, known.certain, is_due=True)
+
+    def _count_lookup(self, known: RequestGhost, hit: int) -> None:
+        """A request is admitted: what it looked up counts, unless it reads nothing."""
+        if known.computed == 0 and known.reads_cache and self._config["enable_caching"]:
+            first = 4 if known.preempted else 1
+            for place, count in enumerate((1, known.tokens, hit), first):
+                self._counted[place] += count
+
+    def _judge_statistics(self, usage: float, counts: Sequence[int]) -> None:
+        blocks = self._mirror.num_blocks - 1
+        told = [int(count) for count in counts]
+        counted, self._counted = self._counted, [0] * len(self._counted)
+        held = blocks - self._mirror.free
+        self._check(Statistics(round(usage * blocks), held, tuple(told), tuple(counted)))
+
+    def _lookup(self, known: RequestGhost, answer: Any) -> Lookup:
+        tables, hit, _ = answer
+        places = filled(tables)
+        looks = self._config["enable_caching"] and known.reads_cache
+        return Lookup(
+            known.tokens,
+            hit,
+            {block: self._layout.key(known, place) for place, block in places.items()},
+            self._mirror.hashes,
+            frozenset(places),
+            self._layout.read_behind(hit),
+            self._layout.longest_hit(known, self._mirror.found) if looks else 0,
+        )
+
+    def _missing(self, lookup: Lookup) -> str:
+        """Whether a lookup beside a drafter should have found a window from its first token on, in
+        blocks smaller than another group's: a kind in which something is missed."""
+        of_first_blocks = any(
+            group.kind == "sliding_window"
+            and group.drops
+            and group.size < self._layout.aligned
+            and lookup.longest < group.window + group.size
+            for group in self._layout.groups
+        )
+        return FIRST_BLOCKS if of_first_blocks else ""
+
+    def _admission(
+        self,
+        name: str,
+        known: RequestGhost,
+        asked: Asked,
+        hit: Sequence[Sequence[int]],
+        queues: Queues,
+        granted: bool,
+    ) -> Admission:
+        mirror, layout = self._mirror, self._layout
+        tables = mirror.tables.get(name, [[] for _ in layout.groups])
+        start = known.computed + asked.hit + asked.external
+        if self._semantics.keeps_window_of_last_token:
+            start = layout.start(known, asked)
+
+        def need(tokens: int, *, capped: bool) -> int:
+            blocks = 0
+            for group, table, found in zip(layout.groups, tables, hit, strict=True):
+                wanted = group.blocks(asked.encoder if group.kind == "cross" else tokens)
+                wanted = min(wanted, group.blocks_max) if capped else wanted
+                skipped = group.first_read(start)
+                blocks += max(0, wanted - max(skipped, len(table) + len(found)))
+                blocks += sum(not mirror.refs[block] for block in found[skipped:] if block)
+            return blocks
+
+        keeps = asked.others and known.state in ("waiting", "preempted")
+        watermark = self._config["watermark"] if self._semantics.keeps_watermark else 0.0
+        return Admission(
+            granted,
+            need(layout.slots(known, asked), capped=False),
+            mirror.free + sum(map(len, queues)),
+            asked.must_fit,
+            need(min(known.tokens, self._config["max_model_len"]), capped=True),
+            mirror.free,
+            int(watermark * mirror.num_blocks) if keeps else 0,
+            asked.reserved,
+        )
+
+    def _given(self, event: Event, answer: Any, changed: Event) -> list[list[int]]:
+        """The blocks that an event gives back, in the order in which it does, group by group; those
+        of an ended request whose free was put off all at once."""
+        kind, name = event["event"], event.get("request", "")
+        if kind == "settle":
+            return [self._mirror.put_off[0][::-1]] if answer and self._mirror.put_off else []
+        if name not in changed.get("tables", {}) or (kind == "end" and answer is not True):
+            return []
+        kept = filled(self._mirror.tables_behind(name, changed))
+        return [
+            [
+                table[position]
+                for position in reversed(range(len(table)))
+                if (group, position) not in kept
+            ]
+            for group, table in enumerate(self._mirror.tables.get(name, []))
+        ]
+
+    def _named(self, event: Event, answer: Any) -> frozenset[int]:
+        """The blocks that are to lose their hashes."""
+        if event["event"] == "evict_blocks" and answer:
+            return frozenset(event["blocks"]) & self._mirror.hashes.keys()
+        if event["event"] == "reset_prefix" and answer:
+            return frozenset(self._mirror.hashes)
+        return frozenset()
+
+    def _new_keys(self, changed: Event) -> frozenset[str]:
+        """The keys that blocks get."""
+        had = self._mirror.hashes
+        return frozenset(
+            key
+            for block, keys in changed_hashes(changed).items()
+            for key in keys
+            if key not in had[block]
+        )
+
+    def _apply(self, changed: Event, *, handed_out: frozenset[int], named: frozenset[int]) -> None:
+        """Take over the changes, and judge the state behind them."""
+        had = self._mirror.hashes
+        lost = frozenset(
+            block
+            for block, keys in changed_hashes(changed).items()
+            if set(had[block]) > set(keys) or (had[block] and not keys)
+        )
+        self._mirror.apply(changed)
+        self._evicted_by_id -= handed_out
+        if changed or named:
+            self._check(PoolForgets(lost, handed_out | named, named, self._mirror.hashes))
+        if changed:
+            self._check(self.pool)
+        if "tables" in changed:
+            self._check(Tables(self._mirror.places))
+
+    def _check_cached(
+        self, name: str, known: RequestGhost, new: frozenset[str], certain: int, *, is_due: bool
+    ) -> None:
+        """The request's keys: `new` ones cover what is certain, and full blocks that are due are
+        found unless they were evicted by their id."""
+        covered = self._layout.keys(known)
+        due: frozenset[str] = frozenset()
+        if is_due and self._config["enable_caching"]:
+            blocks = filled(self._mirror.tables.get(name, []))
+            due = frozenset(
+                self._layout.key(known, place)
+                for place in self._layout.places_worth_caching(certain)
+                if self._is_due(place, blocks)
+            )
+        unread = [
+            place
+            for place in self._layout.places(known, new)
+            if not self._layout.can_be_read(place)
+        ]
+        if new:
+            self._check(Retained(frozenset(new), len(unread)))
+        self._check(
+            Cached(
+                {key: covered.get(key, known.tokens + 1) for key in new},
+                certain,
+                due,
+                self._mirror.found,
+            ),
+            self._uncached(known, certain, due - self._mirror.found.keys()),
+        )
+
+    def _uncached(self, known: RequestGhost, certain: int, keys: frozenset[str]) -> str:
+        """Whether only blocks that lookups drop should be found under these keys, and are not: a
+        kind in which something cannot be found."""
+        read = self._layout.places_worth_caching(certain, dropped=False) if keys else frozenset()
+        is_read = any(self._layout.key(known, place) in keys for place in read)
+        return DROPPED if keys and not is_read else ""
+
+    def _is_due(self, place: Place, blocks: Mapping[Place, int]) -> bool:
+        """Whether the block at that place must be found: a window has given back those before."""
+        block = blocks.get(place)
+        if self._layout.groups[place[0]].kind == "sliding_window" and block is None:
+            return False
+        return block not in self._evicted_by_id
+
+    def _check_common_prefix(self, name: str, counts: Sequence[int]) -> None:
+        tables = self._mirror.tables.get(name, [])
+        told = dict(enumerate(counts))
+        blocks = [
+            block
+            for (group, position), block in filled(tables).items()
+            if position < told.get(group, 0)
+        ]
+        self._check(
+            CommonPrefix(
+                len(self._layout.groups),
+                len(counts),
+                tuple(blocks),
+                {
+                    other: frozenset(filled(self._mirror.tables.get(other, [])).values())
+                    for other, request in self._requests.items()
+                    if request.state == "running"
+                },
+            )
+        )
+
+    def _put_off_or_free(self, kind: str, answer: Any) -> None:
+        if kind == "end" and isinstance(answer, list):
+            self._mirror.put_off.append(answer)
+        elif kind == "settle" and answer:
+            self._mirror.put_off.pop(0)
+
+    def _follow(self, event: Event, answer: Any) -> None:
+        """Keep up with what the requests are."""
+        kind, name = event["event"], event.get("request", "")
+        if answer is None or (kind != "arrive" and name not in self._requests):
+            return
+        if kind == "arrive":
+            tokens = sum(count for _, count in event["text"])
+            self._requests[name] = RequestGhost(tokens, answer, not event["skip_reading"])
+            self._note_hashes(self._requests[name])
+        elif kind == "output":
+            known = self._requests[name]
+            known.end_step(event["accepted"], answer or None)
+            self._note_hashes(known)
+            if known.tokens == self._config["max_model_len"]:
+                del self._requests[name]
+        elif kind == "loaded":
+            self._requests[name].end_load(answer)
+        elif kind == "preempt":
+            self._requests[name].lose_blocks()
+        elif kind == "end":
+            del self._requests[name]
+
+    def _judge_events(self, told: list[Any]) -> None:
+        for event in told:
+            if event[0] == "stored":
+                covered = len(event[1]) * event[3]["block_size"]
+                self._check(StoredBlocks(len(event[3]["token_ids"]), covered))
+                is_whole = len(event[3]["token_ids"]) == covered  # else BP-6 speaks of it
+                if is_whole and self._is_chained(event[3].get("group_idx")):
+                    self._check(self._chain(event[1], event[2], event[3]["block_size"]))
+        self._replay(told)
+        counts = {key: len(blocks) for key, blocks in self._mirror.found.items()}
+        self._check(PoolEvents(+self._replayed, self._per_hash(counts)))
+
+    def _is_chained(self, group: int | None) -> bool:
+        """Whether the blocks of an event follow one another: a window's are cached here and there.
+        Older events name no group."""
+        groups = self._layout.groups
+        return all(one.kind == "full" for one in (groups if group is None else [groups[group]]))
+
+    def _chain(self, numbers: Sequence[int], parent: int | None, size: int) -> StoredChain:
+        """What comes before each hash of an event, as it says and in the requests."""
+        before = [(one, self._before.get((size, one))) for one in numbers]
+        told = [-1 if parent is None else parent, *numbers]
+        known = [place for place, (_, number) in enumerate(before) if number is not None]
+        return StoredChain(
+            tuple(told[place] for place in known), tuple(before[place][1] or 0 for place in known)
+        )
+
+    def _note_hashes(self, known: RequestGhost) -> None:
+        """Note what comes before each hash of a request, in blocks of each group's size."""
+        for size in {group.size for group in self._layout.groups}:
+            step = size // self._layout.hash_size
+            for end in range(step - 1, len(known.hashes), step):
+                before = known.hashes[end - step] if end >= step else -1
+                self._before.setdefault((size, known.hashes[end]), before)
+
+    def _replay(self, told: list[Any]) -> None:
+        for event in told:
+            if event[0] == "cleared":
+                self._replayed.clear()
+                continue
+            sign = 1 if event[0] == "stored" else -1
+            group = event[3].get("group_idx") if event[0] == "stored" else event[3]
+            for number in event[1]:
+                self._replayed[f"{group}:{number}"] += sign
+
+    def _per_hash(self, counts: Mapping[str, int]) -> Counter[str]:
+        """Blocks per hash, in the words of the events: older ones do not name groups."""
+        found: Counter[str] = Counter()
+        for key, count in counts.items():
+            number = key.split(":")[1]
+            found[key if self._semantics.events_name_groups else f"None:{number}"] += count
+        return found
+
+
+def judge_records(
+    config: Event,
+    events: Iterable[Event],
+    records: Iterable[StepRecord],
+    semantics: Semantics,
+    release: str | None = None,
+    reach: Reachability | None = None,
+) -> KVCacheJudge:
+    """The judge behind all records of a trace."""
+    judge = KVCacheJudge(config, semantics, release, reach or Reachability())
+    for number, (event, record) in enumerate(zip(events, records, strict=False)):
+        judge.judge(number, event, record)
+    return judge

@@ -1,0 +1,89 @@
+"""Where two targets part: the first step record, and in it the first field, that differs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cacheproof.differential.judges.outputs import compare_outputs, has_outputs
+from cacheproof.differential.traces.records import StepRecord, TraceResult
+
+CALL_FIELDS = ("operation", "request", "input", "budget", "pending", "answer", "delta")
+DELTA_FIELDS = ("free slots", "freeable slots", "entries", "queue", "notices")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two targets disagree at an event: which field, and what each says."""
+
+    event: int
+    call: int | None
+    operation: str
+    field: str
+    left: Any
+    right: Any
+
+    @property
+    def sentence(self) -> str:
+        """One line that names the place and the field."""
+        call = "" if self.call is None else f", call {self.call + 1} ({self.operation})"
+        return f"event {self.event + 1}{call}: {self.field}: {self.left!r} against {self.right!r}"
+
+
+def compare(left: TraceResult, right: TraceResult) -> Difference | None:
+    """The first difference between two targets' records of one trace; None when they agree."""
+    for number, (ours, theirs) in enumerate(zip(left.records, right.records, strict=False)):
+        if has_outputs(ours) and has_outputs(theirs):
+            decoded = compare_outputs(ours, theirs)
+            if decoded.difference is not None:
+                return Difference(number, None, "", *decoded.difference)
+            if decoded.ends:
+                return None
+            ours, theirs = decoded.ours, decoded.theirs
+        raised = ours[2] is not None or theirs[2] is not None
+        if (
+            ours[0] != theirs[0]
+            or ours[1] != theirs[1]
+            or (raised and _type(ours) != _type(theirs))
+        ):
+            return _first_difference(number, ours, theirs)
+        if ours[3] is not None and theirs[3] is not None and ours[3] != theirs[3]:
+            return Difference(number, None, "", "state", ours[3], theirs[3])
+    if len(left.records) != len(right.records):
+        number = min(len(left.records), len(right.records))
+        return Difference(
+            number, None, "", "number of records", len(left.records), len(right.records)
+        )
+    return None
+
+
+def _type(record: StepRecord) -> str | None:
+    """The exception's type: its text is the release's own."""
+    return None if record[2] is None else record[2][0]
+
+
+def _first_difference(number: int, left: StepRecord, right: StepRecord) -> Difference:
+    for index, (ours, theirs) in enumerate(zip(left[1], right[1], strict=False)):
+        if ours == theirs:
+            continue
+        for name, mine, other in zip(CALL_FIELDS, ours, theirs, strict=True):
+            if mine == other:
+                continue
+            if name == "delta" and mine is not None and other is not None:
+                for part, one, two in zip(DELTA_FIELDS, mine, other, strict=True):
+                    if one != two:
+                        return Difference(number, index, ours[0], part, one, two)
+            return Difference(number, index, ours[0], name, mine, other)
+    if len(left[1]) != len(right[1]):
+        shorter = min(len(left[1]), len(right[1]))
+        rest = (left[1][shorter:], right[1][shorter:])
+        return Difference(number, shorter, "", "calls", *rest)
+    if _type(left) != _type(right):
+        return Difference(number, None, "", "exception", left[2], right[2])
+    return _of_outcomes(number, left[0], right[0])
+
+
+def _of_outcomes(number: int, left: Any, right: Any) -> Difference:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in dict.fromkeys((*left, *right)):
+            if left.get(name) != right.get(name):
+                return Difference(number, None, "", name, left.get(name), right.get(name))
+    return Difference(number, None, "", "outcome", left, right)

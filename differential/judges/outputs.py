@@ -1,0 +1,63 @@
+"""What requests are answered, compared: token for token, and log probabilities within a bound.
+
+Two implementations of one model round differently. Tokens must be equal all the same, except where
+the best two logits are so close that rounding decides; from there on the texts are two.
+"""
+
+from typing import Any, NamedTuple
+
+from cacheproof.differential.traces.records import StepRecord
+
+BOUND = 1e-3
+"""Most that a log probability, or the lead of the best logit, may differ by. The tiny models'
+logits are tens, and their float32 carries seven digits; what is measured is in docs/runner.md."""
+_OWN = ("outputs", "memory", "origins")
+"""What is not compared as it stands: how a worker lays out its memory is its own affair, and only
+one side's rows say where they came from."""
+NEARLY = 2 * BOUND
+"""A token whose logit leads by less is one that rounding may decide."""
+
+
+class Comparison(NamedTuple):
+    """Two records without their outputs; or the field in which those differ, and what each side
+    says. `ends`: from here on two texts are decoded, and nothing more is to be compared."""
+
+    ours: StepRecord
+    theirs: StepRecord
+    difference: tuple[str, Any, Any] | None = None
+    ends: bool = False
+
+
+def has_outputs(record: StepRecord) -> bool:
+    """Whether it is one of an update that says what requests are answered."""
+    return isinstance(record[0], dict) and record[0].get("outputs") is not None
+
+
+def compare_outputs(ours: StepRecord, theirs: StepRecord) -> Comparison:
+    """Compare the outputs of two records of one update, which both have some."""
+    one, other = ours[0]["outputs"], theirs[0]["outputs"]
+    ours, theirs = _without(ours), _without(theirs)
+    if one.keys() != other.keys():
+        return Comparison(ours, theirs, ("requests with output", sorted(one), sorted(other)))
+    ends = False
+    for request, tokens in one.items():
+        if len(tokens) != len(other[request]):
+            return Comparison(ours, theirs, (f"tokens of {request}", tokens, other[request]))
+        for mine, their in zip(tokens, other[request], strict=True):
+            if mine[0] != their[0]:
+                if not is_tie(mine) and not is_tie(their):
+                    return Comparison(ours, theirs, (f"token of {request}", mine, their))
+                ends = True
+            elif max(abs(mine[1] - their[1]), abs(mine[2] - their[2])) > BOUND:
+                return Comparison(ours, theirs, (f"log probability of {request}", mine, their))
+    return Comparison(ours, theirs, ends=ends)
+
+
+def is_tie(token: Any) -> bool:
+    """Whether rounding may have decided on a token, of [id, log probability, lead]."""
+    return bool(token[2] < NEARLY)
+
+
+def _without(record: StepRecord) -> StepRecord:
+    rest = {name: value for name, value in record[0].items() if name not in _OWN}
+    return (rest, *record[1:])

@@ -1,0 +1,109 @@
+"""Judges stored records again and looks at every moment: what the report and the test show."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cacheproof.differential.judges.examine import AnyJudge, judge_of
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import AnyEvent, Trace
+from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
+
+State = EncoderCacheState | DecoderCacheState | None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One event with the ledger and the worker's store around it; block keys have no ledger."""
+
+    event: AnyEvent
+    record: StepRecord
+    before: State
+    after: State
+    store_before: dict[str, int]
+    store_after: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Break:
+    """A contract breaks at call number `call` of an event, with `judge` just after that call.
+
+    `call` counts from 1, and is 0 where the event makes none. `before` is the ledger before it.
+    """
+
+    event: int
+    call: int
+    judge: AnyJudge
+    before: State
+
+
+@dataclass(frozen=True)
+class Retrace:
+    """A trace, a target's records for it, and how that target is judged."""
+
+    trace: Trace
+    records: Sequence[StepRecord]
+    release: str | None
+    protocol: Protocol
+    capacity: int | None
+
+    def moments(self) -> Iterator[Moment]:
+        judge = self._judge()
+        for number, (event, record) in enumerate(
+            zip(self.trace.events, self.records, strict=False)
+        ):
+            before, store = judge.state, dict(judge.stored)
+            judge.judge(number, event, record)
+            yield Moment(event, record, before, judge.state, store, dict(judge.stored))
+
+    def first_break(self, contract: str) -> Break | None:
+        """Where the contract breaks first; None when it holds."""
+        judge = self._judge()
+        for number, (event, record) in enumerate(
+            zip(self.trace.events, self.records, strict=False)
+        ):
+            judge.judge(number, event, record)
+            if contract in judge.violations:
+                return self._first_call(contract, number)
+        return None
+
+    def at(self, event: int, call: int) -> Break:
+        """The moment just after call number `call` of an event, counted from 1."""
+        return Break(
+            event, call, self._judge_up_to(event, call), self._judge_up_to(event, call - 1).state
+        )
+
+    def whole(self, event: int) -> Break:
+        """The moment after all the calls of an event, with the ledger before the first of them."""
+        count = len(self.records[event][1])
+        before = (
+            self._judge_up_to(event - 1, len(self.records[event - 1][1])).state if event else None
+        )
+        judge = self._judge_up_to(event, count)
+        return Break(event, count, judge, before or self._judge().state)
+
+    def _first_call(self, contract: str, number: int) -> Break:
+        count = len(self.records[number][1])
+        for call in range(1, count):
+            if contract in self._judge_up_to(number, call).violations:
+                return self.at(number, call)
+        return self.at(number, count)
+
+    def _judge_up_to(self, number: int, count: int) -> AnyJudge:
+        """Judge the events before `number` and of that one only its first `count` calls."""
+        judge = self._judge()
+        for earlier, (event, record) in enumerate(
+            zip(self.trace.events[:number], self.records, strict=False)
+        ):
+            judge.judge(earlier, event, record)
+        outcome, calls, raised, _ = self.records[number]
+        if count == 0 and calls:
+            return judge
+        if count < len(calls):
+            outcome, raised = (outcome if self.trace.has_scheduler else None), None
+        judge.judge(number, self.trace.events[number], (outcome, calls[:count], raised, None))
+        return judge
+
+    def _judge(self) -> AnyJudge:
+        return judge_of(self.trace, self.release, self.protocol, self.capacity, Reachability())

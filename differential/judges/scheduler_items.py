@@ -1,0 +1,83 @@
+"""Where a step may stop computing a prompt on account of an item."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import NamedTuple
+
+from cacheproof.differential.traces.trace import SchedulerConfig
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.scheduler import Plan, Stops
+
+
+class Rest(NamedTuple):
+    """What a step leaves unspent: tokens, encoder compute, and slots of the encoder cache; None
+    where slots come free behind its admissions, so that they say nothing of these."""
+
+    tokens: int
+    compute: int
+    slots: int | None
+
+
+class Item(NamedTuple):
+    """An item of a prompt, as admission sees it: `is_there` when the cache has its entry,
+    `is_resized` when its identifier stands for another size as well."""
+
+    offset: int
+    length: int
+    size: int
+    is_there: bool
+    is_resized: bool
+
+    def is_refused(self, rest: Rest) -> bool:
+        """Whether a step that leaves so much may have had no entry for it, and no room."""
+        if self.is_resized:
+            return True
+        if self.is_there:
+            return False
+        return rest.slots is None or self.size > min(rest.compute, rest.slots)
+
+
+class Stopping:
+    """The rules of one release by which items stop a chunk."""
+
+    def __init__(self, config: SchedulerConfig, facts: Semantics) -> None:
+        self._config = config
+        drafter = int(config.drafter and config.num_speculative_tokens > 0)
+        rolls_back = facts.rolls_back_for_drafter and not facts.ends_at_whole_items
+        clamps = facts.encodes_ahead and not facts.reads_ahead_without
+        self._before_refused = drafter if clamps else 0
+        self._before_whole = drafter if rolls_back else 0
+
+    def judge(
+        self,
+        plan: Plan,
+        refused: Mapping[str, int],
+        prompts: Mapping[str, int],
+        items: Callable[[str], Iterable[Item]],
+        rest: Rest,
+        *,
+        preempted: bool,
+    ) -> Stops:
+        """Where the step stops. `refused` says where the items start that the cache refused,
+        `prompts` how long prompts are, `items` what a request's are; a step that preempts gives
+        tokens back, which hides what each request could have had."""
+        allowed: dict[str, Set[int]] = {}
+        left, windows = plan.token_budget, plan.windows
+        threshold = self._config.long_prefill_token_threshold
+        for name, count in plan.tokens.items():
+            most = min(left, threshold) if threshold else left
+            window = windows.get(name)
+            if window and not preempted and count < most and window.end < prompts[name]:
+                ends = self._ends(items(name), window.start + most, rest)
+                allowed[name] = frozenset(ends)
+            left -= count
+        if refused:
+            refused = {name: start - self._before_refused for name, start in refused.items()}
+        return Stops({name: window.end for name, window in windows.items()}, refused, allowed)
+
+    def _ends(self, items: Iterable[Item], furthest: int, rest: Rest) -> Iterator[int]:
+        """Where an item may end a chunk that could reach so far."""
+        for item in items:
+            if item.is_refused(rest):
+                yield item.offset - self._before_refused
+            if self._config.disable_chunked_mm_input and item.offset + item.length > furthest:
+                yield item.offset - self._before_whole

@@ -1,0 +1,144 @@
+"""Who of the waiting requests a step overtook, and whether it had to wait for something of its own.
+
+Order and reasons are folded from the trace and from what was scheduled, never from the scheduler's
+queues: these say only who waits. A reason is looked for where the step ends; what it leaves of its
+budgets is no more than it had when it came to the request.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from cacheproof.differential.judges.scheduler_items import Item, Rest
+from cacheproof.differential.traces import trace as events
+from cacheproof.differential.traces.trace import SchedulerConfig
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.scheduler import Overtaking, Victims
+
+_NOBODY_OVERTAKEN = Overtaking(*[frozenset()] * len(Overtaking._fields))
+
+
+class Order:
+    """The requests of one trace in the order in which they are due."""
+
+    def __init__(self, config: SchedulerConfig, facts: Semantics) -> None:
+        self._config = config
+        self._facts = facts
+        self._arrived: dict[str, int] = {}
+        self._added: dict[str, events.Add] = {}
+        self._has_run: set[str] = set()
+
+    def add(self, request: events.Add) -> None:
+        """A request arrives."""
+        self._arrived[request.request] = len(self._arrived)
+        self._added[request.request] = request
+
+    def forget(self, name: str) -> None:
+        """A request is gone."""
+        del self._arrived[name], self._added[name]
+        self._has_run.discard(name)
+        self._arrived = {other: place for place, other in enumerate(self._arrived)}
+
+    def position(self) -> tuple[Any, ...]:
+        """All that later verdicts depend on: who arrived how, in order, and who has run."""
+        return self._added, self._has_run
+
+    def go_to(self, position: tuple[Any, ...]) -> None:
+        """Go on from a position, which is used up."""
+        self._added, self._has_run = position
+        self._arrived = {name: place for place, name in enumerate(self._added)}
+
+    def added(self, name: str) -> events.Add:
+        """How the request arrived."""
+        return self._added[name]
+
+    def judge(
+        self,
+        outcome: Mapping[str, Any],
+        in_flight: Iterable[Mapping[str, int]],
+        items: Callable[[str], Iterable[Item]],
+        rest: Rest,
+    ) -> Overtaking:
+        """What a step makes of the order.
+
+        `in_flight` are the steps whose output was outstanding when it was decided, `items` those of
+        a request. Who is rejected only waits for its end.
+        """
+        admitted = list(self._admitted(outcome)) if outcome["waiting"] else ()
+        overtaken = {
+            name
+            for name in (outcome["waiting"] if admitted else ())
+            if not self._added[name].resumable
+            and name not in outcome["rejected"]
+            and any(self._is_due_before(name, other) for other in admitted)
+        }
+        self._has_run.update(outcome["computed"])
+        if not overtaken:
+            return _NOBODY_OVERTAKEN
+        adapters = {self._adapter(name) for name in outcome["computed"]} - {0}
+        all_adapters = {self._adapter(name) for name in outcome["running"]} - {0}
+        is_full = 0 < self._config.max_loras <= len(all_adapters)
+        return Overtaking(
+            overtaken,
+            stale={name for name in overtaken if any(name in step for step in in_flight)},
+            adapter={
+                name for name in overtaken if is_full and self._adapter(name) not in adapters | {0}
+            },
+            transfer=set(outcome.get("awaiting", ())),
+            item={
+                name
+                for name in overtaken
+                if self._facts.passes_over_unschedulable
+                and any(self._is_refused(item, rest) for item in items(name))
+            },
+            prompt={
+                name
+                for name in overtaken
+                if not self._facts.waits_for_long_prompts
+                and not self._config.chunked_prefill
+                and self._added[name].prompt + self._added[name].max_tokens > rest.tokens
+            },
+        )
+
+    def victims(self, preempted: Collection[str], ran: Sequence[str]) -> Victims:
+        """Who of those that `ran` before a step, in order, is preempted by it. Sessions have an
+        order of their own."""
+        names = [name for name in ran if not self._added[name].resumable]
+        if self._config.policy == "priority":
+            names.sort(key=self._urgency)
+        places = {name: place for place, name in enumerate(names)}
+        return Victims(
+            {name: place for name, place in places.items() if name in preempted},
+            {name: place for name, place in places.items() if name not in preempted},
+        )
+
+    def _admitted(self, outcome: Mapping[str, Any]) -> Iterable[str]:
+        """Whom the step admitted, and who could have overtaken another."""
+        resumes = self._config.policy == "priority"
+        for name in [*outcome["new"], *(outcome["resumed"] if resumes else ())]:
+            if not self._added[name].resumable:
+                yield name
+
+    def _is_due_before(self, name: str, other: str) -> bool:
+        if self._config.policy == "priority":
+            return self._urgency(name) < self._urgency(other)
+        if name in self._has_run:
+            return not self._sets_apart
+        return self._arrived[name] < self._arrived[other]
+
+    @property
+    def _sets_apart(self) -> bool:
+        """Whether who was passed over once goes before those that were preempted."""
+        return self._facts.sets_passed_over_apart and not self._facts.rejoins_passed_over
+
+    def _urgency(self, name: str) -> tuple[int, int]:
+        return self._added[name].priority, self._arrived[name]
+
+    def _adapter(self, name: str) -> int:
+        lora = self._added[name].lora
+        return 0 if lora is None else lora.lora_int_id
+
+    def _is_refused(self, item: Item, rest: Rest) -> bool:
+        """Whether a chunk that begins with the item cannot be computed."""
+        threshold = self._config.long_prefill_token_threshold or rest.tokens
+        is_too_long = item.length > min(rest.tokens, threshold)
+        return item.is_refused(rest) or (self._config.disable_chunked_mm_input and is_too_long)

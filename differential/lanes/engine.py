@@ -1,0 +1,56 @@
+"""Lanes of an engine, whose workers execute what its scheduler decides."""
+
+from functools import partial
+
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.generators.whisper import whisper_trace
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.lanes.scheduler import DECODERS, ITEMS_IN_PROMPTS, KV_TRANSFERS
+
+RARE = frozenset(
+    {
+        "repeated item",
+        "shared",
+        "rescue",
+        "eviction",
+        "full",
+        "refused by budget",
+        "refused by space",
+        "preemption inside an item",
+        "encoded anew after an eviction",
+        "stopped before an item",
+        "hit after preemption",
+        "equal prompts decoded",
+    }
+)
+SILENT_ON = KV_TRANSFERS | {"WM-5", "WM-6"}
+"""The rows of an engine do not say what they are; those of the runner do."""
+
+LANES = (
+    Lane("LLaVA", "engine", "encoder_cache", engine_trace, RARE, silent_on=SILENT_ON),
+    Lane(
+        "Qwen2.5-VL",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="qwen2_5_vl"),
+        RARE,
+        silent_on=SILENT_ON,
+    ),
+    Lane(
+        "Qwen2.5-VL with pruned videos",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="qwen2_5_vl", prunes=True),
+        RARE,
+        silent_on=SILENT_ON,
+    ),
+    Lane(
+        "Whisper",
+        "engine",
+        "encoder_decoder",
+        whisper_trace,
+        DECODERS | {"began anew beside another item", "equal prompts decoded"},
+        # who waits holds no entry
+        silent_on=SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"},
+    ),
+)

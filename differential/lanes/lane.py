@@ -1,0 +1,41 @@
+"""What a lane says of itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.spec.versions import release_key
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
+    an identifier come back with another size; `silent_on` are contracts that it cannot break, or
+    hardly ever, and says nothing of; `by_release` traces differ with what a release offers;
+    releases before `since` offer nothing of it."""
+
+    name: str
+    depth: str
+    manager: str
+    make: Callable[..., Trace]
+    rare: frozenset[str]
+    resized: bool = False
+    silent_on: frozenset[str] = frozenset()
+    by_release: bool = False
+    since: str | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """In another process it is the lane of that name: what makes its traces is no data."""
+        from cacheproof.differential.lanes.all_lanes import lane_called
+
+        return lane_called, (self.name,)
+
+    def is_offered_by(self, release: str | None) -> bool:
+        """Whether the release has what the lane is about; None: whatever any release has."""
+        if release is None or self.since is None:
+            return True
+        return release_key(release) >= release_key(self.since)
+
+    def trace(self, seed: int, release: str | None) -> Trace:
+        """The trace of a seed, of what the release offers; None: of all that any does."""
+        return self.make(seed, release=release) if self.by_release else self.make(seed)

@@ -1,0 +1,1 @@
+"""Searches of a target: campaigns, planted faults, listed faults, verdicts."""

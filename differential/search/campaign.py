@@ -1,0 +1,267 @@
+"""A seeded search over one target: generate, run, judge, compare, and keep what breaks.
+
+Work is cut into lanes (a depth, a kind of manager, a kind of workload); seeds are dealt to the
+lanes in turn. While the host runs a few batches, this process judges the ones before, so that host
+and reference work side by side, and neither waits where one lane costs the other more.
+"""
+
+import itertools
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.judges.examine import Examination, examine
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import AnyEvent, Schedule, Trace
+
+BATCH_TRACES = 5
+BATCHES_AHEAD = 4
+HARNESS_ERRORS_MAX = 5
+
+
+@dataclass
+class Work:
+    """How much was run: `steps` of a scheduler, `calls` that were judged."""
+
+    traces: int = 0
+    events: int = 0
+    steps: int = 0
+    calls: int = 0
+
+    def add(self, events: Sequence[AnyEvent], calls: int) -> None:
+        """One more trace, of which these events were run."""
+        self.traces += 1
+        self.events += len(events)
+        self.steps += sum([type(event) is Schedule for event in events])
+        self.calls += calls
+
+    def sum(self, other: "Work") -> None:
+        """As much more as was run elsewhere."""
+        self.traces += other.traces
+        self.events += other.events
+        self.steps += other.steps
+        self.calls += other.calls
+
+
+@dataclass
+class LaneReport(Work):
+    """What a campaign did in one lane, and what of it was `compared` with the reference; None where
+    it had none beside. `traces` has those as well that the release refused."""
+
+    lane: Lane = field(kw_only=True)
+    resident_sum: int = 0
+    compared: Work | None = None
+    illegal: Counter[str] = field(default_factory=Counter)
+    reach: Reachability = field(default_factory=Reachability)
+
+    def merge(self, other: "LaneReport") -> None:
+        """Take in what was done in the same lane elsewhere."""
+        self.sum(other)
+        self.resident_sum += other.resident_sum
+        if self.compared is not None and other.compared is not None:
+            self.compared.sum(other.compared)
+        self.illegal.update(other.illegal)
+        self.reach.add(other.reach)
+
+    @property
+    def never_met(self) -> list[str]:
+        """Rare states of this lane that the search did not meet."""
+        return self.reach.never(self.lane.rare) if self.traces else []
+
+
+@dataclass
+class Campaign:
+    """The outcome of a search. `breaks` keeps a few traces for each broken contract, lane, kind of
+    break and model runner; `broken` and `kinds` count traces by contract and lane, and by kind as
+    well."""
+
+    target: str
+    release: str | None
+    lanes: list[LaneReport]
+    breaks: list[Break]
+    broken: Counter[tuple[str, str]]
+    kinds: Counter[tuple[str, str, str]]
+    harness_errors: list[str]
+    seconds: float
+
+    @classmethod
+    def begun(
+        cls, target: Target, lanes: Sequence[Lane], against: ReferenceTarget | None
+    ) -> "Campaign":
+        """A campaign of which nothing was run yet."""
+        reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
+        return cls(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
+
+    @property
+    def calls(self) -> int:
+        return sum(report.calls for report in self.lanes)
+
+    def merge(self, part: "Campaign", began: float, kept_per_break: int) -> list[Break]:
+        """Take in a part of the same search, which began so many seconds after it.
+
+        Returns:
+            The breaks that are kept of it.
+        """
+        reports = {report.lane.name: report for report in self.lanes}
+        for report in part.lanes:
+            reports[report.lane.name].merge(report)
+        self.broken.update(part.broken)
+        self.kinds.update(part.kinds)
+        self.harness_errors += part.harness_errors
+        kept = Counter(one.place for one in self.breaks)
+        news = []
+        for one in part.breaks:
+            kept[one.place] += 1
+            if kept[one.place] <= kept_per_break:
+                news.append(replace(one, seconds=began + one.seconds))
+        self.breaks += news
+        return news
+
+
+Progress = Callable[[LaneReport, int], None]
+Batch = tuple[LaneReport, list[Trace]]
+_NO_FURTHER: Mapping[str, Sequence[int]] = MappingProxyType({})
+
+
+def search(
+    target: Target,
+    lanes: Sequence[Lane],
+    *,
+    against: ReferenceTarget | None,
+    seeds: Sequence[int] | None = None,
+    seconds: float | None = None,
+    further: Mapping[str, Sequence[int]] = _NO_FURTHER,
+    kept_per_break: int = 3,
+    progress: Progress = lambda lane, done: None,
+) -> Campaign:
+    """Search `target` over `seeds` of every lane (None: all, from 0), for about `seconds` at most.
+
+    Behind them come those `further` seeds, by the name of their lane, that are not among `seeds`.
+    Of each contract broken in a lane the first `kept_per_break` traces of each kind and each model
+    runner are kept.
+    A host that breaks is restarted and its batch counted as a harness error; after a few of those
+    the search gives up.
+    """
+    started = time.monotonic()
+    outcome = Campaign.begun(target, lanes, against)
+    reports = outcome.lanes
+    kept: Counter[tuple[str, str, str, str | None]] = Counter()
+
+    def out_of_time() -> bool:
+        return seconds is not None and time.monotonic() - started > seconds
+
+    batches = itertools.chain(
+        _batches(reports, target.model, seeds, out_of_time),
+        _further_batches(reports, target.model, seeds, further),
+    )
+    for (report, traces), results in _executed(target, batches, outcome.harness_errors):
+        try:
+            for trace, result in zip(traces, results, strict=True):
+                seen = examine(trace, result, target, against, report.reach)
+                _tally(report, seen, trace.events[: len(result.records)])
+                for contract, kind, event, sentence in seen.breaks():
+                    elapsed = time.monotonic() - started
+                    found = Break(contract, kind, report.lane, trace, event, sentence, elapsed)
+                    outcome.kinds[contract, report.lane.name, kind] += 1
+                    kept[found.place] += 1
+                    if kept[found.place] <= kept_per_break:
+                        outcome.breaks.append(found)
+                outcome.broken.update((contract, report.lane.name) for contract in seen.broken)
+        except HarnessError as error:
+            outcome.harness_errors.append(f"{report.lane.name}: {error}")
+        progress(report, len(traces))
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def _tally(report: LaneReport, seen: Examination, events: Sequence[AnyEvent]) -> None:
+    if seen.illegal is not None:
+        report.traces += 1
+        report.illegal[seen.illegal] += 1
+        return
+    report.add(events, seen.calls)
+    report.resident_sum += seen.resident_sum
+    if report.compared is not None and seen.compared:
+        report.compared.add(events, seen.calls)
+
+
+def _batches(
+    reports: Sequence[LaneReport],
+    release: str | None,
+    seeds: Sequence[int] | None,
+    out_of_time: Callable[[], bool],
+) -> Iterator[Batch]:
+    """Batches of every lane in turn, until the seeds or the time are used up."""
+    all_seeds = itertools.count() if seeds is None else iter(seeds)
+    while batch := list(itertools.islice(all_seeds, BATCH_TRACES)):
+        for report in reports:
+            if out_of_time():
+                return
+            yield report, [report.lane.trace(seed, release) for seed in batch]
+
+
+def _further_batches(
+    reports: Sequence[LaneReport],
+    release: str | None,
+    seeds: Sequence[int] | None,
+    further: Mapping[str, Sequence[int]],
+) -> Iterator[Batch]:
+    """A batch of each lane that has seeds of its own."""
+    for report in reports:
+        own = [seed for seed in further.get(report.lane.name, ()) if seed not in (seeds or ())]
+        if own:
+            yield report, [report.lane.trace(seed, release) for seed in own]
+
+
+def _executed(
+    target: Target, batches: Iterator[Batch], errors: list[str]
+) -> Iterator[tuple[Batch, list[TraceResult]]]:
+    """Each batch with its results; a host already has the next ones while one is handed out."""
+    at_host: deque[Batch] = deque()
+    for batch in itertools.chain(batches, [None]):
+        if batch is not None:
+            at_host.append(batch)
+            try:
+                _submit(target, batch)
+            except HarnessError as error:
+                _restart(target, at_host, error, errors)
+        while at_host and (batch is None or len(at_host) > BATCHES_AHEAD):
+            try:
+                results = _results(target, at_host[0][1])
+            except HarnessError as error:
+                _restart(target, at_host, error, errors)
+            else:
+                yield at_host.popleft(), results
+        if len(errors) >= HARNESS_ERRORS_MAX:
+            return
+
+
+def _restart(target: Target, at_host: deque[Batch], error: HarnessError, errors: list[str]) -> None:
+    """The host broke over its oldest batch, which is lost; those behind it are sent again."""
+    while at_host:
+        report, traces = at_host.popleft()
+        errors.append(f"{report.lane.name}, from seed {traces[0].header.seed}: {error}")
+        try:
+            for later in at_host:
+                _submit(target, later)
+            return
+        except HarnessError as another:
+            error = another
+
+
+def _results(target: Target, traces: list[Trace]) -> list[TraceResult]:
+    return target.collect(len(traces)) if isinstance(target, HostTarget) else target.run(traces)
+
+
+def _submit(target: Target, batch: Batch) -> None:
+    if isinstance(target, HostTarget):
+        target.submit(batch[1])

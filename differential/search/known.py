@@ -1,0 +1,187 @@
+"""Known faults: what is public about a release is annotated in a report, never hidden."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import structs
+
+from cacheproof.differential import files
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.traces.trace import ModelRunner
+from cacheproof.spec.registry import contracts
+from cacheproof.spec.versions import Versions
+
+NAME = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+SEEDS = 10**9
+"""Seeds of traces are below this."""
+BYTES_MAX = 1 << 20
+
+
+class Face(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a fault of some releases shows: which contract it breaks and where.
+
+    `thread` is the public thread, None when none is listed; `lanes` narrow the face to lanes of a
+    campaign, `kind` to one kind of break, where a judge tells several apart, `runner` to traces of
+    one model runner. `seeds` of the only lane show the face where a short search need not meet it;
+    `check` runs them whatever its budget. A `rare` face need not be found again.
+    """
+
+    contract: str
+    releases: str
+    harm: Literal["safety", "liveness", "efficiency"]
+    note: str
+    thread: str | None = None
+    lanes: tuple[str, ...] = ()
+    kind: str | None = None
+    runner: ModelRunner | None = None
+    seeds: tuple[Annotated[int, msgspec.Meta(ge=0, lt=SEEDS)], ...] = ()
+    rare: bool = False
+
+
+class KnownFault(Face, frozen=True):
+    """A face of a listed fault, which has a `name`, and a `page` of docs/ where it is described."""
+
+    name: str = ""
+    page: str | None = None
+
+    def covers(
+        self,
+        contract: str,
+        release: str | None,
+        lane: str,
+        kind: str = "",
+        runner: ModelRunner | None = None,
+    ) -> bool:
+        """Whether a finding of that contract, release, lane, kind and model runner is this fault;
+        without a runner, whether one of any runner is."""
+        return (
+            contract == self.contract
+            and release is not None
+            and release in Versions(self.releases)
+            and (not self.lanes or lane in self.lanes)
+            and self.kind in (None, kind)
+            and (runner is None or self.runner in (None, runner))
+        )
+
+
+class _Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, msgspec.Meta(pattern=NAME)]
+    face: list[Face] = []
+    page: str | None = None
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    fault: list[_Fault] = []
+
+
+def load(path: Path | None = None) -> list[KnownFault]:
+    """The list in a file, or the one that is shipped, face by face.
+
+    Raises:
+        InputError: the file cannot be read or is no such list; an empty file is an empty list.
+    """
+    source = path or resources.files("cacheproof.differential.search") / "known.toml"
+    try:
+        text = source.read_text() if path is None else files.read(path, BYTES_MAX).decode()
+        listed = msgspec.convert(tomllib.loads(text), _File).fault
+        faults = [
+            KnownFault(**structs.asdict(face), name=fault.name, page=fault.page)
+            for fault in listed
+            for face in fault.face
+        ]
+        for fault in faults:
+            Versions(fault.releases)
+    except OSError as error:
+        raise InputError(
+            f"{source}: cannot be read: {error.strerror}; expected a list of known faults"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{source}: {str(error).splitlines()[0]}; expected a list of known faults, "
+            "see docs/known-faults.md"
+        ) from None
+    _check_names(faults, str(source))
+    twice = [name for name, count in Counter(one.name for one in listed).items() if count > 1]
+    if twice:
+        raise InputError(f"{source}: two faults are called {twice[0]}; expected a name for each")
+    return faults
+
+
+def covering(
+    faults: Sequence[KnownFault],
+    contract: str,
+    release: str | None,
+    lane: str,
+    kind: str = "",
+    runner: ModelRunner | None = None,
+) -> KnownFault | None:
+    """The first listed fault that covers a finding."""
+    covers = (one for one in faults if one.covers(contract, release, lane, kind, runner))
+    return next(covers, None)
+
+
+def akin(
+    faults: Sequence[KnownFault],
+    broken: Sequence[tuple[str, str]],
+    contract: str,
+    release: str | None,
+    lane: str,
+) -> str:
+    """Why a break that is not listed may be a new face of a listed fault; empty where nothing says
+    so. `broken` is what its trace breaks before it or with it, as contract and kind, in order."""
+    for other, kind in broken:
+        fault = covering(faults, other, release, lane, kind)
+        if fault is not None:
+            return f"a new face of {fault.name}: its trace breaks {other} first, which that lists"
+    if release is None:
+        return ""
+    same = [one for one in faults if one.contract == contract]
+    for fault in same:
+        if release in Versions(fault.releases):
+            where = f"in {', '.join(fault.lanes)}" if fault.lanes else "in all lanes"
+            how = f", {fault.kind}" if fault.kind else ""
+            how += f", under the {fault.runner} runner" if fault.runner else ""
+            return (
+                f"maybe a new face of {fault.name}, which breaks {contract} in this release too "
+                f"({where}{how}); this is in {lane}"
+            )
+    for fault in same:
+        return (
+            f"maybe {fault.name} again, which is listed for other releases ({fault.releases}) alone"
+        )
+    return ""
+
+
+def showing_seeds(faults: Sequence[KnownFault], release: str | None) -> dict[str, list[int]]:
+    """Lane -> the seeds that show listed faults of a release."""
+    seeds: dict[str, set[int]] = {}
+    for fault in faults:
+        for lane in fault.lanes:
+            if fault.seeds and fault.covers(fault.contract, release, lane, fault.kind or ""):
+                seeds.setdefault(lane, set()).update(fault.seeds)
+    return {lane: sorted(found) for lane, found in seeds.items()}
+
+
+def _check_names(faults: Sequence[KnownFault], source: str) -> None:
+    ids = {rule.id for rule in contracts()}
+    for fault in faults:
+        if fault.contract not in ids:
+            raise InputError(
+                f"{source}: {fault.contract!r} is no contract id; expected one of "
+                "cacheproof contracts"
+            )
+        if strange := set(fault.lanes) - LANES.keys():
+            raise InputError(
+                f"{source}: {min(strange)!r} is no lane; expected one of {', '.join(LANES)}"
+            )
+        if fault.seeds and len(fault.lanes) != 1:
+            raise InputError(
+                f"{source}: seeds of {fault.contract} ({fault.note}) with {len(fault.lanes)} "
+                "lanes; expected the one lane whose traces they make"
+            )

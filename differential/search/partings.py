@@ -1,0 +1,195 @@
+"""Where two targets part: the same traces on both, and each difference made small and explained.
+
+Two modelled releases differ by the flags of `Semantics` that one has and the other lacks. A flag
+explains a parting when the reference of the left one, with that flag alone as the right one has it,
+parts from itself at the same event. So a comparison of two releases is a list of changes, each with
+the smallest trace found that shows it.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from cacheproof.differential.judges.lockstep import Difference, compare
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.campaign import BATCH_TRACES
+from cacheproof.differential.shrinking.shrink import shrink
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.semantics import NotModelled, Semantics
+from cacheproof.spec.versions import release_key
+
+
+@dataclass(frozen=True)
+class Parting:
+    """A small trace on which two targets differ, and the flags that explain it, if any do."""
+
+    lane: str
+    trace: Trace
+    difference: Difference
+    flags: frozenset[str]
+
+
+@dataclass
+class Partings:
+    """How many traces ran on both and how many told them apart, what tells them apart, and which
+    flags the targets do not share."""
+
+    traces: int = 0
+    apart: int = 0
+    partings: list[Parting] = field(default_factory=list)
+    flags: frozenset[str] = frozenset()
+
+    @property
+    def unseen(self) -> list[str]:
+        """The flags that no parting shows."""
+        return sorted(self.flags.difference(*(parting.flags for parting in self.partings)))
+
+
+def find_partings(
+    left: Target,
+    right: Target,
+    lanes: Sequence[Lane],
+    seconds: float = math.inf,
+    advance: Callable[[int], None] = lambda count: None,
+    seeds: int | None = None,
+) -> Partings:
+    """Run seeds 0, 1, ... of every lane for about `seconds`, or so many `seeds` of each.
+
+    The first parting that a flag explains is kept, and the first of each lane that none explains. A
+    trace that one of the targets refuses is no difference. Raises HarnessError when one broke.
+    """
+    comparison = _Comparison(left, right)
+    outcome = Partings(flags=comparison.flags)
+    release = _older(left, right)
+    unshown = comparison.flags | {lane.name for lane in lanes}
+    end = time.monotonic() + seconds
+    starts = itertools.count(0, BATCH_TRACES) if seeds is None else range(0, seeds, BATCH_TRACES)
+    for start in starts:
+        for lane in lanes:
+            if time.monotonic() > end or not unshown:
+                return outcome
+            if not comparison.flags and lane.name not in unshown:
+                continue
+            traces = [lane.trace(seed, release) for seed in range(start, start + BATCH_TRACES)]
+            differences = comparison.of(traces)
+            outcome.traces += len(traces)
+            outcome.apart += sum(difference is not None for difference in differences)
+            advance(len(traces))
+            for trace, difference in zip(traces, differences, strict=True):
+                if difference is None or time.monotonic() > end:
+                    continue
+                explained = comparison.explanation(trace, difference)
+                if new := (explained or {lane.name}) & unshown:
+                    flag = min(new) if explained else None
+                    parting = comparison.smallest(lane, trace, flag)
+                    unshown -= parting.flags or {lane.name}
+                    outcome.partings.append(parting)
+    return outcome
+
+
+class _Comparison:
+    """Two targets side by side. `flags` are those that they do not share, where both are modelled
+    releases."""
+
+    def __init__(self, left: Target, right: Target) -> None:
+        self._left, self._right = left, right
+        self._shown = _everything if left.protocol == right.protocol else _decisions
+        ours, theirs = _semantics(left), _semantics(right)
+        self._changed: dict[str, ReferenceTarget] = {}
+        if ours is not None and theirs is not None:
+            self._reference = ReferenceTarget(ours)
+            self._changed = {
+                flag.name: ReferenceTarget(replace(ours, **{flag.name: getattr(theirs, flag.name)}))
+                for flag in fields(ours)
+                if getattr(ours, flag.name) != getattr(theirs, flag.name)
+            }
+
+    @property
+    def flags(self) -> frozenset[str]:
+        return frozenset(self._changed)
+
+    def of(self, traces: list[Trace]) -> list[Difference | None]:
+        return [
+            self._compare(ours, theirs)
+            for ours, theirs in zip(self._left.run(traces), self._right.run(traces), strict=True)
+        ]
+
+    def explanation(
+        self, trace: Trace, difference: Difference, among: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """The flags, of all or `among` these, that each alone make the reference part from itself
+        where the targets do."""
+        if trace.depth == "media_hash" or not self._changed or not self._reference.runs(trace):
+            return frozenset()
+        (ours,) = self._reference.run([trace])
+        return frozenset(
+            flag
+            for flag in (self._changed if among is None else among)
+            if self._parts_at(ours, trace, flag) == difference.event
+        )
+
+    def smallest(self, lane: Lane, trace: Trace, flag: str | None) -> Parting:
+        """The smallest trace found on which the targets part as the flag explains; None: as no flag
+        does."""
+
+        among = None if flag is None else (flag,)
+
+        def still(candidates: list[Trace]) -> list[bool]:
+            return [
+                difference is not None
+                and bool(self.explanation(candidate, difference, among)) == (flag is not None)
+                for candidate, difference in zip(candidates, self.of(candidates), strict=True)
+            ]
+
+        small = shrink(trace, still)
+        (difference,) = self.of([small])
+        assert difference is not None
+        return Parting(lane.name, small, difference, self.explanation(small, difference))
+
+    def _parts_at(self, ours: TraceResult, trace: Trace, flag: str) -> int | None:
+        changed = self._changed[flag]
+        if not changed.runs(trace):
+            return None
+        difference = self._compare(ours, changed.run([trace])[0])
+        return None if difference is None else difference.event
+
+    def _compare(self, ours: TraceResult, theirs: TraceResult) -> Difference | None:
+        if ours.illegal or theirs.illegal:
+            return None
+        return compare(self._shown(ours), self._shown(theirs))
+
+
+def _semantics(target: Target) -> Semantics | None:
+    """Of the release that a target is; None where it is none, or not modelled."""
+    if isinstance(target, ReferenceTarget):
+        return target.semantics
+    try:
+        return None if target.model is None else Semantics.of_vllm(target.model)
+    except NotModelled:
+        return None
+
+
+def _older(left: Target, right: Target) -> str | None:
+    """The older release: what it offers, the other offers too."""
+    releases = [target.model for target in (left, right) if target.model is not None]
+    return min(releases, key=release_key, default=None)
+
+
+def _everything(result: TraceResult) -> TraceResult:
+    return result
+
+
+def _decisions(result: TraceResult) -> TraceResult:
+    """What the engine and the worker see of it: outcomes, exceptions and notices. Schedulers that
+    call their managers differently make other calls even where they decide alike."""
+    return TraceResult(
+        [
+            (outcome, [(*call[:6], None) for call in calls if call[0] == "notices"], raised, None)
+            for outcome, calls, raised, _ in result.records
+        ]
+    )

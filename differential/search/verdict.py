@@ -1,0 +1,177 @@
+"""What a search amounts to: findings against the known list, evidence, an exit code."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.finding import MODEL_DIFFERENCE, Finding
+from cacheproof.differential.judges.examine import LOCKSTEP, rules_for
+from cacheproof.differential.search.campaign import Campaign
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.spec.registry import by_id
+
+HOLDS, UNLISTED, VOID, FROM_MODEL = 0, 1, 3, 4
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One line of the evidence table."""
+
+    contract: str
+    target: str
+    verdict: str
+    scope: str
+    seconds: float
+    known: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "contract": self.contract,
+            "target": self.target,
+            "verdict": self.verdict,
+            "scope": self.scope,
+            "seconds": round(self.seconds, 1),
+            "known": self.known,
+        }
+
+
+def is_unlisted(finding: Finding) -> bool:
+    """Whether the known list does not cover a finding, and it is worth an exit code."""
+    return finding.known_note is None and finding.harm not in ("efficiency", MODEL_DIFFERENCE)
+
+
+def is_from_model(finding: Finding) -> bool:
+    """Whether it is no fault, but where a target whose text is no release's parts from the model"""
+    return finding.harm == MODEL_DIFFERENCE
+
+
+@dataclass
+class Verdict:
+    """A campaign with its minimised findings and its canaries.
+
+    `canaries` maps a contract whose fault was planted to whether it was found. `not_found_again`
+    are listed faults that a search over fixed seeds should have met. `told` is what was said of the
+    target's text before the search, as JSON has it. `not_written` are breaks, with the listed fault
+    that each is, of which there is no finding: where the campaign was `interrupted`, or for a
+    harness error.
+    """
+
+    campaign: Campaign
+    findings: list[Finding]
+    canaries: dict[str, bool] = field(default_factory=dict)
+    not_found_again: list[KnownFault] = field(default_factory=list)
+    told: dict[str, object] = field(default_factory=dict)
+    interrupted: bool = False
+    not_written: list[tuple[KnownFault | None, Break]] = field(default_factory=list)
+
+    @property
+    def unlisted(self) -> list[Finding]:
+        """Findings that the known list does not cover and that are worth an exit code."""
+        return [finding for finding in self.findings if is_unlisted(finding)]
+
+    @property
+    def from_model(self) -> list[Finding]:
+        """Differences from the model."""
+        return [finding for finding in self.findings if is_from_model(finding)]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all holds but for listed faults, 1 with an unlisted one, 4 with a difference from
+        the model, 3 when void; 130 when it was interrupted."""
+        if self.interrupted:
+            return INTERRUPTED
+        if self.unlisted:
+            return UNLISTED
+        if self.from_model:
+            return FROM_MODEL
+        return VOID if self.void_because else HOLDS
+
+    @property
+    def void_because(self) -> list[str]:
+        """Why the campaign proves nothing; empty when it does."""
+        reasons = [f"harness error: {error}" for error in self.campaign.harness_errors]
+        reasons += [
+            f"canary of {contract} was not found"
+            for contract, met in self.canaries.items()
+            if not met
+        ]
+        reasons += [
+            f"listed fault not found again: {fault.contract} ({fault.note})"
+            for fault in self.not_found_again
+        ]
+        if not any(report.calls for report in self.campaign.lanes):
+            reasons.append("no trace was judged")
+        return reasons
+
+    def evidence(self) -> list[Evidence]:
+        """One line per contract that this campaign judged, then one for the lockstep."""
+        campaign = self.campaign
+        lines = []
+        for contract, calls, lanes in _judged(campaign):
+            listed = [f.known for f in self.findings if f.contract == contract and f.known_note]
+            count = sum(f.contract == contract for f in self.findings)
+            broken = sum(count for (id, _), count in campaign.broken.items() if id == contract)
+            verdict, known = "tested", None
+            scope = f"{calls:,} calls in {', '.join(lanes)}"
+            if broken:
+                verdict = "refuted"
+                scope = f"{broken:,} traces break it; {scope}"
+                known = (
+                    (listed[0] or "no thread listed") if 0 < count == len(listed) else "not listed"
+                )
+                if contract == LOCKSTEP and 0 < count == len(self.from_model):
+                    verdict, known = "differs", "from the model"
+            elif not calls:
+                verdict = "vacuous"
+                scope = "nothing was judged"
+            lines.append(
+                Evidence(contract, campaign.target, verdict, scope, campaign.seconds, known)
+            )
+        return lines
+
+
+def _judged(campaign: Campaign) -> list[tuple[str, int, list[str]]]:
+    """(contract, calls judged, lanes) in the order of the register, the lockstep last."""
+    calls: dict[str, int] = {}
+    lanes: dict[str, list[str]] = {}
+    for report in campaign.lanes:
+        lane = report.lane
+        rules = rules_for(lane.manager, campaign.release, lane.depth).all
+        judged = {rule.id: report.calls for rule in rules if rule.id not in lane.silent_on}
+        if report.compared is not None:
+            judged[LOCKSTEP] = report.compared.calls
+        for name, count in judged.items():
+            calls[name] = calls.get(name, 0) + count
+            if count:
+                lanes.setdefault(name, []).append(lane.name)
+    ordered = sorted(calls, key=_register_order)
+    return [(name, calls[name], lanes.get(name, [])) for name in ordered]
+
+
+def _register_order(contract: str) -> tuple[int, str, int, str]:
+    """Contracts by component and number, the lockstep last."""
+    prefix, _, number = contract.partition("-")
+    digits = "".join(character for character in number if character.isdigit())
+    return (contract == LOCKSTEP, prefix, int(digits or 0), number)
+
+
+def listed_but_missing(campaign: Campaign, known: Sequence[KnownFault]) -> list[KnownFault]:
+    """Listed faults of this release, in lanes that ran, that the campaign did not break."""
+    missing = []
+    for fault in known:
+        met = any(
+            fault.covers(one.contract, campaign.release, one.lane.name, one.kind, one.trace.runner)
+            for one in campaign.breaks
+        )
+        possible = any(
+            report.traces
+            and fault.covers(fault.contract, campaign.release, report.lane.name, fault.kind or "")
+            and by_id(fault.contract)
+            in rules_for(report.lane.manager, campaign.release, report.lane.depth).all
+            for report in campaign.lanes
+        )
+        if possible and not met and not fault.rare:
+            missing.append(fault)
+    return missing

@@ -1,0 +1,122 @@
+"""What the workers of a campaign do, each in a process with a host and a judge of its own.
+
+A job is a value that says all there is to do, and its outcome depends on nothing else: so a
+campaign comes out the same whatever number of workers shares it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.finding import TIMES, Finding, found_in
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.campaign import Campaign, search
+from cacheproof.differential.search.canary import Canary, plant
+from cacheproof.differential.shrinking.shrink import BATCHES_MAX
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for
+
+
+@dataclass
+class Worker:
+    """A target, the reference beside it where there is one, and another process of the target."""
+
+    target: Target
+    elsewhere: Target
+    reference: ReferenceTarget | None
+
+    def close(self) -> None:
+        """Give back its processes; the next job starts them anew."""
+        self.target.close()
+        self.elsewhere.close()
+
+
+@dataclass(frozen=True)
+class Search:
+    """Seeds of a lane to be searched, of which the first breaks of each place are kept."""
+
+    lane: Lane
+    seeds: Sequence[int]
+    kept_per_break: int
+
+    def run(self, worker: Worker) -> Campaign:
+        return search(
+            worker.target,
+            [self.lane],
+            against=worker.reference,
+            seeds=self.seeds,
+            kept_per_break=self.kept_per_break,
+        )
+
+
+@dataclass(frozen=True)
+class WriteDown:
+    """A break to be written down: made small with so many tries, and run so many times again."""
+
+    broken: Break
+    batches: int = BATCHES_MAX
+    times: int = TIMES
+    until: float = math.inf
+
+    def run(self, worker: Worker) -> Finding | str:
+        """The finding, or why there is none."""
+        try:
+            found = found_in(
+                worker.target,
+                self.broken.trace,
+                self.broken.contract,
+                worker.reference,
+                kind=self.broken.kind,
+                times=self.times,
+                seconds=self.broken.seconds,
+                batches=self.batches,
+                until=self.until,
+                elsewhere=worker.elsewhere,
+            )
+            if found is not None:
+                return found
+        except HarnessError as error:
+            worker.close()
+            return f"while shrinking {self.broken.contract}: {error}"
+        return (
+            f"{self.broken.contract} at seed {self.broken.trace.header.seed} did not come out again"
+        )
+
+
+@dataclass(frozen=True)
+class Plant:
+    """Faults to be planted, and looked for in traces of a lane."""
+
+    lane: Lane
+    canaries: tuple[Canary, ...]
+
+    def run(self, worker: Worker) -> dict[str, bool] | str:
+        """Which were found, or why that cannot be said."""
+        try:
+            return plant(self.canaries, worker.target, self.lane)
+        except HarnessError as error:
+            worker.close()
+            return f"while planting canaries: {error}"
+
+
+Job = Search | WriteDown | Plant
+
+
+_here: Worker | None = None
+
+
+def begin(target: Target, elsewhere: Target, with_reference: bool) -> None:
+    """Make this process a worker, beside the reference if that is modelled and wanted."""
+    global _here
+    reference = reference_for(target) if with_reference else None
+    _here = Worker(target, elsewhere, reference)
+
+
+def work(job: Job) -> Any:
+    """What comes of a job in this process."""
+    assert _here is not None
+    return job.run(_here)

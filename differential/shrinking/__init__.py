@@ -1,0 +1,1 @@
+"""Smaller traces that still break the same, and in which steps they become smaller."""

@@ -1,0 +1,1 @@
+"""What the engine does, as events, and what a target did, as records."""

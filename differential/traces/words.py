@@ -1,0 +1,200 @@
+"""Events, states and traces in words: what the report and the standalone tests print."""
+
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.media.values import written
+from cacheproof.differential.traces.trace import (
+    Abort,
+    Add,
+    AnyEvent,
+    Arrive,
+    Chunk,
+    Close,
+    Continue,
+    Decode,
+    Elsewhere,
+    Finish,
+    Hash,
+    Notices,
+    Preempt,
+    Prompt,
+    Received,
+    Release,
+    Reset,
+    ResetPrefix,
+    Schedule,
+    Sent,
+    Slots,
+    Stall,
+    Trace,
+    Transfer,
+    Update,
+    Walk,
+)
+
+_POSITIONAL = ("request", "identifier", "value")
+_WIDTH = 92
+
+
+def told(event: AnyEvent, outcome: Any) -> str:
+    """What the engine does, given what came of it."""
+    match event:
+        case Add() | Prompt():
+            return f"{event.request} arrives"
+        case Arrive():
+            return f"{event.request} arrives"
+        case Slots():
+            return f"{event.request} asks for slots for {_tokens(event.tokens)}"
+        case Decode():
+            return f"{event.request} decodes {_tokens(len(event.tokens))}"
+        case Continue():
+            return f"{event.request} goes on with {_tokens(len(event.tokens))} more of prompt"
+        case Chunk():
+            return f"{_tokens(event.prompt)} more of prompt arrive for {event.request}"
+        case Close():
+            return f"no more prompt will come for {event.request}"
+        case Finish():
+            return f"{event.request} ends"
+        case Abort():
+            return f"{event.request} is aborted"
+        case Preempt():
+            return f"{event.request} is preempted"
+        case Reset():
+            return "the encoder cache is reset"
+        case ResetPrefix():
+            return "the prefix cache is reset"
+        case Elsewhere():
+            known = "nobody knows how much" if event.tokens is None else _tokens(event.tokens)
+            return f"{known} of {event.request} can be had elsewhere{', later' * event.later}"
+        case Received():
+            failed = "" if event.failed is None else f", which failed from block {event.failed}"
+            return f"the load of {event.request} ends{failed}"
+        case Sent():
+            return f"{event.request} has been sent elsewhere"
+        case Transfer():
+            return f"elsewhere {event.identifier} is {event.state}"
+        case Notices():
+            return "schedule() returns, and the worker runs"
+        case Update():
+            return "the step's output arrives"
+        case Stall():
+            return f"{event.request} is walked, finds no KV blocks, and waits on"
+        case Hash():
+            return f"hash {written(event.value)}"
+        case Release():
+            return f"input {event.input} of {event.request} is released once more"
+        case Walk():
+            return _walked(event, outcome)
+        case Schedule():
+            scheduled = (outcome or {}).get("scheduled", {})
+            parts = [f"{_tokens(count)} of {request}" for request, count in scheduled.items()]
+            return f"schedule(): {', '.join(parts) or 'nothing'}"
+        case _:
+            kind = str(type(event).__struct_config__.tag).replace("_", " ")
+            return " ".join(part for part in (kind, getattr(event, "request", "")) if part)
+
+
+def _walked(event: Walk, outcome: Any) -> str:
+    if not outcome or outcome[0] == 0:
+        return f"nothing of {event.request} can be scheduled"
+    if outcome[0] < 0:
+        return f"{event.request} is refused"
+    return (
+        f"{_tokens(outcome[0])} of {event.request} {'is' if outcome[0] == 1 else 'are'} scheduled"
+    )
+
+
+def _tokens(count: int) -> str:
+    return f"{count} token" if count == 1 else f"{count} tokens"
+
+
+def changed_fields(before: Any, after: Any) -> dict[str, tuple[str, str]]:
+    """Fields of two states of a ledger that differ, with both values."""
+    changed: dict[str, tuple[str, str]] = {}
+    for name in before._fields:
+        one, two = getattr(before, name), getattr(after, name)
+        if name in ("size", "holders"):
+            for identifier in dict.fromkeys((*one, *two)):
+                here, there = one.get(identifier), two.get(identifier)
+                if here != there:
+                    changed[f"{name} of {identifier}"] = value(here), value(there)
+        elif one != two or (name == "queue" and list(one) != list(two)):
+            changed[name.replace("_", " ")] = value(one), value(two)
+    return changed
+
+
+def value(thing: Any) -> str:
+    """A value of a state: sets as {a, b}, maps as x:1, what is not there as a dash."""
+    match thing:
+        case None:
+            return "-"
+        case dict():
+            return ", ".join(f"{key}:{value(inner)}" for key, inner in thing.items()) or "empty"
+        case set() | frozenset():
+            return "{" + ", ".join(sorted(thing)) + "}"
+        case list() | tuple():
+            return ", ".join(map(value, thing)) or "none"
+        case _:
+            return str(thing)
+
+
+def visible(text: str) -> str:
+    """The text, with all that is neither printable nor the end of a line as Python escapes it: what
+    strangers wrote does nothing to a terminal or to a file's syntax."""
+    if text.isprintable():
+        return text
+    return "\n".join(map(visible_line, text.split("\n")))
+
+
+def visible_line(text: str) -> str:
+    """The same in one line."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def literal(thing: Any) -> str:
+    """A Python literal, in double quotes where that is possible."""
+    text = repr(thing)
+    return text if '"' in text or "\\" in text else text.replace("'", '"')
+
+
+def program(trace: Trace) -> list[str]:
+    """The trace as lines of Python: constructors of `differential.trace`, ready to be pasted."""
+    lines = _call("config = ", trace.header.config)
+    header = type(trace.header).__name__
+    manager = literal(trace.header.manager)
+    lines.append(
+        f"header = {header}(schema={trace.header.schema}, manager={manager}, config=config)"
+    )
+    lines.append("trace = Trace(header, (")
+    for event in trace.events:
+        lines += [f"    {line}" for line in _call("", event, ",")]
+    return [*lines, "))"]
+
+
+def _call(before: str, struct: Any, after: str = "") -> list[str]:
+    """A struct as its constructor's call, without what is default; on several lines if long."""
+    arguments = _arguments(struct)
+    name = f"{before}{type(struct).__name__}"
+    line = f"{name}({', '.join(arguments)}){after}"
+    if len(line) <= _WIDTH:
+        return [line]
+    return [f"{name}(", *(f"    {argument}," for argument in arguments), f"){after}"]
+
+
+def _arguments(struct: Any) -> list[str]:
+    arguments = []
+    for field in msgspec.structs.fields(struct):
+        content = getattr(struct, field.name)
+        if content == field.default:
+            continue
+        if field.name == "items":
+            items = [f"Item({', '.join(_arguments(item))})" for item in content]
+            shown = f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+        elif isinstance(struct, Hash):
+            shown = written(content)
+        else:
+            shown = literal(content)
+        arguments.append(shown if field.name in _POSITIONAL else f"{field.name}={shown}")
+    return arguments
