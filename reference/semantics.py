@@ -637,6 +637,18 @@ class Semantics:
         return cls(**{flag.name: _holds(key, flag.metadata) for flag in fields(cls)})
 
 
+@lru_cache
+def offered_by(release: str | None) -> Semantics:
+    """The semantics by which it is known what a release offers: those of the first that is modelled
+    stand for earlier ones, the ideal for none."""
+    if release is None:
+        return Semantics.ideal()
+    try:
+        return Semantics.of_vllm(release)
+    except NotModelled:
+        return Semantics.of_vllm(FIRST_MODELLED)
+
+
 def _holds(release: tuple[int, ...], changes: Mapping[str, Any]) -> bool:
     """Whether a flag is true of a release: as its last change before it says."""
     is_past = [

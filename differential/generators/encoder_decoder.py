@@ -8,7 +8,7 @@ on, once nothing arrives any more, until all requests have ended.
 
 from random import Random
 
-from cacheproof.differential.generators.scheduler import offered_by, until_all_end, with_extras
+from cacheproof.differential.generators.scheduler import until_all_end, with_extras
 from cacheproof.differential.traces.trace import (
     SCHEMA,
     Abort,
@@ -26,7 +26,7 @@ from cacheproof.differential.traces.trace import (
     Trace,
     Update,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import Semantics, offered_by
 
 VERSION = "encoder-decoder scheduler/1"
 

@@ -19,7 +19,6 @@ in four has both connectors.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -49,7 +48,7 @@ from cacheproof.differential.traces.trace import (
     TransferState,
     Update,
 )
-from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
+from cacheproof.reference.semantics import Semantics, offered_by
 
 VERSION = "scheduler/2"
 _MOST_ITEMS = 8
@@ -75,17 +74,6 @@ def scheduler_trace(
     return _SchedulerTrace(
         seed, async_scheduling, offered, transfers, resized, windows, kv_transfers
     ).build()
-
-
-@lru_cache
-def offered_by(release: str | None) -> Semantics:
-    """The release's semantics; those of the first one that is modelled stand for earlier ones."""
-    if release is None:
-        return Semantics.ideal()
-    try:
-        return Semantics.of_vllm(release)
-    except NotModelled:
-        return Semantics.of_vllm(FIRST_MODELLED)
 
 
 def until_all_end(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from functools import partial
 from typing import Any
 
-from cacheproof.differential.generators.scheduler import offered_by
 from cacheproof.differential.judges.kv_transfers import KVTransferMirror
 from cacheproof.differential.judges.limits import service, way_of
 from cacheproof.differential.judges.manager import CREDITS, Judge, Rules
@@ -17,6 +16,7 @@ from cacheproof.differential.targets.host.protocol import REFUSED, Protocol
 from cacheproof.differential.traces import trace as events
 from cacheproof.differential.traces.records import CallRecord, Raised, StepRecord
 from cacheproof.differential.traces.trace import SchedulerConfig, Trace
+from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.kv_transfers import Reading, Writing
 from cacheproof.spec.records import EncoderCacheState, RowsRead, SlotsRead, StoreMemory, Twins
 from cacheproof.spec.scheduler import (

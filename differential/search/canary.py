@@ -7,13 +7,13 @@ one per contract, each by itself, and is void when one of them does not come bac
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from cacheproof.differential.generators.scheduler import offered_by
 from cacheproof.differential.judges.examine import examine, rules_for
 from cacheproof.differential.judges.manager import ENGINE, SCHEDULER
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.semantics import offered_by
 
 CANARY_TRACES = 60
 

@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from cacheproof.differential.findings import finding_file
-from cacheproof.differential.generators.scheduler import offered_by
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import reference_scheduler
@@ -22,6 +21,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.attention_kinds import SlidingWindowManager
 from cacheproof.reference.scheduler import running, update, waiting
 from cacheproof.reference.scheduler.step import Step
+from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.versions import release_key
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
