@@ -15,6 +15,23 @@ MAY_IMPORT = {
     "differential": {"spec", "reference", "gpu_runner"},
     "cacheproof": {"spec", "reference", "gpu_runner", "proofs", "differential"},
 }
+ROOMS = {
+    "media": set(),
+    "traces": {"media"},
+    "variants": set(),
+    "targets": {"traces", "variants"},
+    "generators": {"media", "traces"},
+    "lanes": {"generators", "traces"},
+    "judges": {"media", "traces", "targets"},
+    "shrinking": {"media", "traces"},
+    "findings": {
+        *("generators", "judges", "lanes", "media", "shrinking", "targets", "traces", "variants"),
+    },
+    "search": {"findings", "judges", "lanes", "shrinking", "targets", "traces"},
+}
+"""The folders of differential/, each with those that it may import; beside them errors and files,
+which all may."""
+FOR_ALL_ROOMS = {"errors", "files"}
 TARGETS = "differential/targets/"
 HOST = "differential/targets/host/"
 HOST_MAY_IMPORT = (
@@ -40,7 +57,7 @@ def imported_modules(path: str, tree: ast.Module) -> list[tuple[ast.AST, str]]:
             case ast.ImportFrom(module=module, names=names, level=level):
                 base = package[: len(package) - level + 1] if level else []
                 stem = ".".join([*base, *([module] if module else [])])
-                if stem == "cacheproof":
+                if stem in ("cacheproof", "cacheproof.differential"):
                     found += [(node, f"{stem}.{alias.name}") for alias in names]
                 else:
                     found.append((node, stem))
@@ -75,7 +92,19 @@ def complaint(path: str, module: str) -> str | None:
         owner = folder if folder in MAY_IMPORT else "cacheproof"
         if owner != home and owner not in MAY_IMPORT[home]:
             return f"{home} may import {sorted(MAY_IMPORT[home]) or 'nothing of ours'}"
+        if owner == home == "differential":
+            return complaint_of_room(path, rest)
     return None
+
+
+def complaint_of_room(path: str, rest: str) -> str | None:
+    """Why a module of differential/ may not import cacheproof.`rest`, or None if it may."""
+    room, imported = Path(path).parts[1], [*rest.split("."), ""][1]
+    if room not in ROOMS:
+        return None if imported in {"", *FOR_ALL_ROOMS} else "what all rooms import, imports none"
+    if imported in {room, *FOR_ALL_ROOMS, *ROOMS[room]}:
+        return None
+    return f"{room} may import {sorted(ROOMS[room]) or 'no other room'}"
 
 
 def violations(path: str, source: str) -> list[str]:
@@ -119,6 +148,10 @@ def test_imports_point_one_way(path: str) -> None:
         ("proofs/goals.py", "from cacheproof.gpu_runner import store"),
         ("proofs/goals.py", "from cacheproof import cli"),
         ("differential/judges/manager.py", "from cacheproof.proofs import goals"),
+        ("differential/judges/manager.py", "from cacheproof.differential import search"),
+        ("differential/judges/manager.py", "from cacheproof.differential.search.known import load"),
+        ("differential/files.py", "from cacheproof.differential.traces.trace import Trace"),
+        ("differential/targets/base.py", "from cacheproof.differential.judges import manager"),
         ("differential/judges/manager.py", "from cacheproof.cli import main"),
         ("differential/judges/manager.py", "import vllm.v1.core"),
         ("cacheproof/cli.py", "from vllm import LLM"),
