@@ -19,8 +19,8 @@ from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.engine import EngineModel
 from cacheproof.differential.traces.records import TraceResult
-from cacheproof.differential.traces.trace import EngineModel
 
 WORKLOADS = 1000
 AT_A_TIME = 10

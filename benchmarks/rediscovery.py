@@ -29,7 +29,10 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.targets.versions import order
-from cacheproof.differential.traces.trace import Add, Chunk, Item, Trace, Walk
+from cacheproof.differential.traces.base import Item
+from cacheproof.differential.traces.manager import Add, Walk
+from cacheproof.differential.traces.scheduler import Chunk
+from cacheproof.differential.traces.trace import Trace
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "rediscovery.json"

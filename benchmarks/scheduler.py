@@ -100,14 +100,10 @@ def _sides(release: str, trace: Any) -> list[Any]:
 
 def _trace(running: int, blocks: int) -> Any:
     """So many requests, each with an image, that one step can take."""
-    from cacheproof.differential.traces.trace import (
-        SCHEMA,
-        Add,
-        Item,
-        SchedulerConfig,
-        SchedulerHeader,
-        Trace,
-    )
+    from cacheproof.differential.traces.base import SCHEMA, Item
+    from cacheproof.differential.traces.manager import Add
+    from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerHeader
+    from cacheproof.differential.traces.trace import Trace
 
     config = SchedulerConfig(
         capacity=running * 8,

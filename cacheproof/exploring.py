@@ -22,7 +22,8 @@ from cacheproof.differential.targets.host.manager_depth import item_size
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.traces.trace import Add, SchedulerConfig, SchedulerEvent
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
 from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.proofs.explore.job import SUBJECTS, Report, Task, run
 from cacheproof.proofs.explore.scope import ManagerScope, SchedulerScope, Scope

@@ -12,8 +12,9 @@ from typing import Any
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.judges.manager import Judge
 from cacheproof.differential.judges.retrace import Break, State
+from cacheproof.differential.traces.manager import Add, Finish, Notices, Preempt, Walk
 from cacheproof.differential.traces.records import CallRecord
-from cacheproof.differential.traces.trace import Add, Chunk, Finish, Notices, Preempt, Walk
+from cacheproof.differential.traces.scheduler import Chunk
 from cacheproof.differential.traces.words import literal
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState

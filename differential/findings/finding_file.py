@@ -13,8 +13,8 @@ from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import LOCKSTEP, SCHEMA_VERSION, Finding, digest_of
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.traces import trace as traces
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.spec.registry import by_id
 
 MAX_BYTES = 64 * 2**20
@@ -38,7 +38,7 @@ def load(path: Path) -> Finding | Trace:
         ) from None
     if _MARK in data[:_MARK_WITHIN]:
         return _finding(data, path)
-    return traces.parse(data.splitlines(), str(path))
+    return parse(data.splitlines(), str(path))
 
 
 def save(finding: Finding, folder: Path) -> list[Path]:
@@ -82,7 +82,7 @@ def save_trace(broken: Break, target: str, folder: Path) -> Path:
     """
     trace = broken.trace.with_events(broken.trace.events[: broken.event + 1])
     path = trace_path(broken, target, folder)
-    _save({path: traces.dump(trace).encode()}, folder)
+    _save({path: dump(trace).encode()}, folder)
     return path
 
 
@@ -133,7 +133,7 @@ def _finding(data: bytes, path: Path) -> Finding:
             f"{path}: schema_version {finding.schema_version}; this cacheproof reads "
             f"{SCHEMA_VERSION}: use the cacheproof that wrote it"
         )
-    traces.parse(traces.dump(finding.trace).encode().splitlines(), f"{path} (its trace)")
+    parse(dump(finding.trace).encode().splitlines(), f"{path} (its trace)")
     if odd := set(Protocol._fields) ^ set(finding.protocol):
         raise _refused(path, f"protocol lacks, or has too much, {', '.join(sorted(odd))}")
     if digest_of(finding.records) != finding.digest:

@@ -16,7 +16,10 @@ from cacheproof.differential.findings.finding import LOCKSTEP, MODEL_DIFFERENCE,
 from cacheproof.differential.judges.lockstep import DELTA_FIELDS
 from cacheproof.differential.judges.retrace import Moment
 from cacheproof.differential.media.values import written
-from cacheproof.differential.traces.trace import Add, Continue, Hash, Prompt, Trace
+from cacheproof.differential.traces.block_hash import Continue, Prompt
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.media_hash import Hash
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.words import changed_fields, program, told, value, visible_line
 from cacheproof.spec.records import EncoderCacheState
 

@@ -10,19 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from cacheproof.differential.traces.trace import (
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
+from cacheproof.differential.traces.block_hash import (
     EMBEDDED,
-    SCHEMA,
-    Adapter,
     BlockHashConfig,
     BlockHashEvent,
     BlockHashHeader,
     Continue,
     Decode,
-    Item,
     Prompt,
-    Trace,
 )
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.hash_functions import Algorithm, algorithms
 from cacheproof.reference.semantics import NotModelled, Semantics
 

@@ -9,23 +9,17 @@ on, once nothing arrives any more, until all requests have ended.
 from random import Random
 
 from cacheproof.differential.generators.scheduler import until_all_end, with_extras
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item
+from cacheproof.differential.traces.manager import Add, Reset, Update
+from cacheproof.differential.traces.scheduler import (
     Abort,
-    Adapter,
-    Add,
-    AnyEvent,
-    Group,
-    Item,
     Pause,
-    Reset,
     ResetPrefix,
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
-    Trace,
-    Update,
 )
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.semantics import Semantics, offered_by
 
 VERSION = "encoder-decoder scheduler/1"

@@ -14,17 +14,11 @@ from typing import NamedTuple
 
 from cacheproof.differential.generators.engine_steps import BLOCK_SIZE, under_pressure
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Add,
-    EngineConfig,
-    EngineHeader,
-    EngineModel,
-    Item,
-    Reset,
-    ResetPrefix,
-    Trace,
-)
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
+from cacheproof.differential.traces.manager import Add, Reset
+from cacheproof.differential.traces.scheduler import ResetPrefix
+from cacheproof.differential.traces.trace import Trace
 
 VERSION = "engine/1"
 PRUNING_RATE = 0.5

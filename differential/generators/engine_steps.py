@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator
 from random import Random
 
-from cacheproof.differential.traces.trace import Abort, Add, AnyEvent, Schedule, Update
+from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.scheduler import Abort, Schedule
+from cacheproof.differential.traces.trace import AnyEvent
 
 BLOCK_SIZE = 32
 _MOST_STEPS = 400

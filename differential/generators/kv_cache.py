@@ -12,13 +12,9 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    AnyEvent,
-    KVCacheConfig,
-    KVCacheHeader,
-    Trace,
-)
+from cacheproof.differential.traces.base import SCHEMA
+from cacheproof.differential.traces.kv_cache import KVCacheConfig, KVCacheHeader
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 GENERATOR = "kv-cache-4"
 _STREAM = "kv-cache-3"

@@ -9,12 +9,10 @@ of an item. `differential/judges/rare_states.py` counts how often each was met.
 from dataclasses import dataclass
 from random import Random
 
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.manager import (
     Add,
-    AnyEvent,
     Finish,
-    Item,
     ManagerConfig,
     ManagerHeader,
     Notices,
@@ -22,10 +20,10 @@ from cacheproof.differential.traces.trace import (
     Release,
     Reset,
     Stall,
-    Trace,
     Update,
     Walk,
 )
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 VERSION = "encoder-cache/1"
 ITEMS_MAX = 5

@@ -37,14 +37,14 @@ from cacheproof.differential.media.values import (
     tensor,
     text,
 )
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
+from cacheproof.differential.traces.base import SCHEMA
+from cacheproof.differential.traces.media_hash import (
     Hash,
     MediaAlgorithm,
     MediaHashConfig,
     MediaHashHeader,
-    Trace,
 )
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.versions import release_key
 
 GENERATOR = "media-hash-1"

@@ -24,30 +24,24 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item
+from cacheproof.differential.traces.manager import Add, Reset, Update
+from cacheproof.differential.traces.scheduler import (
     Abort,
-    Adapter,
-    Add,
-    AnyEvent,
     Chunk,
     Close,
     Elsewhere,
-    Group,
-    Item,
     Pause,
     Received,
-    Reset,
     ResetPrefix,
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
     Sent,
-    Trace,
     Transfer,
     TransferState,
-    Update,
 )
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.semantics import Semantics, offered_by
 
 VERSION = "scheduler/2"

@@ -9,16 +9,10 @@ preempted while they decode and begin anew beside others, with another order of 
 from random import Random
 
 from cacheproof.differential.generators.engine_steps import BLOCK_SIZE, under_pressure
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Add,
-    EngineConfig,
-    EngineHeader,
-    Group,
-    Item,
-    Reset,
-    Trace,
-)
+from cacheproof.differential.traces.base import SCHEMA, Group, Item
+from cacheproof.differential.traces.engine import EngineConfig, EngineHeader
+from cacheproof.differential.traces.manager import Add, Reset
+from cacheproof.differential.traces.trace import Trace
 
 VERSION = "Whisper/1"
 SOUND_ROWS = 50

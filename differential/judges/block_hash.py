@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.traces.block_hash import BlockHashConfig, Continue, Decode, Prompt
 from cacheproof.differential.traces.records import StepRecord
-from cacheproof.differential.traces.trace import BlockHashConfig, Continue, Decode, Prompt, Trace
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.block_hash import COMPONENT, BlockContent, BlockPair, KeyCount, RequestKeys
 from cacheproof.spec.registry import Contract, contracts
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.judges.scheduler import SchedulerJudge
-from cacheproof.differential.traces import trace as events
+from cacheproof.differential.traces.base import Item
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
-Prompt = tuple[int, tuple[events.Item, ...]]
+Prompt = tuple[int, tuple[Item, ...]]
 
 
 class EngineJudge(SchedulerJudge):
@@ -24,7 +25,7 @@ class EngineJudge(SchedulerJudge):
         self._decided: dict[str, list[int]] = {}
         self._tied: set[str] = set()
 
-    def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
+    def _add(self, event: Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)
         self._prompt_of[event.request] = (event.prompt, event.items)
         self._decided[event.request] = []
@@ -37,7 +38,7 @@ class EngineJudge(SchedulerJudge):
         if len(begun) > 1 and outcome["resumed"]:
             self._reach.meet("began anew beside another item")
 
-    def _update(self, event: events.Update, outcome: Any, calls: Any) -> None:
+    def _update(self, event: Update, outcome: Any, calls: Any) -> None:
         super()._update(event, outcome, calls)
         if outcome is None:
             return

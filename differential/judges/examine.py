@@ -20,7 +20,8 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
-from cacheproof.differential.traces.trace import SchedulerConfig, Trace
+from cacheproof.differential.traces.scheduler import SchedulerConfig
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.records import EncoderCacheState
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.traces.trace import Add, SchedulerConfig
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.kv_cache_specs import ceil_div
 from cacheproof.spec.kv_transfers import Delivery, Reading, Writing
 

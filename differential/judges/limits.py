@@ -6,11 +6,12 @@ more than it does: a release is accused of a refusal only where no limit can be 
 
 import re
 
-from cacheproof.differential.traces import trace as events
-from cacheproof.differential.traces.trace import SchedulerConfig, Trace
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.scheduler import Service
 
-_WITH_ITEMS = (events.Add, events.Chunk)
+_WITH_ITEMS = (Add, Chunk)
 
 
 def service(trace: Trace, refused: str) -> Service:

@@ -20,14 +20,33 @@ import cacheproof.spec.scheduler
 import cacheproof.spec.worker_mirror
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.traces import trace as events
-from cacheproof.differential.traces.records import CallRecord, Delta, Raised, StepRecord
-from cacheproof.differential.traces.trace import (
-    SCHEDULER_DEPTHS,
+from cacheproof.differential.traces.manager import (
+    Add,
+    Finish,
     ManagerConfig,
-    SchedulerConfig,
-    Trace,
+    Notices,
+    Preempt,
+    Release,
+    Reset,
+    Stall,
+    Update,
+    Walk,
 )
+from cacheproof.differential.traces.records import CallRecord, Delta, Raised, StepRecord
+from cacheproof.differential.traces.scheduler import (
+    Abort,
+    Chunk,
+    Close,
+    Elsewhere,
+    Pause,
+    Received,
+    ResetPrefix,
+    Schedule,
+    SchedulerConfig,
+    Sent,
+    Transfer,
+)
+from cacheproof.differential.traces.trace import SCHEDULER_DEPTHS, Trace
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Making, Step
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, WITHDRAWAL, Contract, contracts
@@ -188,7 +207,7 @@ class _Request:
         "spans",
     )
 
-    def __init__(self, event: events.Add, protocol: Protocol) -> None:
+    def __init__(self, event: Add, protocol: Protocol) -> None:
         self.identifiers: list[str] = []
         self.offsets: list[int] = []
         self.ends: list[int] = []
@@ -200,7 +219,7 @@ class _Request:
         self.computed = 0
         self.extend(event, 0, protocol)
 
-    def extend(self, event: events.Add | events.Chunk, first: int, protocol: Protocol) -> None:
+    def extend(self, event: Add | Chunk, first: int, protocol: Protocol) -> None:
         """The items of a prompt that begins at token `first`."""
         for item in event.items:
             number = len(self.identifiers)
@@ -254,7 +273,7 @@ class Judge:
         self._state = self._initial_state()
         self._state_of_last_step: Any = None
         self._requests: dict[str, _Request] = {}
-        self._chunks: dict[str, list[events.Chunk]] = {}
+        self._chunks: dict[str, list[Chunk]] = {}
         self._is_scheduler = trace.has_scheduler
         self._read_ahead = int(protocol.holds_for_drafter and _has_drafter(trace))
         self._in_flight: list[dict[str, int]] = [] if self._is_scheduler else [{}]
@@ -269,25 +288,25 @@ class Judge:
         self._decoded: set[tuple[str, str]] = set()
         self._last_step: Step | None = None
         self._handlers: dict[type, Callable[[Any, Any, Any], None]] = {
-            events.Add: self._add,
-            events.Chunk: self._chunk,
-            events.Close: self._only_calls,
-            events.Walk: self._walk,
-            events.Stall: self._stall,
-            events.Notices: self._notices,
-            events.Update: self._update,
-            events.Preempt: self._preempt,
-            events.Finish: self._finish,
-            events.Release: self._only_calls,
-            events.Reset: self._reset,
-            events.Schedule: self._schedule,
-            events.Abort: self._finish,
-            events.ResetPrefix: self._only_calls,
-            events.Pause: self._pause,
-            events.Transfer: self._transfer,
-            events.Elsewhere: self._only_calls,
-            events.Received: self._only_calls,
-            events.Sent: self._only_calls,
+            Add: self._add,
+            Chunk: self._chunk,
+            Close: self._only_calls,
+            Walk: self._walk,
+            Stall: self._stall,
+            Notices: self._notices,
+            Update: self._update,
+            Preempt: self._preempt,
+            Finish: self._finish,
+            Release: self._only_calls,
+            Reset: self._reset,
+            Schedule: self._schedule,
+            Abort: self._finish,
+            ResetPrefix: self._only_calls,
+            Pause: self._pause,
+            Transfer: self._transfer,
+            Elsewhere: self._only_calls,
+            Received: self._only_calls,
+            Sent: self._only_calls,
         }
         self._notes = {
             "can": self._note_admission,
@@ -366,7 +385,7 @@ class Judge:
             if not rule.predicate(call):
                 self._broken(rule, {"c": call}, call.operation, call.request, "")
 
-    def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
+    def _add(self, event: Add, outcome: Any, calls: Any) -> None:
         request = self._requests[event.request] = _Request(event, self.protocol)
         self._note_sizes(request)
         self._only_calls(event, outcome, calls)
@@ -376,7 +395,7 @@ class Judge:
             if self.ghost.size.get(identifier, size) != size:
                 self._reach.meet("identifier with another size")
 
-    def _chunk(self, event: events.Chunk, outcome: Any, calls: Any) -> None:
+    def _chunk(self, event: Chunk, outcome: Any, calls: Any) -> None:
         self._chunks.setdefault(event.request, []).append(event)
         self._only_calls(event, outcome, calls)
         if outcome and "continued" in outcome:
@@ -394,7 +413,7 @@ class Judge:
         for call in calls:
             self._call(call)
 
-    def _walk(self, event: events.Walk, outcome: Any, calls: Any) -> None:
+    def _walk(self, event: Walk, outcome: Any, calls: Any) -> None:
         request = self._requests[event.request]
         free_before = self._state.free_slots
         self._only_calls(event, outcome, calls)
@@ -428,7 +447,7 @@ class Judge:
     def _overdrawn(self, request: _Request, allocated: list[int], free: int) -> bool:
         return sum(request.sizes[number] for number in allocated) > free
 
-    def _stall(self, event: events.Stall, outcome: Any, calls: Any) -> None:
+    def _stall(self, event: Stall, outcome: Any, calls: Any) -> None:
         if any(call[0] == "check" and call[5] is True for call in calls):
             self._reach.meet("stalled after a claim")
         self._only_calls(event, outcome, calls)
@@ -442,7 +461,7 @@ class Judge:
                 reported += call[5]
         self._finish_step(tuple(reported))
 
-    def _update(self, event: events.Update, outcome: Any, calls: Any) -> None:
+    def _update(self, event: Update, outcome: Any, calls: Any) -> None:
         finished = outcome["finished"] if self._is_scheduler and outcome else ()
         ended_last = self._ended_last
         for step in self._in_flight[: event.steps]:
@@ -497,7 +516,7 @@ class Judge:
             if request.offsets[number] < request.computed < request.ends[number]
         )
 
-    def _preempt(self, event: events.Preempt, outcome: Any, calls: Any) -> None:
+    def _preempt(self, event: Preempt, outcome: Any, calls: Any) -> None:
         request = self._requests[event.request]
         if request.inside_an_item():
             self._reach.meet("preemption inside an item")
@@ -522,10 +541,10 @@ class Judge:
             self._reach.meet("reset with entries")
         self._only_calls(event, outcome, calls)
 
-    def _pause(self, event: events.Pause, outcome: Any, calls: Any) -> None:
+    def _pause(self, event: Pause, outcome: Any, calls: Any) -> None:
         self._only_calls(event, outcome, calls)
 
-    def _transfer(self, event: events.Transfer, outcome: Any, calls: Any) -> None:
+    def _transfer(self, event: Transfer, outcome: Any, calls: Any) -> None:
         if outcome:
             self._reach.meet("transfer failed")
 

@@ -13,9 +13,19 @@ from cacheproof.differential.judges.scheduler_kv import KVMirror, follows
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.judges.scheduler_rare import RareStates
 from cacheproof.differential.targets.host.protocol import REFUSED, Protocol
-from cacheproof.differential.traces import trace as events
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import CallRecord, Raised, StepRecord
-from cacheproof.differential.traces.trace import SchedulerConfig, Trace
+from cacheproof.differential.traces.scheduler import (
+    Abort,
+    Chunk,
+    Elsewhere,
+    Pause,
+    ResetPrefix,
+    Schedule,
+    SchedulerConfig,
+    Transfer,
+)
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.kv_transfers import Reading, Writing
 from cacheproof.spec.records import EncoderCacheState, RowsRead, SlotsRead, StoreMemory, Twins
@@ -65,7 +75,7 @@ _LETTERS: Mapping[type, str] = {
     SlotsRead: "w",
     StoreMemory: "w",
 }
-_WITH_ITEMS = (events.Add, events.Chunk)
+_WITH_ITEMS = (Add, Chunk)
 _NOBODY: Set[str] = frozenset()
 _NOTHING: frozenset[int] = frozenset()
 _FILLS_NOTHING = Fills((), frozenset())
@@ -201,11 +211,11 @@ class SchedulerJudge(Judge):
             self._judge_presence(event, outcome)
             if self._kv_blocks is not None:
                 self._kv_blocks.keep({*self._ran, *outcome["waiting"]})
-        if self._kv_blocks is not None and kind is events.ResetPrefix and event.running and outcome:
+        if self._kv_blocks is not None and kind is ResetPrefix and event.running and outcome:
             self._kv_blocks.keep(())
-        if kind is events.Schedule:
+        if kind is Schedule:
             return
-        if kind is not events.Update or (outcome is not None and outcome["sampled"]):
+        if kind is not Update or (outcome is not None and outcome["sampled"]):
             self._stood = None
             self._steps_without_token = 0
 
@@ -243,7 +253,7 @@ class SchedulerJudge(Judge):
             self._note_whole_items(plan, outcome)
         self._judge_progress(outcome)
 
-    def _update(self, event: events.Update, outcome: Any, calls: Any) -> None:
+    def _update(self, event: Update, outcome: Any, calls: Any) -> None:
         super()._update(event, outcome, calls)
         if outcome is None:
             return
@@ -256,9 +266,9 @@ class SchedulerJudge(Judge):
 
     def _judge_presence(self, event: Any, outcome: Mapping[str, Any]) -> None:
         """Judge who is there behind an event; a session is there between its turns, which end."""
-        if isinstance(event, events.Add) and not event.resumable:
+        if isinstance(event, Add) and not event.resumable:
             self._present = self._present | {event.request}
-        ended = {event.request} if isinstance(event, events.Abort) else outcome.get("finished", ())
+        ended = {event.request} if isinstance(event, Abort) else outcome.get("finished", ())
         self._present = self._present.difference(ended)
         there = {*outcome["running"], *outcome["waiting"]} - self._resumable
         operation = type(event).__struct_config__.tag
@@ -267,14 +277,14 @@ class SchedulerJudge(Judge):
     def _judge_transfers(self, kv: KVTransferMirror, event: Any, outcome: Any) -> None:
         """Judge what an event does with KV that comes from elsewhere, before all else: what a step
         misread is no progress."""
-        if isinstance(event, events.Elsewhere):
+        if isinstance(event, Elsewhere):
             kv.elsewhere(event.request, event.tokens)
-        elif isinstance(event, events.Abort):
+        elif isinstance(event, Abort):
             kv.ended(event.request)
-        elif isinstance(event, events.Schedule):
+        elif isinstance(event, Schedule):
             for subject in kv.schedule(outcome):
                 self._check("schedule", subject)
-        elif isinstance(event, events.Update):
+        elif isinstance(event, Update):
             for output in kv.update(outcome, event.steps):
                 self._check("update", output)
             for name in kv.thrown_back:
@@ -588,7 +598,7 @@ class SchedulerJudge(Judge):
                 return None
         return self._state.freeable_slots
 
-    def _add(self, event: events.Add, outcome: Any, calls: Any) -> None:
+    def _add(self, event: Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)
         if outcome is not None:
             self._order.add(event)
@@ -597,16 +607,16 @@ class SchedulerJudge(Judge):
                 self._resumable.add(event.request)
             self._check("add", self._arrival(event))
 
-    def _chunk(self, event: events.Chunk, outcome: Any, calls: Any) -> None:
+    def _chunk(self, event: Chunk, outcome: Any, calls: Any) -> None:
         super()._chunk(event, outcome, calls)
         if outcome is not None:
             self._check("chunk", self._arrival(event))
 
-    def _pause(self, event: events.Pause, outcome: Any, calls: Any) -> None:
+    def _pause(self, event: Pause, outcome: Any, calls: Any) -> None:
         super()._pause(event, outcome, calls)
         self._paused = event.mode != "none"
 
-    def _transfer(self, event: events.Transfer, outcome: Any, calls: Any) -> None:
+    def _transfer(self, event: Transfer, outcome: Any, calls: Any) -> None:
         super()._transfer(event, outcome, calls)
         self._pending.discard(event.identifier)
         if event.state == "pending":
@@ -622,7 +632,7 @@ class SchedulerJudge(Judge):
         super()._reset(event, outcome, calls)
         self._dropped.clear()
 
-    def _arrival(self, event: events.Add | events.Chunk) -> Arrival:
+    def _arrival(self, event: Add | Chunk) -> Arrival:
         """What the request, or the chunk, asks for."""
         config = self._config
         sizes = [
@@ -650,7 +660,7 @@ class SchedulerJudge(Judge):
         groups = sum(group.kind == "full" for group in self._config.groups)
         return -(-tokens // self._config.block_size) * (groups if self._config.groups else 1)
 
-    def _tokens_max(self, event: events.Add | events.Chunk) -> int:
+    def _tokens_max(self, event: Add | Chunk) -> int:
         """Tokens that the prompt and what is decoded from it may come to."""
         return min(event.prompt + event.max_tokens, self._config.max_model_len)
 

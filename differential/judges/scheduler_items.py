@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
-from cacheproof.differential.traces.trace import SchedulerConfig
+from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.scheduler import Plan, Stops
 

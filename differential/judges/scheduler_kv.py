@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproof.differential.traces import trace as events
-from cacheproof.differential.traces.trace import SchedulerConfig
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
 
 Prefix = tuple[Any, ...]
@@ -26,7 +26,7 @@ def follows(config: SchedulerConfig, *, is_decoder: bool) -> bool:
 class Text:
     """What the KV of a request's tokens is computed over."""
 
-    def __init__(self, event: events.Add) -> None:
+    def __init__(self, event: Add) -> None:
         self._name = event.request
         self._prompt = event.prompt
         self._about = event.salt, event.lora and event.lora.lora_name
@@ -57,7 +57,7 @@ class KVMirror:
     """Follows one trace, and hands out what the contracts judge. `added` says how a request
     arrived."""
 
-    def __init__(self, config: SchedulerConfig, added: Callable[[str], events.Add]) -> None:
+    def __init__(self, config: SchedulerConfig, added: Callable[[str], Add]) -> None:
         self._size = config.block_size
         self._num_blocks = config.num_blocks - 1
         self._added = added

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.judges.scheduler_items import Item, Rest
-from cacheproof.differential.traces import trace as events
-from cacheproof.differential.traces.trace import SchedulerConfig
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.scheduler import Overtaking, Victims
 
@@ -24,10 +24,10 @@ class Order:
         self._config = config
         self._facts = facts
         self._arrived: dict[str, int] = {}
-        self._added: dict[str, events.Add] = {}
+        self._added: dict[str, Add] = {}
         self._has_run: set[str] = set()
 
-    def add(self, request: events.Add) -> None:
+    def add(self, request: Add) -> None:
         """A request arrives."""
         self._arrived[request.request] = len(self._arrived)
         self._added[request.request] = request
@@ -47,7 +47,7 @@ class Order:
         self._added, self._has_run = position
         self._arrived = {name: place for place, name in enumerate(self._added)}
 
-    def added(self, name: str) -> events.Add:
+    def added(self, name: str) -> Add:
         """How the request arrived."""
         return self._added[name]
 

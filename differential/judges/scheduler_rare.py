@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cacheproof.differential.judges.scheduler_items import Item, Rest
-from cacheproof.differential.traces.trace import Add, SchedulerConfig
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.spec.scheduler import Stops
 
 Outcome = Mapping[str, Any]

@@ -21,7 +21,8 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
-from cacheproof.differential.traces.trace import AnyEvent, Schedule, Trace
+from cacheproof.differential.traces.scheduler import Schedule
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 BATCH_TRACES = 5
 BATCHES_AHEAD = 4

@@ -12,30 +12,26 @@ import msgspec
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.shrinking.media_hash import smaller_calls, weight
-from cacheproof.differential.traces.trace import (
+from cacheproof.differential.traces.block_hash import (
     EMBEDDED,
-    Add,
-    AnyEvent,
-    Arrival,
-    Arrive,
     BlockHashConfig,
     BlockHashEvent,
+    Prompt,
+)
+from cacheproof.differential.traces.kv_cache import Arrive, KVCacheConfig
+from cacheproof.differential.traces.manager import (
+    Add,
     Finish,
-    Hash,
-    KVCacheConfig,
     ManagerConfig,
     Preempt,
-    Prompt,
-    Schedule,
-    SchedulerConfig,
-    SchedulerHeader,
-    Showing,
     Stall,
-    Trace,
     Update,
     Walk,
-    parse,
 )
+from cacheproof.differential.traces.media_hash import Hash
+from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig, SchedulerHeader
+from cacheproof.differential.traces.trace import AnyEvent, Arrival, Showing, Trace
+from cacheproof.differential.traces.trace_file import parse
 
 Lines = dict[str, Any]
 Edit = Callable[[Lines], Any]

@@ -19,17 +19,12 @@ from cacheproof.differential.targets.host.scheduler_states import SchedulerState
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.traces.block_hash import BlockHashConfig
+from cacheproof.differential.traces.manager import ManagerHeader
+from cacheproof.differential.traces.media_hash import MediaHashConfig
 from cacheproof.differential.traces.records import ExplorerStep, FullState, StepRecord, TraceResult
-from cacheproof.differential.traces.trace import (
-    AnyEvent,
-    BlockHashConfig,
-    Header,
-    ManagerHeader,
-    MediaHashConfig,
-    SchedulerConfig,
-    SchedulerHeader,
-    Trace,
-)
+from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerHeader
+from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
 from cacheproof.reference.block_hash import continue_request, get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager

@@ -12,7 +12,8 @@ import msgspec
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import ManagerEvent, ManagerHeader, Trace
+from cacheproof.differential.traces.manager import ManagerEvent, ManagerHeader
+from cacheproof.differential.traces.trace import Trace
 
 
 class ReferenceProcess(HostTarget):

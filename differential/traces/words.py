@@ -5,34 +5,32 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.media.values import written
-from cacheproof.differential.traces.trace import (
-    Abort,
+from cacheproof.differential.traces.block_hash import Continue, Decode, Prompt
+from cacheproof.differential.traces.kv_cache import Arrive, Slots
+from cacheproof.differential.traces.manager import (
     Add,
-    AnyEvent,
-    Arrive,
-    Chunk,
-    Close,
-    Continue,
-    Decode,
-    Elsewhere,
     Finish,
-    Hash,
     Notices,
     Preempt,
-    Prompt,
-    Received,
     Release,
     Reset,
-    ResetPrefix,
-    Schedule,
-    Sent,
-    Slots,
     Stall,
-    Trace,
-    Transfer,
     Update,
     Walk,
 )
+from cacheproof.differential.traces.media_hash import Hash
+from cacheproof.differential.traces.scheduler import (
+    Abort,
+    Chunk,
+    Close,
+    Elsewhere,
+    Received,
+    ResetPrefix,
+    Schedule,
+    Sent,
+    Transfer,
+)
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 _POSITIONAL = ("request", "identifier", "value")
 _WIDTH = 92

@@ -6,14 +6,9 @@ What red twins break at once comes first.
 from functools import partial
 from typing import Any
 
-from cacheproof.differential.traces.trace import (
-    Adapter,
-    Add,
-    Item,
-    Reset,
-    ResetPrefix,
-    SchedulerConfig,
-)
+from cacheproof.differential.traces.base import Adapter, Item
+from cacheproof.differential.traces.manager import Add, Reset
+from cacheproof.differential.traces.scheduler import ResetPrefix, SchedulerConfig
 from cacheproof.proofs.explore.scope import ANY, SchedulerScope
 
 BLOCK_SIZE = 2

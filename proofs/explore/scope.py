@@ -10,13 +10,10 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cacheproof.differential.targets.host.manager_depth import item_size
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Abort,
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.manager import (
     Add,
-    AnyEvent,
     Finish,
-    Item,
     ManagerConfig,
     ManagerEvent,
     ManagerHeader,
@@ -24,14 +21,18 @@ from cacheproof.differential.traces.trace import (
     Preempt,
     Release,
     Reset,
-    Schedule,
-    SchedulerConfig,
-    SchedulerEvent,
-    SchedulerHeader,
     Stall,
     Update,
     Walk,
 )
+from cacheproof.differential.traces.scheduler import (
+    Abort,
+    Schedule,
+    SchedulerConfig,
+    SchedulerEvent,
+    SchedulerHeader,
+)
+from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.proofs.explore.symmetry import Renaming
 
 Prompt = tuple[Item, ...]

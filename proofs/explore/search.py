@@ -19,8 +19,9 @@ from cacheproof.differential.judges.manager import Judge, Violation
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.records import ExplorerStep
-from cacheproof.differential.traces.trace import Add, AnyEvent, Trace
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.proofs.explore import judged
 from cacheproof.proofs.explore.scope import Scope
 from cacheproof.proofs.explore.symmetry import Part, Symmetry

@@ -16,20 +16,15 @@ from cacheproof.differential.media.descriptions import Description, call
 from cacheproof.differential.media.values import mapping, none, sequence, text
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import HASH_SEED
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Adapter,
-    AnyEvent,
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
+from cacheproof.differential.traces.block_hash import (
     BlockHashConfig,
     BlockHashHeader,
     Decode,
-    Hash,
-    Item,
-    MediaHashConfig,
-    MediaHashHeader,
     Prompt,
-    Trace,
 )
+from cacheproof.differential.traces.media_hash import Hash, MediaHashConfig, MediaHashHeader
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.proofs.keys import scopes
 from cacheproof.proofs.keys.exploration import Explore, explored
 from cacheproof.proofs.keys.running import BlockTexts, Requested, StreamOfRelease

@@ -6,8 +6,10 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.generators.block_hash import block_hash_trace
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.block_hash import BlockHashConfig, Continue
 from cacheproof.differential.traces.records import TraceResult
-from cacheproof.differential.traces.trace import BlockHashConfig, Continue, Trace, dump, parse
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import dump, parse
 
 HEADER = b'{"depth":"block_hash","schema":1,"config":{"block_size":2,"lookahead":%d}}'
 ARRIVES = b'{"event":"prompt","request":"a","tokens":[1,2]}'

@@ -8,18 +8,16 @@ import pytest
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Add,
-    Item,
+from cacheproof.differential.traces.scheduler import (
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
-    Trace,
     Transfer,
-    Update,
 )
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 
 FINDINGS = Path(__file__).parent.parent.parent / "docs" / "findings"

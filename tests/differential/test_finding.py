@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from rich.console import Console
 
-import cacheproof.differential.traces.trace as trace_module
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, found_in, replay
 from cacheproof.differential.findings.finding_file import load, path_of, save
@@ -24,8 +23,10 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces import manager as events_of_managers
 from cacheproof.differential.traces.records import TraceResult
-from cacheproof.differential.traces.trace import Trace, dump
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import dump
 from cacheproof.differential.traces.words import program
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -339,7 +340,8 @@ def test_the_printed_events_can_be_pasted(seed: int) -> None:
     trace = manager_trace(seed, "encoder_cache", None, resized=True)
     header = msgspec.structs.replace(trace.header, seed=None, generator=None)
     names: dict[str, object] = {}
-    exec("\n".join(program(trace)), dict(vars(trace_module)), names)
+    given = {**vars(events_of_managers), "Item": Item, "Trace": Trace}
+    exec("\n".join(program(trace)), given, names)
     assert names["trace"] == Trace(header, trace.events)
 
 

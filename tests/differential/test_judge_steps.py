@@ -11,18 +11,11 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import StepRecord
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Add,
-    AnyEvent,
-    Item,
-    Schedule,
-    SchedulerConfig,
-    SchedulerHeader,
-    Trace,
-    Update,
-)
+from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig, SchedulerHeader
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 REFERENCE = ReferenceTarget()
 TRACES = [

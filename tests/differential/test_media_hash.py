@@ -38,7 +38,8 @@ from cacheproof.differential.media.values import (
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.host.media_values import Builder, Unbuildable, limited
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import Hash, dump, parse
+from cacheproof.differential.traces.media_hash import Hash
+from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.reference import media_content
 from cacheproof.reference.media_hash import MediaWithBytes
 from cacheproof.reference.semantics import Semantics

@@ -8,7 +8,8 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import REFUSED, Refused
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
-from cacheproof.differential.traces.trace import SchedulerConfig, Trace
+from cacheproof.differential.traces.scheduler import SchedulerConfig
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 
 REASON = "max_num_batched_tokens (16) is too small"

@@ -15,24 +15,19 @@ from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.scheduler_kv import KVMirror
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Adapter,
-    Add,
-    AnyEvent,
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
+from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.scheduler import (
     Elsewhere,
-    Item,
-    ModelRunner,
     Pause,
     Received,
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
-    Trace,
     Transfer,
-    Update,
-    parse,
 )
+from cacheproof.differential.traces.trace import AnyEvent, ModelRunner, Trace
+from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 

@@ -11,23 +11,19 @@ from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
+from cacheproof.differential.traces.base import SCHEMA, Group, Item
+from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.scheduler import (
     Abort,
-    Add,
-    AnyEvent,
     Chunk,
     Elsewhere,
-    Group,
-    Item,
     Received,
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
-    Trace,
     Transfer,
-    Update,
 )
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.semantics import Semantics
 
 CONFIG = SchedulerConfig(

@@ -10,23 +10,23 @@ from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.shrinking.edits import cost, shape
 from cacheproof.differential.shrinking.shrink import BATCHES_MAX, shrink
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Abort,
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.manager import (
     Add,
-    Item,
     ManagerConfig,
     ManagerHeader,
     Notices,
+    Update,
+    Walk,
+)
+from cacheproof.differential.traces.scheduler import (
+    Abort,
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
-    Trace,
-    Update,
-    Walk,
-    dump,
-    parse,
 )
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.reference.semantics import Semantics
 
 KNOWN_FAULTS = [

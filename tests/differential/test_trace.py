@@ -12,7 +12,9 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
-from cacheproof.differential.traces.trace import MAX_BLOCKS, MAX_LINE, Trace, dump, parse
+from cacheproof.differential.traces.base import MAX_BLOCKS
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import MAX_LINE, dump, parse
 
 EVENTS = 12
 SEEDS = range(40)

@@ -15,7 +15,7 @@ from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.traces.trace import dump
+from cacheproof.differential.traces.trace_file import dump
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"
 FEW_CALLS = "fuzz", "--target", "reference", "--seeds", "0:5", "--depth", "manager"

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import render, variables
 from cacheproof.differential.judges.block_hash import BlockHashJudge, Place
-from cacheproof.differential.traces.trace import (
-    AnyEvent,
+from cacheproof.differential.traces.block_hash import (
     BlockHashConfig,
     BlockHashEvent,
     Continue,
     Decode,
     Prompt,
 )
+from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.words import literal
 from cacheproof.spec.block_hash import BlockContent
 

@@ -15,17 +15,17 @@ from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import render, variables
 from cacheproof.differential.judges.kv_cache import KVCacheJudge
 from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSession
-from cacheproof.differential.traces.records import StepRecord
-from cacheproof.differential.traces.trace import (
-    AnyEvent,
+from cacheproof.differential.traces.kv_cache import (
     Arrive,
     End,
     KVCacheConfig,
     Loaded,
     Output,
-    Preempt,
     Settle,
 )
+from cacheproof.differential.traces.manager import Preempt
+from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.words import literal
 
 _WIDTH = 92

@@ -9,8 +9,9 @@ from typing import Any
 from cacheproof.differential.findings.claims import ANSWERS, CLASSES, OF_THE_STORE, Case, claim
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
+from cacheproof.differential.traces.manager import Add, ManagerConfig, Notices, Walk
 from cacheproof.differential.traces.records import CallRecord
-from cacheproof.differential.traces.trace import Add, AnyEvent, ManagerConfig, Notices, Walk
+from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.words import literal, told
 
 _MODULE = "vllm.v1.core.encoder_cache_manager"

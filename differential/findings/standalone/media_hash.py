@@ -3,7 +3,7 @@
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone.template import render
 from cacheproof.differential.media.programs import IMPORTS, arguments, kinds_in
-from cacheproof.differential.traces.trace import Hash, MediaHashConfig
+from cacheproof.differential.traces.media_hash import Hash, MediaHashConfig
 
 APART = ("MH-3", "MH-3a")
 """Contracts of two digests that must differ; by the others of that component two must be one."""

@@ -20,14 +20,13 @@ from cacheproof.differential.findings.claims import (
 )
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render
-from cacheproof.differential.traces.trace import (
+from cacheproof.differential.traces.base import Group
+from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.scheduler import (
     Abort,
-    Add,
-    AnyEvent,
     Chunk,
     Close,
     Elsewhere,
-    Group,
     Pause,
     Received,
     ResetPrefix,
@@ -35,8 +34,8 @@ from cacheproof.differential.traces.trace import (
     SchedulerConfig,
     Sent,
     Transfer,
-    Update,
 )
+from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.words import literal, told
 
 _LATER = (

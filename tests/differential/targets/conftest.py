@@ -12,7 +12,8 @@ from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.traces.trace import Trace, parse
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.releases import MODELLED
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"

@@ -15,7 +15,9 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries, finds_canary
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import Add, EngineModel, Trace
+from cacheproof.differential.traces.engine import EngineModel
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.trace import Trace
 
 pytestmark = pytest.mark.full
 

@@ -10,7 +10,8 @@ from cacheproof.differential.judges import lockstep
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import Add, Trace
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.trace import Trace
 
 pytestmark = pytest.mark.full
 

@@ -14,22 +14,18 @@ from cacheproof.differential.search.canary import NO_CANARY, canaries_in, plant
 from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.records import TraceResult
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
+from cacheproof.differential.traces.scheduler import (
     Abort,
-    Add,
-    AnyEvent,
-    Item,
-    Reset,
     ResetPrefix,
     Schedule,
     SchedulerConfig,
     SchedulerHeader,
-    Trace,
     Transfer,
-    Update,
 )
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.spec.versions import release_key
 
 NEWEST = "0.33.0"

@@ -12,9 +12,8 @@ from cacheproof.differential.findings.standalone.writing import standalone_test,
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    AnyEvent,
+from cacheproof.differential.traces.base import SCHEMA
+from cacheproof.differential.traces.kv_cache import (
     Arrive,
     CommonPrefix,
     End,
@@ -24,8 +23,8 @@ from cacheproof.differential.traces.trace import (
     Output,
     Slots,
     TakeEvents,
-    Trace,
 )
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.semantics import Semantics
 
 pytestmark = pytest.mark.full

@@ -21,7 +21,8 @@ from cacheproof.differential.targets.host.scheduler_states import SchedulerState
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.differential.traces.trace import Add, dump, parse
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.explore.job import Report, Task, run, variants
 from cacheproof.proofs.explore.scheduler_scopes import SMALL

@@ -14,7 +14,7 @@ from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_process import ReferenceProcess
-from cacheproof.differential.traces.trace import dump, parse
+from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.proofs.explore.scope import Scope
 from cacheproof.proofs.explore.scopes import SMALL
 from cacheproof.proofs.explore.search import Exploration, _Search, explore

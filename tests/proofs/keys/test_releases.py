@@ -14,18 +14,10 @@ from cacheproof.differential.media.descriptions import Description, call
 from cacheproof.differential.media.values import array, boolean, integer, raw, real, text
 from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.traces.trace import (
-    SCHEMA,
-    Adapter,
-    BlockHashConfig,
-    BlockHashHeader,
-    Hash,
-    Item,
-    MediaHashConfig,
-    MediaHashHeader,
-    Prompt,
-    Trace,
-)
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
+from cacheproof.differential.traces.block_hash import BlockHashConfig, BlockHashHeader, Prompt
+from cacheproof.differential.traces.media_hash import Hash, MediaHashConfig, MediaHashHeader
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.proofs.keys import block_witnesses, vllm_media
 from cacheproof.proofs.keys.block_extra import WITNESS, Hashing
 from cacheproof.proofs.keys.block_witnesses import Block

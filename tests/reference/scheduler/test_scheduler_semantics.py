@@ -11,15 +11,11 @@ from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace import (
-    Add,
-    Group,
-    Pause,
-    Received,
-    ResetPrefix,
-    Trace,
-    parse,
-)
+from cacheproof.differential.traces.base import Group
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.scheduler import Pause, Received, ResetPrefix
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {

@@ -1,0 +1,32 @@
+"""Events and header of a trace for an engine, which executes what its scheduler decides."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from cacheproof.differential.traces.base import Name
+from cacheproof.differential.traces.manager import Add, Reset, Update
+from cacheproof.differential.traces.scheduler import Abort, ResetPrefix, Schedule, SchedulerConfig
+
+EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
+EngineModel = Literal["llava", "qwen2_5_vl", "whisper"]
+
+
+class EngineConfig(SchedulerConfig, frozen=True):
+    """What an engine is made with: its scheduler's configuration, which of
+    `gpu_runner.tiny_models` it executes, and the share of a video's rows that is not kept."""
+
+    model: EngineModel = "llava"
+    video_pruning_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+
+
+class EngineHeader(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="engine"
+):
+    """The first line of a trace for an engine, which executes what its scheduler decides."""
+
+    schema: int
+    manager: Literal["encoder_cache", "encoder_decoder"]
+    config: EngineConfig
+    seed: int | None = None
+    generator: Name | None = None

@@ -1,0 +1,97 @@
+"""Events and header of a trace for an encoder cache manager alone."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from cacheproof.differential.traces.base import Adapter, Count, Event, Item, Name, Size
+
+
+class Add(Event, tag="add", frozen=True):
+    """A request arrives, with `prompt` tokens and its items in prompt order. Output number
+    `stop_after` is a token that ends it; `skip_reading` keeps it from hitting the prefix cache. A
+    `resumable` request waits for more prompt where another would end. The KV of one that `sends` is
+    sent elsewhere when it has come to its end."""
+
+    request: Name
+    prompt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    items: tuple[Item, ...] = ()
+    max_tokens: Size = 1
+    priority: int = 0
+    lora: Adapter | None = None
+    salt: Name | None = None
+    skip_reading: bool = False
+    stop_after: Size | None = None
+    resumable: bool = False
+    sends: bool = False
+
+
+class Walk(Event, tag="walk", frozen=True):
+    """Up to `tokens` of the request's prompt are scheduled in the current step."""
+
+    request: Name
+    tokens: Size
+
+
+class Stall(Event, tag="stall", frozen=True):
+    """A waiting request is walked, and then there are no KV blocks for it."""
+
+    request: Name
+    tokens: Size
+
+
+class Notices(Event, tag="notices", frozen=True):
+    """schedule() returns: the worker is told of evictions and executes the step."""
+
+
+class Update(Event, tag="update", frozen=True):
+    """The output of the `steps` oldest steps in flight arrives. Its requests with drafts accept so
+    many of them, in turn; none where nothing is said."""
+
+    steps: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
+    accepts: tuple[Count, ...] = ()
+
+
+class Preempt(Event, tag="preempt", frozen=True):
+    """A running request is put back to wait and starts over."""
+
+    request: Name
+
+
+class Finish(Event, tag="finish", frozen=True):
+    """A request ends or is aborted."""
+
+    request: Name
+
+
+class Release(Event, tag="release", frozen=True):
+    """An item that the request has got past is released once more."""
+
+    request: Name
+    input: Count
+
+
+class Reset(Event, tag="reset", frozen=True):
+    """The encoder cache is reset on both sides, between two steps."""
+
+
+ManagerEvent = Add | Walk | Stall | Notices | Update | Preempt | Finish | Release | Reset
+
+
+class ManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a manager alone is made with, in embeddings."""
+
+    capacity: Size
+    compute_budget: Size
+
+
+class ManagerHeader(
+    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="manager"
+):
+    """The first line of a trace for a manager alone."""
+
+    schema: int
+    manager: Literal["encoder_cache", "encoder_decoder"]
+    config: ManagerConfig
+    seed: int | None = None
+    generator: Name | None = None

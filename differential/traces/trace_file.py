@@ -1,0 +1,179 @@
+"""Traces as JSON Lines: the first line is the header, each further line one event."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.media.descriptions import Malformed, check_call
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.block_hash import EMBEDDED, Continue, Prompt
+from cacheproof.differential.traces.kv_cache import Arrive
+from cacheproof.differential.traces.media_hash import Hash
+from cacheproof.differential.traces.trace import (
+    EVENTS_OF_DEPTH,
+    AnyEvent,
+    Arrival,
+    Header,
+    Showing,
+    Trace,
+    depth_of,
+)
+from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
+
+MAX_LINE = 8 * 2**20
+"""Bytes."""
+MAX_EVENTS = 1_000_000
+
+
+class _Schema(msgspec.Struct):
+    """The one field that every version of the header has."""
+
+    schema: int
+
+
+_SCHEMA = msgspec.json.Decoder(_Schema)
+_HEADER = msgspec.json.Decoder(Header)
+_EVENT = msgspec.json.Decoder(AnyEvent)
+_ENCODER = msgspec.json.Encoder()
+
+
+def dump(trace: Trace) -> str:
+    """The trace as JSON Lines."""
+    lines = [_ENCODER.encode(trace.header), *(_ENCODER.encode(event) for event in trace.events)]
+    return b"\n".join(lines).decode() + "\n"
+
+
+def parse(lines: Iterable[bytes], source: str) -> Trace:
+    """Read a trace from its lines.
+
+    Raises:
+        InputError: no trace; names the source, the line, what was found there and what was
+            expected.
+    """
+    header: Header | None = None
+    events: list[AnyEvent] = []
+    requests: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        where = f"{source} line {number}"
+        if len(line) > MAX_LINE:
+            raise InputError(f"{where}: {len(line)} bytes; expected at most {MAX_LINE} a line")
+        if not line.strip():
+            continue
+        if header is None:
+            header = _header(line, where)
+            continue
+        event = _decode(_EVENT, line, f"{where}: not an event")
+        _check(event, header, requests, where)
+        events.append(event)
+        if len(events) > MAX_EVENTS:
+            raise InputError(f"{where}: more than {MAX_EVENTS} events; expected fewer: split it")
+    if header is None:
+        raise InputError(
+            f"{source} line 1: empty; expected a header line and then one event a line"
+        )
+    return Trace(header, tuple(events))
+
+
+def _header(line: bytes, where: str) -> Header:
+    """The header, its version first: what else stands in another version's is not its fault."""
+    what = f"{where}: not a trace header"
+    schema: int = _decode(_SCHEMA, line, what).schema
+    if schema != SCHEMA:
+        raise InputError(
+            f"{where}: schema version {schema}; expected {SCHEMA}, which this cacheproof reads"
+        )
+    header: Header = _decode(_HEADER, line, what)
+    _check_names([header.generator], where)
+    return header
+
+
+def _decode(decoder: Any, line: bytes, what: str) -> Any:
+    try:
+        return decoder.decode(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{what}: {reason}; expected schema {SCHEMA}, see docs/traces.md"
+        ) from None
+
+
+def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> None:
+    depth = depth_of(header)
+    kind = type(event).__struct_config__.tag
+    if not isinstance(event, EVENTS_OF_DEPTH[depth]):
+        kinds = ", ".join(one.__struct_config__.tag for one in EVENTS_OF_DEPTH[depth])
+        raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
+    if isinstance(event, Hash):
+        _check_value(event, where)
+    _check_names([getattr(event, name, None) for name in ("request", "identifier")], where)
+    if not isinstance(event, Showing):
+        return
+    _check_names([name for item in event.items for name in (item.identifier, item.mm_hash)], where)
+    if isinstance(event, Arrival):
+        if event.request in requests:
+            raise InputError(
+                f"{where}: request {event.request!r} is added twice; expected an id of its own"
+            )
+        requests.add(event.request)
+    if isinstance(event, Prompt):
+        _check_embeds(event, where)
+    if isinstance(event, Prompt | Continue):
+        prompt = len(event.tokens)
+    elif isinstance(event, Arrive):
+        prompt = sum(count for _, count in event.text)
+    else:
+        prompt = event.prompt
+    if header.manager == "encoder_decoder":
+        if len(event.items) != 1 or event.items[0].offset != 0:
+            raise InputError(
+                f"{where}: {len(event.items)} items or one that starts late; expected exactly one "
+                f"item at offset 0 in an encoder-decoder request"
+            )
+        prompt = max(prompt, event.items[0].length)
+    try:
+        Request(event.request, prompt, [feature(item) for item in event.items])
+    except ValueError as error:
+        raise InputError(
+            f"{where}: {error}; expected items in prompt order, apart from each other and within "
+            f"the prompt, and a mask as long as its item"
+        ) from None
+
+
+def _check_value(event: Hash, where: str) -> None:
+    try:
+        check_call(event.value)
+    except Malformed as error:
+        raise InputError(f"{where}: {error}, see docs/media-hash.md") from None
+
+
+def _check_embeds(event: Prompt, where: str) -> None:
+    rows = event.embeds
+    if rows is None:
+        return
+    widths = {len(row) for row in rows if row is not None}
+    if len(rows) != len(event.tokens) or len(widths) != 1:
+        raise InputError(
+            f"{where}: {len(rows)} embeddings of {len(widths)} widths for {len(event.tokens)} "
+            f"tokens; expected one row or null for each token, at least one row, all of one width"
+        )
+    for token, row in zip(event.tokens, rows, strict=True):
+        if (token == EMBEDDED) != (row is not None):
+            raise InputError(
+                f"{where}: token {token} and embedding {row}; expected token {EMBEDDED} exactly "
+                f"where an embedding is given"
+            )
+
+
+def _check_names(names: Iterable[str | None], where: str) -> None:
+    """Names go into sentences of one line."""
+    for name in names:
+        if name is not None and not name.isprintable():
+            raise InputError(f"{where}: name {name!r}; expected printable characters alone")
+
+
+def feature(item: Item) -> MultiModalFeature:
+    """The reference's record of an item. Raises ValueError as PlaceholderRange does."""
+    position = PlaceholderRange(item.offset, item.length, item.is_embed)
+    return MultiModalFeature(item.identifier, position, item.mm_hash or item.identifier)
