@@ -23,7 +23,8 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces import manager as events_of_managers
+from cacheproof.differential.traces import manager as events
+from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
@@ -340,7 +341,7 @@ def test_the_printed_events_can_be_pasted(seed: int) -> None:
     trace = manager_trace(seed, "encoder_cache", None, resized=True)
     header = msgspec.structs.replace(trace.header, seed=None, generator=None)
     names: dict[str, object] = {}
-    given = {**vars(events_of_managers), "Item": Item, "Trace": Trace}
+    given = {**vars(events), "Item": Item, "Trace": Trace}
     exec("\n".join(program(trace)), given, names)
     assert names["trace"] == Trace(header, trace.events)
 
