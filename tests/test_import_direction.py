@@ -1,6 +1,7 @@
 """Imports follow the arrows of the design, checked on the source text of every module."""
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -190,3 +191,25 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
 )
 def test_an_allowed_import_is_not_flagged(path: str, statement: str) -> None:
     assert violations(path, statement) == []
+
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_the_page_of_the_architecture_names_what_is_there() -> None:
+    named = re.findall(r"\b(?:differential|docs|tests)/[\w/-]+(?:\.\w+)?", PAGE)
+    assert len(named) > 40
+    assert [one for one in named if not (ROOT / one).exists()] == []
+
+
+def test_the_page_of_the_architecture_has_every_folder_and_what_it_may_import() -> None:
+    rows = re.findall(r"^\| `differential/(\w+)/` \| .* \| ?([\w ,]*) ?\|$", PAGE, re.MULTILINE)
+    above: set[str] = set()
+    shown = {}
+    for room, cell in rows:
+        words = {one.strip() for one in cell.split(",") if one.strip()}
+        shown[room] = above.copy() if words == {"all above"} else words
+        above.add(room)
+    assert shown == ROOMS
+    folders = {path.parent.name for path in (ROOT / "differential").glob("*/__init__.py")}
+    assert folders == ROOMS.keys()
