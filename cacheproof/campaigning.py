@@ -262,7 +262,10 @@ class CampaignRun:
 
     def _told_with(self, found: Finding) -> Finding | None:
         """What was told whole before and is broken first in this one's trace, or has the same
-        contract broken in the same kind by other events. None: this is to be told whole."""
+        contract broken in the same kind by other events. None: this is to be told whole, as each
+        difference from the reference is."""
+        if found.contract == LOCKSTEP:
+            return None
         broken = (found.contract, found.kind), *found.beside
         for one in self.findings.values():
             is_whole = one.fault is None and one.key not in self._told_briefly
