@@ -254,13 +254,16 @@ class CampaignRun:
             if note.listed is None:
                 finding_file.save(found, self.folder)
             if found.fault is None:
+                before = self._told_before(found)
+                if before is not None:
+                    self._told_briefly.add(found.key)
                 with live.paused():
-                    self.show(found, self._told_with(found))
+                    self.show(found, before)
             self.findings[found.key] = found  # last: after an interruption it is shown again
         if note.raw is not None:
             note.raw.unlink(missing_ok=True)
 
-    def _told_with(self, found: Finding) -> Finding | None:
+    def _told_before(self, found: Finding) -> Finding | None:
         """What was told whole before and is broken first in this one's trace, or has the same
         contract broken in the same kind by other events. None: this is to be told whole, as each
         difference from the reference is."""
@@ -270,7 +273,6 @@ class CampaignRun:
         for one in self.findings.values():
             is_whole = one.fault is None and one.key not in self._told_briefly
             if is_whole and (one.contract, one.kind) in broken and one.harm == found.harm:
-                self._told_briefly.add(found.key)
                 return one
         return None
 

@@ -6,7 +6,7 @@ What content the two blocks have is read off the trace and stands beside the ass
 from collections.abc import Iterator
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
-from cacheproof.differential.findings.standalone.template import render, variables
+from cacheproof.differential.findings.standalone.template import OF_A_DIFFERENCE, render, variables
 from cacheproof.differential.judges.block_hash import BlockHashJudge, Place
 from cacheproof.differential.traces.block_hash import (
     BlockHashConfig,
@@ -22,13 +22,10 @@ from cacheproof.spec.block_hash import BlockContent
 _WIDTH = 92
 
 
-NO_TEST = "a difference from the reference is shown by its replay"
-
-
 def block_hash_test(finding: Finding) -> tuple[str | None, str]:
     """The file's text, or None and why there is none."""
     if finding.parting is not None or finding.contract == LOCKSTEP:
-        return None, NO_TEST
+        return None, OF_A_DIFFERENCE
     requests = [event.request for event in finding.events if isinstance(event, Prompt)]
     shown = BlockHashTest(finding, variables(requests))
     return render(

@@ -1,13 +1,12 @@
 """A test of the media hash: the two calls, or the one made twice, on the release's hasher."""
 
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.findings.standalone.template import render
+from cacheproof.differential.findings.standalone.template import OF_A_DIFFERENCE, render
 from cacheproof.differential.media.programs import IMPORTS, arguments, kinds_in
 from cacheproof.differential.traces.media_hash import Hash, MediaHashConfig
 
 APART = ("MH-3", "MH-3a")
 """Contracts of two digests that must differ; by the others of that component two must be one."""
-NO_TEST = "a difference from the reference is shown by its replay"
 
 
 def media_hash_test(finding: Finding) -> tuple[str | None, str]:
@@ -15,7 +14,7 @@ def media_hash_test(finding: Finding) -> tuple[str | None, str]:
     calls = [event.value for event in finding.events if isinstance(event, Hash)]
     config = finding.configuration.config
     if finding.parting is not None or len(calls) > 2 or not isinstance(config, MediaHashConfig):
-        return None, NO_TEST
+        return None, OF_A_DIFFERENCE
     kinds = set().union(*map(kinds_in, calls))
     text = render(
         "media_hash.py.jinja",

@@ -12,6 +12,8 @@ from cacheproof.differential.traces.words import visible_line
 
 PLUG_IN = re.compile(r"(?!path:)([\w.]+):(\w+)(@.*)?")
 """A target that is a class of the user's: module and name."""
+OF_A_DIFFERENCE = "a difference from the reference is shown by its replay"
+"""Why a difference of digests or keys has no such file."""
 
 
 def render(name: str, finding: Finding, body: Iterable[str] = (), **values: Any) -> str:
