@@ -1,6 +1,7 @@
 """Work on every core, in processes that end with this one, however it ends."""
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -85,8 +86,9 @@ def _begin_with_parent(
     begin: Callable[..., object],
     arguments: Sequence[object],
 ) -> None:
-    """Begin, with a folder for temporary files that outlives the process: it is ended anywhere."""
-    _end_with_parent(followed)
+    """Begin, with a folder for temporary files that outlives the process: it is ended anywhere.
+    Where the parent was killed there is nobody left but us to remove it."""
+    _end_with_parent(followed, scratch)
     os.environ["TMPDIR"] = scratch
     tempfile.tempdir = None
     begin(*arguments)
@@ -126,11 +128,14 @@ def results(
             ) from None
 
 
-def _end_with_parent(followed: Connection) -> None:
-    """End when the parent lets go of its end of the pipe: it has ended, or wants no more."""
+def _end_with_parent(followed: Connection, scratch: str | None = None) -> None:
+    """End when the parent lets go of its end of the pipe: it has ended, or wants no more. The
+    folder for temporary files, if there is one, goes as well."""
 
     def follow() -> None:
         followed.poll(None)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()

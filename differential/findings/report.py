@@ -54,7 +54,7 @@ def print_beside(finding: Finding, before: Finding, console: Console, file: str)
     """Print a few lines of a finding that may be the same fault as one printed before."""
     style = _HARM_STYLE.get(finding.harm, "red")
     console.print(Text(visible_line(f"{finding.target}: {finding.sentence}"), style=style))
-    words = f"its trace breaks {before.contract} first, as above: likely one fault"
+    words = f"its trace breaks {before.contract} as well, as above: likely one fault"
     if before.contract == finding.contract:
         words = f"{finding.contract} as above, by other events: maybe another fault"
     console.print(_indented(Text(f"{finding.harm}; {words}")))

@@ -138,7 +138,7 @@ def akin(
     for other, kind in broken:
         fault = covering(faults, other, release, lane, kind)
         if fault is not None:
-            return f"a new face of {fault.name}: its trace breaks {other} first, which that lists"
+            return f"a new face of {fault.name}: its trace breaks {other} as well, which that lists"
     if release is None:
         return ""
     same = [one for one in faults if one.contract == contract]

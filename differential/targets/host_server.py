@@ -57,12 +57,12 @@ class ForkedHost:
 
 @dataclass
 class HostServer:
-    """One server: `control` is where it is asked, `process` itself where it was started here, with
-    `scratch` for its temporary files."""
+    """One server: `control` is where it is asked, `process` itself where it was started here.
+    `scratch` is for its temporary files and its hosts'."""
 
     control: socket.socket
+    scratch: str
     process: "subprocess.Popen[bytes] | None" = None
-    scratch: str = ""
     hosts: int = 0
 
     @classmethod
@@ -87,11 +87,11 @@ class HostServer:
                 ours.close()
                 os.rmdir(scratch)
                 raise
-        return cls(ours, process, scratch)
+        return cls(ours, scratch, process)
 
     def __reduce__(self) -> tuple[object, ...]:
         """In another process it can be asked, and is not its to end."""
-        return HostServer, (self.control,)
+        return HostServer, (self.control, self.scratch)
 
     def begin(self, log: IO[bytes], scratch: str, buffer: int, seconds: float) -> ForkedHost | None:
         """A new host whose files go to `scratch`; None where the server does not serve one within

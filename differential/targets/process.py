@@ -243,9 +243,6 @@ class HostTarget:
     def _start(self) -> None:
         self.close()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
-        self._scratch = tempfile.TemporaryDirectory(  # for its files: it is killed, and leaves them
-            prefix="cacheproof-host-", ignore_cleanup_errors=True
-        )
         self._sent = self._received = 0
         self._process = self._forked() or self._started()
         self._requests: queue.Queue[bytes] = queue.Queue()
@@ -272,12 +269,22 @@ class HostTarget:
         self.prepare()
         if self._server is None:
             return None
+        self._make_scratch(self._server.scratch)
         host = self._server.begin(self._log, self._scratch.name, PIPE_BYTES, self._start_seconds)
         if host is None:
             self._server = None
+            self._scratch.cleanup()
         return host
 
+    def _make_scratch(self, within: str | None = None) -> None:
+        """A folder for the host's files: it is killed, and leaves them. That of a forked one lies
+        within its server's, which removes it where this process was killed."""
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="cacheproof-host-", dir=within, ignore_cleanup_errors=True
+        )
+
     def _started(self) -> "subprocess.Popen[bytes]":
+        self._make_scratch()
         try:
             return subprocess.Popen(
                 [*self._interpreter, str(HOST_FOLDER), *self._module],

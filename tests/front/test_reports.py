@@ -68,7 +68,7 @@ def test_one_fault_is_shown_whole_once(run: Any, folder: Path, nothing_known: Pa
     found = document((folder.parent / "all.json").read_text(), "fuzz")["findings"]
     assert whole.out.count("first wrong step: event") == len(found) > 3
     told_whole = brief.out.count("first wrong step: event")
-    with_another = brief.out.count("first, as above: likely one fault")
+    with_another = brief.out.count("as well, as above: likely one fault")
     again = brief.out.count("as above, by other events: maybe another fault")
     assert with_another > 0
     assert again > 0

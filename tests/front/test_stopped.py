@@ -18,8 +18,19 @@ LONG = "fuzz", "--depth", "manager", "--seconds", "600"
 
 
 @pytest.fixture
+def scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files of what is started."""
+    folder = tmp_path_factory.mktemp("scratch")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.fixture
 def search(
-    start: Callable[..., "subprocess.Popen[str]"], two_releases: tuple[str, str], tmp_path: Path
+    start: Callable[..., "subprocess.Popen[str]"],
+    two_releases: tuple[str, str],
+    scratch: Path,
+    tmp_path: Path,
 ) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """A long search of a real release, and a descriptor of its host process."""
     nothing = tmp_path.with_name(f"{tmp_path.name}-known.toml")
@@ -112,10 +123,13 @@ def test_what_was_found_by_a_search_that_is_killed_lies_on_disk_whole(
 @pytest.mark.parametrize(
     "by", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
 )
-def test_a_killed_search_leaves_no_host(
-    search: tuple["subprocess.Popen[str]", int], by: signal.Signals
+def test_a_killed_search_leaves_no_host_and_no_temporary_file(
+    search: tuple["subprocess.Popen[str]", int], scratch: Path, by: signal.Signals
 ) -> None:
     command, host = search
+    assert any(scratch.iterdir())
     command.send_signal(by)
     command.communicate()
     wait_for(host)
+    while any(scratch.iterdir()):
+        time.sleep(0.05)
