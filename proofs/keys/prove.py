@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Protocol
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.proofs.keys import (
     block_chain,
     block_extra,
@@ -50,6 +49,7 @@ from cacheproof.proofs.keys.source import place_of, text_of
 from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.spec.versions import release_key
 
 UNBOUNDED = "unbounded, under an ideal hash"
@@ -158,7 +158,7 @@ _OF_IDENTIFIERS = SecondReading(explored(identifiers_apart, "items"), validation
 
 
 class Own(Protocol):
-    """What a release itself says of the scopes: `own_run.OwnRun`."""
+    """What a release itself says of the scopes: `cacheproof.own_run.OwnRun`."""
 
     @property
     def of_frames(self) -> Explore: ...

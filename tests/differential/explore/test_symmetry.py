@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from cacheproof.differential.explore.symmetry import Part, Renaming, Symmetry
 from cacheproof.differential.targets.host.explorer import SET
-from cacheproof.proofs.explore.symmetry import Part, Renaming, Symmetry
 
 NAMES = "abc", "xy"
 GROUP: list[Renaming] = [

@@ -6,10 +6,10 @@ What red twins break at once comes first.
 from functools import partial
 from typing import Any
 
+from cacheproof.differential.explore.scope import ANY, SchedulerScope
 from cacheproof.differential.traces.base import Adapter, Item
 from cacheproof.differential.traces.manager import Add, Reset
 from cacheproof.differential.traces.scheduler import ResetPrefix, SchedulerConfig
-from cacheproof.proofs.explore.scope import ANY, SchedulerScope
 
 BLOCK_SIZE = 2
 _scope = partial(SchedulerScope, lane="scheduler", requests="ab", further=())

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.explore import judged
+from cacheproof.differential.explore.scope import Scope
+from cacheproof.differential.explore.symmetry import Part, Symmetry
 from cacheproof.differential.judges.examine import judge_of, judge_record
 from cacheproof.differential.judges.manager import Judge, Violation
 from cacheproof.differential.judges.rare_states import Reachability
@@ -22,9 +25,6 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.records import ExplorerStep
 from cacheproof.differential.traces.trace import AnyEvent, Trace
-from cacheproof.proofs.explore import judged
-from cacheproof.proofs.explore.scope import Scope
-from cacheproof.proofs.explore.symmetry import Part, Symmetry
 
 BATCH = 128
 Explorable = ReferenceTarget | HostTarget

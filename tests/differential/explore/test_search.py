@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.explore.scope import Scope
+from cacheproof.differential.explore.scopes import SMALL
+from cacheproof.differential.explore.search import Exploration, _Search, explore
 from cacheproof.differential.findings.gallery import VARIANTS, target_of
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.host.protocol import HostError
@@ -15,9 +18,6 @@ from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_process import ReferenceProcess
 from cacheproof.differential.traces.trace_file import dump, parse
-from cacheproof.proofs.explore.scope import Scope
-from cacheproof.proofs.explore.scopes import SMALL
-from cacheproof.proofs.explore.search import Exploration, _Search, explore
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 
 BY_NAME = {(scope.subject, scope.name): scope for scope in SMALL}

@@ -1,6 +1,6 @@
 """What a row says beside its witnesses."""
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, Witness, witnessed
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, witnessed
 
 ROW = Evidence(
     "EC-1", "reference", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,

@@ -11,6 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.explore.scope import Scope
+from cacheproof.differential.explore.search import Explorable, Exploration, explore
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.findings.gallery import VARIANTS, Variant, target_of
 from cacheproof.differential.judges.examine import rules_for
@@ -26,10 +28,8 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
-from cacheproof.proofs.explore.scope import Scope
-from cacheproof.proofs.explore.search import Explorable, Exploration, explore
 from cacheproof.spec.encoder_cache import COMPONENT as ENCODER_CACHE
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.kv_transfers import COMPONENT as KV_TRANSFERS
 
 TWIN_TRANSITIONS = {

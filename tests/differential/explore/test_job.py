@@ -2,14 +2,14 @@
 
 import pytest
 
+from cacheproof.differential.explore.job import Report, Task, run, variants
+from cacheproof.differential.explore.scopes import SMALL
 from cacheproof.differential.search import known
 from cacheproof.differential.search.canary import NO_CANARY
 from cacheproof.differential.targets.releases import install
-from cacheproof.proofs.evidence import Outcome, digest_of
-from cacheproof.proofs.explore.job import Report, Task, run, variants
-from cacheproof.proofs.explore.scopes import SMALL
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.spec.evidence import Outcome, digest_of
 
 DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")
 SHARED = tuple(scope for scope in SMALL if scope.subject == "encoder_cache")

@@ -6,8 +6,8 @@ What red twins break at once comes first.
 
 from functools import partial
 
-from cacheproof.proofs.explore import scheduler_scopes as schedulers
-from cacheproof.proofs.explore.scope import ManagerScope, Prompt, Scope, prompt
+from cacheproof.differential.explore import scheduler_scopes as schedulers
+from cacheproof.differential.explore.scope import ManagerScope, Prompt, Scope, prompt
 
 X, W, V, Y, Z = ("x", 1), ("w", 1), ("v", 1), ("y", 2), ("z", 2)
 HALF_EMPTY, EMPTY = ("y", 2, (True, False)), ("z", 1, (False,))

@@ -10,6 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from cacheproof.differential.explore.job import Report, Task, run, variants
+from cacheproof.differential.explore.scheduler_scopes import SMALL
+from cacheproof.differential.explore.scope import SchedulerScope
+from cacheproof.differential.explore.search import _Search, explore, traces_of
 from cacheproof.differential.findings.gallery import VARIANTS, target_of
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.search import known
@@ -23,11 +27,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.trace_file import dump, parse
-from cacheproof.proofs.evidence import Outcome
-from cacheproof.proofs.explore.job import Report, Task, run, variants
-from cacheproof.proofs.explore.scheduler_scopes import SMALL
-from cacheproof.proofs.explore.scope import SchedulerScope
-from cacheproof.proofs.explore.search import _Search, explore, traces_of
+from cacheproof.spec.evidence import Outcome
 
 BY_NAME = {scope.name: scope for scope in SMALL}
 CHUNKS = BY_NAME["items in chunks"]

@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from cacheproof.differential.explore.symmetry import Renaming
 from cacheproof.differential.targets.host.manager_depth import item_size
 from cacheproof.differential.traces.base import SCHEMA, Item
 from cacheproof.differential.traces.manager import (
@@ -33,7 +34,6 @@ from cacheproof.differential.traces.scheduler import (
     SchedulerHeader,
 )
 from cacheproof.differential.traces.trace import AnyEvent
-from cacheproof.proofs.explore.symmetry import Renaming
 
 Prompt = tuple[Item, ...]
 """Items that follow one another and are all of a prompt."""
