@@ -221,3 +221,10 @@ def test_the_page_of_the_architecture_has_every_folder_and_what_it_may_import() 
     assert shown == ROOMS
     folders = {path.parent.name for path in (ROOT / "differential").glob("*/__init__.py")}
     assert folders == ROOMS.keys()
+
+
+def test_tests_of_differential_lie_in_a_folder_of_the_same_name() -> None:
+    tests = ROOT / "tests" / "differential"
+    assert {path.parent.name for path in tests.glob("*/test_*.py")} <= ROOMS.keys()
+    beside = {path.stem.removeprefix("test_") for path in tests.glob("test_*.py")}
+    assert beside <= FOR_ALL_ROOMS

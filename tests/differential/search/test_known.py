@@ -138,7 +138,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_each_shipped_fault_has_a_page_that_is_there() -> None:
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     for fault in load():
         page, _, anchor = (fault.page or "").partition("#")
         assert (docs / page).is_file(), fault.name

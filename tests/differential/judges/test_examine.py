@@ -20,7 +20,7 @@ from cacheproof.differential.traces.scheduler import (
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 
-FINDINGS = Path(__file__).parent.parent.parent / "docs" / "findings"
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 CONFIG = SchedulerConfig(
     capacity=4,
     compute_budget=4,

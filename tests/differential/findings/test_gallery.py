@@ -16,7 +16,7 @@ from cacheproof.differential.findings.gallery import (
 )
 from cacheproof.differential.targets.reference import MANAGERS
 
-PAGE = Path(__file__).parents[2] / "docs" / "kill-matrix.md"
+PAGE = Path(__file__).parents[3] / "docs" / "kill-matrix.md"
 A_FEW_SEEDS = range(25)
 
 

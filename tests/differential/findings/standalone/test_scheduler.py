@@ -20,7 +20,7 @@ from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.reference.semantics import Semantics
 
 NEWEST = "0.33.0"
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
+FINDINGS = Path(__file__).parents[4] / "docs" / "findings"
 NOT_MODELLED = ("cross-attention", "null-block", "session-twice")
 
 

@@ -16,7 +16,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.releases import MODELLED
 
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
+FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
 
 RUN = """
 import importlib.util, inspect, json, pathlib, sys, tempfile

@@ -3,13 +3,12 @@
 import pytest
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.generators.block_hash import block_hash_trace
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.block_hash import BlockHashConfig, Continue
+from cacheproof.differential.traces.block_hash import BlockHashConfig
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.differential.traces.trace_file import dump, parse
+from cacheproof.differential.traces.trace_file import parse
 
 HEADER = b'{"depth":"block_hash","schema":1,"config":{"block_size":2,"lookahead":%d}}'
 ARRIVES = b'{"event":"prompt","request":"a","tokens":[1,2]}'
@@ -78,26 +77,3 @@ def test_a_key_that_looked_ahead_at_a_discarded_token_must_stay() -> None:
     assert outcome["grown"] != outcome["fresh"]
     recomputed = TraceResult([*others, ({**outcome, "grown": outcome["fresh"]}, *rest)])
     assert "BK-1" in examine(made, recomputed, target).violations
-
-
-@pytest.mark.parametrize("release", ["0.10.1.1", "0.12.0", "0.14.1", "0.32.0", "0.33.0", None])
-def test_a_release_gets_traces_of_what_it_offers(release: str | None) -> None:
-    traces = [block_hash_trace(seed, release=release) for seed in range(60)]
-    functions = {made.header.config.algorithm for made in traces}
-    expected = {
-        "0.10.1.1": {"sha256", "sha256_cbor_64bit"},
-        "0.12.0": {"sha256", "sha256_cbor"},
-    }
-    assert functions == expected.get(
-        release or "", {"sha256", "sha256_cbor", "xxhash", "xxhash_cbor"}
-    )
-    looks_ahead = any(made.header.config.lookahead for made in traces)
-    assert looks_ahead is (release in ("0.33.0", None))
-    continues = any(isinstance(event, Continue) for made in traces for event in made.events)
-    assert continues is (release in ("0.32.0", "0.33.0", None))
-
-
-def test_every_trace_survives_its_file() -> None:
-    for seed in range(50):
-        made = block_hash_trace(seed)
-        assert parse(dump(made).encode().splitlines(), "test") == made

@@ -31,7 +31,7 @@ from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 
-FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 CONFIG = SchedulerConfig(
     capacity=8,
     compute_budget=8,

@@ -16,7 +16,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
 
-SCHEDULER = Path(__file__).parent / "data" / "scheduler_finding.json"
+SCHEDULER = Path(__file__).parents[1] / "data" / "scheduler_finding.json"
 NAMES = {
     "NUL": "\0",
     "a lone surrogate": "\ud800",
