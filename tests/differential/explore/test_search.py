@@ -16,9 +16,9 @@ from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.reference_process import ReferenceProcess
 from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.reference.encoder_cache import EncoderCacheManager
+from tests.differential.targets.reference_process import ReferenceProcess
 
 BY_NAME = {(scope.subject, scope.name): scope for scope in SMALL}
 ORDER = BY_NAME["encoder_cache", "order of eviction"]

@@ -3,9 +3,9 @@
 import random
 
 from cacheproof.differential.generators.kv_cache import generate
-from cacheproof.differential.judges.kv_cache import judge_records
 from cacheproof.differential.targets.reference_kv_cache import run
 from cacheproof.reference.semantics import Semantics
+from tests.differential.judges.kv_cache import judge_records
 
 SEEDS = range(40)
 IDEAL = Semantics.ideal()

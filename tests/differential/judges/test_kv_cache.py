@@ -7,7 +7,7 @@ import pytest
 
 from cacheproof.differential.generators.kv_cache import drafted_kv_cache_trace, generate
 from cacheproof.differential.judges.examine import examine
-from cacheproof.differential.judges.kv_cache import FIRST_BLOCKS, KVCacheJudge, judge_records
+from cacheproof.differential.judges.kv_cache import FIRST_BLOCKS, KVCacheJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Illegal
@@ -15,6 +15,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_kv_cache import run
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
+from tests.differential.judges.kv_cache import judge_records
 
 SEEDS = range(40)
 IDEAL = Semantics.ideal()

@@ -8,7 +8,7 @@ from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.search.canary import canaries
 from cacheproof.differential.targets.reference import MANAGERS, ReferenceTarget
-from cacheproof.differential.targets.reference_process import ReferenceProcess
+from tests.differential.targets.reference_process import ReferenceProcess
 
 BATCH = 50
 

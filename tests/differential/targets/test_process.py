@@ -20,15 +20,16 @@ from cacheproof.differential.search.verdict import VOID, Verdict
 from cacheproof.differential.targets import process
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.reference_process import ReferenceProcess
+from tests.differential.targets.reference_process import ROOT, ReferenceProcess
 
 TRACES = [manager_trace(seed) for seed in range(2)]
 LANE = LANES["encoder cache"]
 Make = Callable[..., HostTarget]
 
-HOST = """
+HOST = f"""
 import json, os, sys, time
-from cacheproof.differential.targets.reference_process import Release
+sys.path.insert(0, {str(ROOT)!r})
+from tests.differential.targets.reference_process import Release
 
 release = Release()
 
@@ -38,7 +39,7 @@ def say(reply):
 
 for number, line in enumerate(sys.stdin):
     request = json.loads(line)
-    reply = {"id": request["id"]}
+    reply = {{"id": request["id"]}}
     if request["do"] == "hello":
         reply |= release.hello(None)
     else:
@@ -208,7 +209,7 @@ def test_a_host_whose_parent_is_gone_ends() -> None:
     script = textwrap.dedent(
         """
         import os
-        from cacheproof.differential.targets.reference_process import ReferenceProcess
+        from tests.differential.targets.reference_process import ReferenceProcess
 
         target = ReferenceProcess()
         assert target.hello
@@ -218,7 +219,7 @@ def test_a_host_whose_parent_is_gone_ends() -> None:
         """
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert parent.stdout is not None
     host = os.pidfd_open(int(parent.stdout.readline()))

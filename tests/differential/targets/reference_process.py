@@ -5,6 +5,7 @@ Run against the reference in this process it shows what the pipe itself adds: no
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,12 +16,16 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import ManagerEvent, ManagerHeader
 from cacheproof.differential.traces.trace import Trace
 
+ROOT = Path(__file__).parents[3]
+"""Where a host finds this module."""
+
 
 class ReferenceProcess(HostTarget):
     """A host process that runs the reference with ideal semantics."""
 
     def __init__(self) -> None:
-        super().__init__("reference process", None, [sys.executable], os.environ, module=__name__)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        super().__init__("reference process", None, [sys.executable], environment, module=__name__)
 
 
 class Release:

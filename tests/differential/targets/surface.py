@@ -8,7 +8,6 @@ import ast
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -86,7 +85,7 @@ class Refusal(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 def refusals() -> list[Refusal]:
     """The table."""
-    text = resources.files("cacheproof.differential.targets").joinpath("surface.toml").read_text()
+    text = Path(__file__).with_name("surface.toml").read_text()
     return msgspec.convert(tomllib.loads(text)["refused"], list[Refusal])
 
 
