@@ -27,11 +27,12 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
+from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import print_listed
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.workers import results
 
-TARGETS = ("reference", "vllm@0.33.0", "vllm@0.28.0")
+TARGETS = ("reference", *(f"vllm@{release}" for release in SEARCHED))
 MANAGERS = ("encoder_cache", "encoder_decoder")
 
 

@@ -48,14 +48,15 @@ from cacheproof.proofs.keys.second_reading import SecondReading
 from cacheproof.proofs.keys.source import place_of, text_of
 from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.spec.versions import release_key
 
 UNBOUNDED = "unbounded, under an ideal hash"
-MEDIA_RELEASES = ("0.11.0", "0.30.0", "0.31.0", "0.33.0")
-IDENTIFIER_RELEASES = ("0.14.0", "0.33.0")
-BLOCK_RELEASES = ("0.12.0", "0.18.1", "0.30.0", "0.33.0")
+MEDIA_RELEASES = ("0.11.0", "0.30.0", "0.31.0", NEWEST)
+IDENTIFIER_RELEASES = ("0.14.0", NEWEST)
+BLOCK_RELEASES = ("0.12.0", "0.18.1", "0.30.0", NEWEST)
 KEYED_RELEASES = frozenset((*MEDIA_RELEASES, *IDENTIFIER_RELEASES, *BLOCK_RELEASES))
 MIXES_EMBEDS_SINCE = "0.19.0"
 """Requests of 0.22.1 may mix tokens and embeddings, those of 0.18.1 may not."""

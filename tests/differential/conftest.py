@@ -14,7 +14,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.reference.releases import MODELLED
+from cacheproof.reference.releases import MODELLED, NEWEST
 
 FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
 
@@ -39,8 +39,8 @@ print(json.dumps(verdicts))
 
 @pytest.fixture(scope="session")
 def trees() -> dict[str, Path]:
-    """The installed ones of the modelled releases, 0.33.0 among them."""
-    releases.install("0.33.0", report=print)
+    """The installed ones of the modelled releases, the newest among them."""
+    releases.install(NEWEST, report=print)
     found = {release.version: release.tree for release in releases.list_installed()}
     return {version: found[version] for version in MODELLED if version in found}
 

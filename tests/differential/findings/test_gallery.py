@@ -1,11 +1,12 @@
 """Every fault is caught, no contract is idle, and the page that says so is current."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from cacheproof.differential.findings.gallery import (
+    AS_NEWEST,
     KEPT_BECAUSE,
     VARIANTS,
     KillMatrix,
@@ -15,6 +16,8 @@ from cacheproof.differential.findings.gallery import (
     runnable,
 )
 from cacheproof.differential.targets.reference import MANAGERS
+from cacheproof.reference.releases import NEWEST
+from cacheproof.reference.semantics import Semantics
 
 PAGE = Path(__file__).parents[3] / "docs" / "kill-matrix.md"
 A_FEW_SEEDS = range(25)
@@ -64,6 +67,18 @@ def test_the_readme_counts_the_variants() -> None:
 def test_a_variant_says_what_it_does_on_one_line(variant: Variant) -> None:
     """A row of the page; and Pythons differ in how they indent the docstrings they keep."""
     assert variant.sentence == " ".join(variant.sentence.split())
+
+
+def lacks_what_the_newest_release_lacks(variant: Variant) -> bool:
+    newest = asdict(Semantics.of_vllm(NEWEST))
+    return any(not (stands or newest[flag]) for flag, stands in asdict(variant.semantics).items())
+
+
+def test_a_variant_that_is_as_the_newest_release_lacks_what_that_lacks() -> None:
+    told = [variant for variant in VARIANTS if AS_NEWEST in variant.sentence]
+    assert len(told) >= 20
+    assert [one.name for one in told if not lacks_what_the_newest_release_lacks(one)] == []
+    assert not lacks_what_the_newest_release_lacks(_named("discarded-token-stays"))
 
 
 @pytest.mark.full

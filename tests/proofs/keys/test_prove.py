@@ -36,15 +36,13 @@ from cacheproof.proofs.keys.prove import (
 from cacheproof.proofs.keys.readings import Reader
 from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_identifier
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.evidence import Evidence, Outcome
 
 pytestmark = pytest.mark.full
 
 SEEDS = range(5)
-
-
-NEWEST = "0.33.0"
 
 
 @pytest.fixture(scope="module")

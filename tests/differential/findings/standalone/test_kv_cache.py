@@ -25,11 +25,11 @@ from cacheproof.differential.traces.kv_cache import (
     TakeEvents,
 )
 from cacheproof.differential.traces.trace import AnyEvent, Trace
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
 pytestmark = pytest.mark.full
 
-NEWEST = "0.33.0"
 ALL = 100
 
 

@@ -17,9 +17,9 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
-NEWEST = "0.33.0"
 FINDINGS = Path(__file__).parents[4] / "docs" / "findings"
 NOT_MODELLED = ("cross-attention", "null-block", "session-twice")
 
