@@ -1,6 +1,7 @@
 """The newest release, where none is named, is said in one place."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,27 @@ def _literals(value: ast.expr | None) -> Iterator[ast.Constant]:
 def test_the_newest_release_is_the_last_that_is_modelled() -> None:
     assert MODELLED[-1] == NEWEST == SEARCHED[0]
     assert set(SEARCHED) <= set(MODELLED)
+
+
+def miscounted(page: str) -> list[str]:
+    """What a page calls the number of releases, and the newest of them, where that is another."""
+    counts = re.findall(r"\b(\d+)\s+(?:stable\s+)?releases\b", page)
+    ends = re.findall(r"\breleases,?\s+(?:from\s+)?0\.10\.2\s+to\s+(\d[\d.]*\d)", page)
+    return [
+        *(one for one in counts if int(one) != len(MODELLED)),
+        *(one for one in ends if one != NEWEST),
+    ]
+
+
+def test_pages_count_the_releases_that_are_modelled() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found = {page.name: miscounted(page.read_text()) for page in pages}
+    assert {name: what for name, what in found.items() if what} == {}
+
+
+def test_a_page_that_counts_fewer_is_seen() -> None:
+    assert miscounted("of 35 stable releases, 0.10.2 to 0.32.0,") == ["35", "0.32.0"]
+    assert miscounted("all 35\nreleases from 0.10.2\nto 0.32.0.") == ["35", "0.32.0"]
 
 
 def test_no_default_and_no_list_names_it_elsewhere() -> None:
