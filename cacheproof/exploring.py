@@ -15,7 +15,7 @@ from cacheproof.announcing import announce
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding_file, report
-from cacheproof.differential.judges.manager import SCHEDULER
+from cacheproof.differential.judges.rules import SCHEDULER
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID, is_unlisted
 from cacheproof.differential.targets.host.manager_depth import item_size

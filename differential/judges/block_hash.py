@@ -5,8 +5,8 @@ the one that first had its content.
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.traces.block_hash import BlockHashConfig, Continue, Decode, Prompt
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace

@@ -10,6 +10,7 @@ from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
 Prompt = tuple[int, tuple[Item, ...]]
+_OF_THE_STORE = frozenset({"mirror"})
 
 
 class EngineJudge(SchedulerJudge):
@@ -54,13 +55,8 @@ class EngineJudge(SchedulerJudge):
 
     def _judge_store(self, store: Mapping[str, int]) -> None:
         """The worker's own store after the step, in the place of what should be in it."""
-        step = self._last_step
-        assert step is not None
-        for rule in self._rules.of_step:
-            if rule.kind == "mirror":
-                told = step._replace(store=store)
-                if not rule.predicate(told):
-                    self._broken(rule, {"w": told}, "update", "", "")
+        assert self._last_step is not None
+        self._evaluator.step(self._last_step._replace(store=store), "update", _OF_THE_STORE)
 
     def _judge_origins(self, origins: Mapping[str, Any]) -> None:
         """What was read that is another's, where the target's rows and slots say what they are."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -12,10 +11,12 @@ from cacheproof.differential.judges.block_hash import BlockHashJudge
 from cacheproof.differential.judges.engine import EngineJudge
 from cacheproof.differential.judges.kv_cache import KVCacheJudge
 from cacheproof.differential.judges.lockstep import Difference, compare
-from cacheproof.differential.judges.manager import Judge, Rules, Violation
+from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.media_hash import MediaHashJudge
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -28,7 +29,7 @@ from cacheproof.spec.records import EncoderCacheState
 LOCKSTEP = "lockstep"
 SERVED = "SC-18"
 """The contract that a release breaks by a refusal for which it has no documented reason."""
-AnyJudge = Judge | BlockHashJudge | MediaHashJudge | KVCacheJudge
+AnyJudge = ManagerJudge | BlockHashJudge | MediaHashJudge | KVCacheJudge
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,6 @@ class Examination:
             yield contract, kind, violation.event, violation.sentence
         if self.difference is not None:
             yield LOCKSTEP, "", self.difference.event, self.difference.sentence
-
-
-@lru_cache
-def rules_for(
-    manager: str, release: str | None, depth: str = "manager", *, asynchronous: bool = False
-) -> Rules:
-    """The contracts that judge a manager of a release, and at scheduler depth its scheduler."""
-    return Rules(manager, release, asynchronous=asynchronous, depth=depth)
 
 
 def examine(
@@ -126,7 +119,7 @@ def judge_record(
             f"host of {target.name}: the record of event {number + 1} does not fit the trace "
             f"({type(error).__name__}: {error})"
         ) from error
-    if record[3] is not None and isinstance(judge, Judge):
+    if record[3] is not None and isinstance(judge, ManagerJudge):
         _check_replay(judge, record[3], target, number)
 
 
@@ -149,13 +142,13 @@ def judge_of(
         isinstance(trace.header.config, SchedulerConfig) and trace.header.config.async_scheduling
     )
     rules = rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)
-    judge: Judge
+    judge: ManagerJudge
     if trace.depth == "engine":
         judge = EngineJudge(trace, rules, reach, protocol, release)
     elif trace.has_scheduler:
         judge = SchedulerJudge(trace, rules, reach, protocol, release)
     else:
-        judge = Judge(trace, rules, reach, protocol)
+        judge = ManagerJudge(trace, rules, reach, protocol)
     if capacity is not None:
         judge.set_capacity(capacity)
     return judge
@@ -174,7 +167,7 @@ def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
         )
 
 
-def _check_replay(judge: Judge, full: FullState, target: Target, number: int) -> None:
+def _check_replay(judge: ManagerJudge, full: FullState, target: Target, number: int) -> None:
     state = judge.state
     agrees = state.free_slots == full.free and list(state.notices) == full.notices
     if isinstance(state, EncoderCacheState):

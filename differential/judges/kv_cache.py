@@ -15,8 +15,9 @@ from cacheproof.differential.judges.kv_cache_mirror import (
     filled,
 )
 from cacheproof.differential.judges.kv_cache_rare import RareStates
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import about, by_subject
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import (
@@ -42,23 +43,12 @@ from cacheproof.spec.kv_cache import (
     Statistics,
     Tables,
 )
-from cacheproof.spec.registry import Contract, contracts
+from cacheproof.spec.registry import contracts
 
 Event = Mapping[str, Any]
 FIRST_BLOCKS = "first blocks of a window"
 DROPPED = "a block that a lookup drops"
 MANAGER = cacheproof.spec.kv_cache.COMPONENT
-_LETTERS = {
-    PoolState: "s",
-    Tables: "s",
-    PoolEvents: "w",
-    PoolForgets: "w",
-    PoolRelease: "w",
-    PoolReset: "w",
-    PoolTake: "w",
-    StoredBlocks: "w",
-    StoredChain: "w",
-}
 
 
 class KVCacheJudge:
@@ -81,10 +71,7 @@ class KVCacheJudge:
         self.calls_judged = 0
         self._config = config
         self._semantics = semantics
-        self._rules: dict[type, list[Contract]] = {}
-        for rule in contracts(MANAGER, release):
-            (kind,) = set(rule.predicate.__annotations__.values()) - {bool}
-            self._rules.setdefault(kind, []).append(rule)
+        self._rules = by_subject(contracts(MANAGER, release))
         self._layout = Layout(config)
         self._mirror = KVCacheMirror(config, semantics)
         self._requests: dict[str, RequestGhost] = {}
@@ -145,7 +132,7 @@ class KVCacheJudge:
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
             if rule.id not in self.violations and not rule.predicate(subject):
-                why = rule.explain(**{_LETTERS.get(type(subject), "c"): subject})
+                why = rule.explain(**about(rule, subject))
                 self.violations[rule.id] = Violation(rule, *self._where, "", why, kind)
                 self.subjects[rule.id] = subject
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.media.descriptions import Description
 from cacheproof.differential.media.differences import kind_of, parts_of
 from cacheproof.differential.media.meaning import Meaning, content, same_form, spelling

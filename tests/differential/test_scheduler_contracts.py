@@ -11,9 +11,9 @@ import pytest
 from cacheproof.differential.generators.encoder_decoder import encoder_decoder_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.examine import examine
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.scheduler_kv import KVMirror
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
 from cacheproof.differential.traces.manager import Add, Update

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.media_hash import MediaHashJudge
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.media.descriptions import Description, call
 from cacheproof.differential.media.values import array, boolean, integer, raw, real, text
 from cacheproof.differential.search.known import covering, load
