@@ -22,6 +22,7 @@ from cacheproof.differential.targets.host.manager_depth import item_size
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
 from cacheproof.proofs.evidence import Evidence, Outcome
@@ -106,9 +107,7 @@ def _scheduler_cells(scope: SchedulerScope) -> Iterator[object]:
     yield from (", ".join(scope.requests), "; ".join(map(_arrival, scope.arrivals)))
     yield from (config.max_num_batched_tokens, config.num_blocks - 1)
     yield ", ".join(_settings(config))
-    yield ", ".join(
-        " ".join([str(event.__struct_config__.tag), *_settings(event)]) for event in scope.further
-    )
+    yield ", ".join(" ".join([tag_of(type(event)), *_settings(event)]) for event in scope.further)
 
 
 def _arrival(add: Add) -> str:

@@ -20,7 +20,7 @@ from cacheproof.differential.search.verdict import (
     Verdict,
     listed_but_missing,
 )
-from cacheproof.differential.targets.reference import missing_media_libraries
+from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
 from cacheproof.differential.targets.releases import install_all
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.fault_table import ShownFault, print_faults, shown_faults

@@ -10,6 +10,7 @@ from rich.table import Table
 from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.campaigning import run_campaign
 from cacheproof.console import Output
+from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file, report
@@ -22,7 +23,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve, share_libraries
-from cacheproof.differential.traces.trace import EVENTS_OF_DEPTH, Trace
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import Semantics
@@ -92,7 +93,7 @@ def _drives(lane: Lane, plug_in_kind: str) -> bool:
 
 def _depths_of(target: Target) -> str:
     """The depths that a target runs, to be named in a refusal."""
-    return ", ".join(depth for depth in EVENTS_OF_DEPTH if target.runs_depth(depth))
+    return ", ".join(depth for depth in DEPTHS if target.runs_depth(depth))
 
 
 def fuzz(

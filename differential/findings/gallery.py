@@ -27,12 +27,9 @@ from cacheproof.differential.targets.host import (
     scheduler_faults,
 )
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.targets.reference import (
-    MANAGERS,
-    Factory,
-    ReferenceTarget,
-    missing_media_libraries,
-)
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.reference_manager import MANAGERS, Factory
+from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.variants import (
     admission,

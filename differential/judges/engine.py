@@ -4,9 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.judges.outputs import is_tie
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
 Prompt = tuple[int, tuple[Item, ...]]
@@ -95,3 +99,10 @@ class EngineJudge(SchedulerJudge):
 
 def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(tuple(one) if isinstance(one, list) else one for one in entries)
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> EngineJudge:
+    """What judges a trace of a target that is that release, or none."""
+    return EngineJudge(trace, rules_of(trace, release), reach, protocol, release)

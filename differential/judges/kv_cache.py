@@ -17,8 +17,10 @@ from cacheproof.differential.judges.kv_cache_mirror import (
 from cacheproof.differential.judges.kv_cache_rare import RareStates
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import about, by_subject
-from cacheproof.differential.judges.violation import Violation
+from cacheproof.differential.judges.violation import Violation, by_kind
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import (
     PoolEvents,
@@ -86,6 +88,11 @@ class KVCacheJudge:
     def pool(self) -> PoolState:
         """The pool as the records say that it is."""
         return self._mirror.pool
+
+    @property
+    def by_kind(self) -> dict[tuple[str, str], Violation]:
+        """The violations by contract and kind."""
+        return by_kind(self.violations)
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`; the event may also be plain data."""
@@ -481,3 +488,11 @@ def judge_records(
     for number, (event, record) in enumerate(zip(events, records, strict=False)):
         judge.judge(number, event, record)
     return judge
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> KVCacheJudge:
+    """What judges a trace of a target that is that release, or none."""
+    semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
+    return KVCacheJudge(msgspec.to_builtins(trace.header.config), semantics, release, reach)

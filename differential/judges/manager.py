@@ -13,9 +13,10 @@ from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.manager_rare import ManagerRareStates
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import JudgedRequest
-from cacheproof.differential.judges.rules import NO_CALL, READS, Rules
-from cacheproof.differential.judges.violation import Violation
+from cacheproof.differential.judges.rules import NO_CALL, READS, Rules, rules_of
+from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import (
     Add,
     Finish,
@@ -120,6 +121,11 @@ class ManagerJudge:
     def violations(self) -> dict[str, Violation]:
         """The first violation of each contract that is broken."""
         return self._evaluator.violations
+
+    @property
+    def by_kind(self) -> dict[tuple[str, str], Violation]:
+        """The violations by contract and kind."""
+        return by_kind(self.violations)
 
     @property
     def state(self) -> EncoderCacheState | DecoderCacheState:
@@ -444,6 +450,13 @@ class ManagerJudge:
         self._evaluator.step(self._last_step)
 
 
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> ManagerJudge:
+    """What judges a trace of a target that is that release, or none."""
+    return ManagerJudge(trace, rules_of(trace, release), reach, protocol)
+
+
 def _has_drafter(trace: Trace) -> bool:
     config = trace.header.config
     return (
@@ -456,4 +469,4 @@ def _raised_by(event: Any, calls: Iterable[CallRecord], raised: Raised) -> Call:
     for operation, request_id, *_, answer, _ in calls:
         if isinstance(answer, dict):
             return NO_CALL._replace(operation=operation, request=request_id or "", raised=raised[0])
-    return NO_CALL._replace(operation=type(event).__struct_config__.tag, raised=raised[0])
+    return NO_CALL._replace(operation=tag_of(type(event)), raised=raised[0])

@@ -11,7 +11,9 @@ import cacheproof.spec.kv_transfers
 import cacheproof.spec.manager_calls
 import cacheproof.spec.scheduler
 import cacheproof.spec.worker_mirror
-from cacheproof.differential.traces.trace import SCHEDULER_DEPTHS
+from cacheproof.differential.depths import DEPTHS
+from cacheproof.differential.traces.scheduler import SchedulerConfig
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, Making
 from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, WITHDRAWAL, Contract, contracts
@@ -45,10 +47,10 @@ class Rules:
             rule
             for rule in contracts(manager_component(manager), release)
             if not (asynchronous and rule.synchronous_only)
-            and not (rule.kind == "promise" and depth not in SCHEDULER_DEPTHS)
+            and not (rule.kind == "promise" and not DEPTHS[depth].has_scheduler)
         ]
-        of_scheduler = list(contracts(SCHEDULER, release)) if depth in SCHEDULER_DEPTHS else []
-        if depth == ENGINE:
+        of_scheduler = list(contracts(SCHEDULER, release)) if DEPTHS[depth].has_scheduler else []
+        if DEPTHS[depth].is_executed:
             of_scheduler += contracts(ENGINE, release)
         self.all = [*rules, *of_scheduler]
         self.of_scheduler = by_subject(of_scheduler)
@@ -151,3 +153,10 @@ def rules_for(
 ) -> Rules:
     """The contracts that judge a manager of a release, and at scheduler depth its scheduler."""
     return Rules(manager, release, asynchronous=asynchronous, depth=depth)
+
+
+def rules_of(trace: Trace, release: str | None) -> Rules:
+    """The contracts that judge a trace of a manager, or of a scheduler and its manager."""
+    config = trace.header.config
+    asynchronous = isinstance(config, SchedulerConfig) and config.async_scheduling
+    return rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)

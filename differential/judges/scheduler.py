@@ -9,7 +9,7 @@ from cacheproof.differential.judges.kv_transfers import KVTransferMirror
 from cacheproof.differential.judges.limits import service, way_of
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.rules import Rules, about
+from cacheproof.differential.judges.rules import Rules, about, rules_of
 from cacheproof.differential.judges.scheduler_items import Rest
 from cacheproof.differential.judges.scheduler_kv import KVMirror, follows
 from cacheproof.differential.judges.scheduler_order import Order
@@ -17,6 +17,7 @@ from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.judges.scheduler_rare import RareStates
 from cacheproof.differential.judges.scheduler_subjects import Outcome, Subjects, is_one_of
 from cacheproof.differential.targets.host.protocol import REFUSED, Protocol
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import CallRecord, Raised, StepRecord
 from cacheproof.differential.traces.scheduler import (
@@ -352,7 +353,7 @@ class SchedulerJudge(ManagerJudge):
         if any(isinstance(call[5], dict) for call in calls):
             super()._raised(event, calls, raised)
             return
-        operation = type(event).__struct_config__.tag
+        operation = tag_of(type(event))
         if raised[0].startswith(REFUSED):
             refused = service(self._trace, raised[0].removeprefix(REFUSED))
             self._check(operation, refused, lambda: way_of(raised[1]))
@@ -437,7 +438,7 @@ class SchedulerJudge(ManagerJudge):
         ended = {event.request} if isinstance(event, Abort) else outcome.get("finished", ())
         at.present = at.present.difference(ended)
         there = {*outcome["running"], *outcome["waiting"]} - self._resumable
-        operation = type(event).__struct_config__.tag
+        operation = tag_of(type(event))
         self._check(operation, Presence(at.present, there))
 
     def _judge_transfers(self, kv: KVTransferMirror, event: Any, outcome: Any) -> None:
@@ -517,3 +518,10 @@ class SchedulerJudge(ManagerJudge):
             for offset, end in request.spans if start < request.end_of_items else ():
                 if offset == start and end > stop:
                     self._reach.meet("whole item that does not fit")
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> SchedulerJudge:
+    """What judges a trace of a target that is that release, or none."""
+    return SchedulerJudge(trace, rules_of(trace, release), reach, protocol, release)

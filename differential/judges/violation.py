@@ -1,5 +1,6 @@
 """A contract that does not hold of what a target did."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cacheproof.spec.registry import Contract
@@ -26,3 +27,8 @@ class Violation:
         place = f"event {self.event + 1} ({self.operation})"
         subject = ", ".join(part for part in (self.request, self.identifier) if part)
         return f"{self.contract.id} at {place}{' on ' + subject if subject else ''}: {self.why}"
+
+
+def by_kind(violations: Mapping[str, Violation]) -> dict[tuple[str, str], Violation]:
+    """Violations by contract and kind, where a judge keeps one of each contract."""
+    return {(contract, one.kind): one for contract, one in violations.items()}

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSession
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.variants.block_pool import BLOCK_POOL_VARIANTS
 from cacheproof.differential.variants.kv_cache import KV_CACHE_VARIANTS
 from cacheproof.reference.block_hash import BlockHasher, get_request_block_hasher
@@ -79,7 +83,24 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
     )
 
 
-def run(
+def is_there(target: Any) -> bool:
+    """Whether that reference can run any trace of this depth."""
+    return True
+
+
+def runs(target: Any, trace: Trace) -> bool:
+    """Whether that reference models the trace's configuration."""
+    return models(msgspec.to_builtins(trace.header.config), target.semantics)
+
+
+def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+    """The reference's records. Raises Illegal as `build` does."""
+    config = msgspec.to_builtins(trace.header.config)
+    events = [msgspec.to_builtins(event) for event in trace.events]
+    return TraceResult(step_records(config, events, target.semantics, fault))
+
+
+def step_records(
     config: Event, events: Iterable[Event], semantics: Semantics, fault: str | None = None
 ) -> list[Any]:
     """The step records of one trace. Raises Illegal as `build` does."""

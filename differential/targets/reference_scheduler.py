@@ -15,7 +15,10 @@ from cacheproof.differential.targets.host.scheduler_session import (
     SchedulerKit,
     SchedulerSession,
 )
+from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference_kv_cache import attention_spec
+from cacheproof.differential.traces.records import TraceResult, with_states
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.block_hash import get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -34,6 +37,24 @@ from cacheproof.reference.scheduler.output import KVConnectorOutput
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.scheduler.state import PauseState
 from cacheproof.reference.semantics import Semantics
+
+
+def is_there(target: Any) -> bool:
+    """Whether that reference can run any trace of this depth."""
+    return True
+
+
+def runs(target: Any, trace: Trace) -> bool:
+    """Whether that reference models all that the trace asks for."""
+    return models(target.lines(trace), target.semantics)
+
+
+def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+    """The reference's records. Raises Illegal as `session` does."""
+    lines = target.lines(trace)
+    driven = session(lines, target.semantics, fault)
+    records = run_events(driven, lines["events"])
+    return TraceResult(with_states(records), capacity=driven.recorder.manager.cache_size)
 
 
 def models(trace: Event, semantics: Semantics) -> bool:

@@ -14,7 +14,7 @@ from cacheproof.differential.findings.gallery import (
     killers,
     runnable,
 )
-from cacheproof.differential.targets.reference import MANAGERS
+from cacheproof.differential.targets.reference_manager import MANAGERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "kill-matrix.md"
 A_FEW_SEEDS = range(25)

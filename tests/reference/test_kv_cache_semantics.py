@@ -7,7 +7,7 @@ import pytest
 
 from cacheproof.differential.generators.kv_cache import generate
 from cacheproof.differential.targets.host.protocol import Illegal
-from cacheproof.differential.targets.reference_kv_cache import run
+from cacheproof.differential.targets.reference_kv_cache import step_records
 from cacheproof.reference.semantics import Semantics
 
 SEED_THAT_SHOWS = {
@@ -47,7 +47,7 @@ SEED_THAT_SHOWS = {
 def records(seed: int, semantics: Semantics) -> Any:
     config, events = generate(seed)
     try:
-        return run(config, events, semantics)
+        return step_records(config, events, semantics)
     except Illegal as refusal:
         return str(refusal)
 

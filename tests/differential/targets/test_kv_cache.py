@@ -10,7 +10,7 @@ from cacheproof.differential.generators.kv_cache import generate
 from cacheproof.differential.judges.kv_cache import judge_records
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.reference_kv_cache import run
+from cacheproof.differential.targets.reference_kv_cache import step_records
 from cacheproof.reference.semantics import Semantics
 
 SEEDS = range(60)
@@ -55,7 +55,7 @@ def test_every_decision_is_that_of_the_reference(target: HostTarget) -> None:
     compared = 0
     for config, events, result in on_release(target, SEEDS):
         try:
-            ours = run(config, events, semantics)
+            ours = step_records(config, events, semantics)
         except Illegal:
             continue
         assert [list(record[:3]) for record in ours] == [list(one[:3]) for one in result.records]
