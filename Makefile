@@ -3,6 +3,7 @@ PYTHON ?= python3
 CHECK_ARGS ?=
 TEST_ARGS ?=
 SLICE ?=
+NEWEST = $$(.venv/bin/python -c 'from cacheproof.reference.releases import NEWEST; print(NEWEST)')
 PYTEST = .venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 .PHONY: check check-full check-slice every-release test test-all setup lint types wheel-check
@@ -11,7 +12,7 @@ PYTEST = .venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist 
 check: setup
 	@failed=0; \
 	.venv/bin/cacheproof check $(CHECK_ARGS) || failed=$$?; \
-	.venv/bin/cacheproof prove --target reference --target vllm@0.33.0 || failed=$$?; \
+	.venv/bin/cacheproof prove --target reference --target "vllm@$(NEWEST)" || failed=$$?; \
 	exit $$failed
 
 check-full:

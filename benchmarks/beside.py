@@ -15,8 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def options(description: str | None) -> argparse.Namespace:
     """Which release, and how many rounds."""
+    from cacheproof.reference.releases import NEWEST
+
     arguments = argparse.ArgumentParser(description=description)
-    arguments.add_argument("--release", default="0.33.0")
+    arguments.add_argument("--release", default=NEWEST)
     arguments.add_argument("--rounds", type=int, default=9)
     return arguments.parse_args()
 

@@ -147,9 +147,10 @@ def main() -> None:
     import msgspec
 
     from cacheproof.differential.lanes.all_lanes import LANES
+    from cacheproof.reference.releases import NEWEST
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--release", default="0.33.0")
+    parser.add_argument("--release", default=NEWEST)
     parser.add_argument("--seeds", default="0:600", help="of each lane; default: %(default)s")
     options = parser.parse_args()
     lanes = [lane for lane in LANES.values() if lane.depth in ("manager", "scheduler")]

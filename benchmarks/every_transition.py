@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from itertools import islice
 
+from cacheproof.differential.explore.scheduler_scopes import LARGE, SMALL
+from cacheproof.differential.explore.search import traces_of
 from cacheproof.differential.judges.examine import LOCKSTEP, examine
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.proofs.explore.scheduler_scopes import LARGE, SMALL
-from cacheproof.proofs.explore.search import traces_of
 
 BATCH = 200
 SCOPES = {scope.name: scope for scope in (*SMALL, *LARGE)}

@@ -20,10 +20,11 @@ from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.reference.releases import SEARCHED
 
 OPERATIONS = 1_000_000
 DEPTHS = sorted({lane.depth for lane in LANES.values()})
-TARGETS = ("vllm@0.18.1", "vllm@0.28.0", "vllm@0.33.0")
+TARGETS = ("vllm@0.18.1", *(f"vllm@{release}" for release in reversed(SEARCHED)))
 SEEDS_AT_A_TIME = 500
 
 

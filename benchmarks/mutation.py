@@ -32,12 +32,13 @@ from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.twins import first_broken
 from cacheproof.reference import encoder_cache as cache_module
 from cacheproof.reference import encoder_decoder_cache as decoder_module
+from cacheproof.reference.releases import SEARCHED
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 
 SEEDS = range(60)
 SECONDS_MAX = 20
-RELEASES = ("0.33.0", "0.28.0", "0.18.1", "0.13.0", "0.10.2")
+RELEASES = (*SEARCHED, "0.18.1", "0.13.0", "0.10.2")
 
 
 class DoesNotEnd(BaseException):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from statements import RELEASE
 
 JUDGEMENTS = Path(__file__).parent / "one_statement.toml"
 COMMAND = ".venv/bin/python benchmarks/one_statement.py"
@@ -104,16 +105,18 @@ def page(
         f"    {COMMAND} --workers 2",
         "",
         "makes this page; an interrupted run goes on where it stopped. Each change is one",
-        "statement of the text of vLLM 0.33.0, in a function that the harness models: a statement",
+        f"statement of the text of vLLM {RELEASE}, in a function that the harness models: a "
+        "statement",
         "left out, another comparison, another constant. The sample has as many of each module",
         f"and of each kind of change as there can be (seed {seed}). A place that no trace reaches",
         "and that belongs to a [refused feature](scheduler.md#the-surface-of-vllm-0330) is not",
         "sampled.",
         "",
         f"Each change was run on seeds 0 to {seeds - 1} of every lane that needs no engine: as",
-        "many as `cacheproof fuzz --target vllm@0.33.0 --seconds 60` ran on two cores before it",
+        f"many as `cacheproof fuzz --target vllm@{RELEASE} --seconds 60` ran on two cores before "
+        "it",
         "had the lanes of several items and of drafters. *By contracts alone* is what breaks and",
-        "is neither broken by 0.33.0 itself on these seeds (same contract, lane and kind) nor",
+        f"is neither broken by {RELEASE} itself on these seeds (same contract, lane and kind) nor",
         "listed for it: what a search finds of a fork without a reference. *With lockstep* counts",
         "both. A change on whose account a host breaks, or refuses a trace for a documented",
         "reason, voids a campaign (exit code 3) and counts as not seen; its row says so.",

@@ -26,9 +26,14 @@ from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.reference.releases import SEARCHED
 from cacheproof.workers import results
 
-TARGETS = ("reference", "vllm@0.15.1", "vllm@0.28.0", "vllm@0.33.0")
+TARGETS = (
+    "reference",
+    "vllm@0.15.1",
+    *(f"vllm@{release}" for release in reversed(SEARCHED)),
+)
 BATCH = 20
 WHEN_FOUND = {"seconds", "tool"}
 """Fields of a finding that are about the run."""

@@ -14,8 +14,9 @@ from cacheproof.differential.targets import texts
 from cacheproof.differential.targets.changed import Reading
 from cacheproof.differential.targets.modelled import COMPONENTS
 from cacheproof.proofs.symbolic.mutants import BY_KIND, Change
+from cacheproof.reference.releases import NEWEST
 
-RELEASE = "0.33.0"
+RELEASE = NEWEST
 PATHS = (
     "vllm/v1/core/sched/scheduler.py",
     "vllm/v1/core/encoder_cache_manager.py",

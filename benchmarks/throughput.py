@@ -25,9 +25,10 @@ from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.records import TraceResult
+from cacheproof.reference.releases import SEARCHED
 
 ROUNDS = 5
-RELEASES = ("0.18.1", "0.28.0", "0.33.0")
+RELEASES = ("0.18.1", *reversed(SEARCHED))
 CHECKED_TRACES = 40
 LOCKSTEP_SEEDS = range(400)
 RESIDENTS_MIN = 7.0

@@ -13,13 +13,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from cacheproof.reference.releases import NEWEST
+
 LOOK_SECONDS = 0.2
 COMMAND = Path(sys.executable).parent / "cacheproof"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", default="vllm@0.33.0")
+    parser.add_argument("--target", default=f"vllm@{NEWEST}")
     parser.add_argument("--seconds", default="60")
     options = parser.parse_args()
     one, two = (most(options.target, options.seconds, workers) for workers in (1, 2))

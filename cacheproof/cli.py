@@ -35,6 +35,7 @@ from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.traces.words import visible_line
 from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
 from cacheproof.plan import Plan
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import UnknownRelease
 
 EXIT_CODES = (
@@ -367,7 +368,7 @@ def vllm_list(json: JsonOption = None) -> None:
     for release in installed:
         output.line(f"{release.version:10} {release.source:28} {release.tree}")
     if not installed:
-        output.line("none; provision one with: cacheproof vllm install 0.33.0")
+        output.line(f"none; provision one with: cacheproof vllm install {NEWEST}")
     output.write_json(
         "vllm list",
         {

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cacheproof.differential.targets import releases
-from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.spec.evidence import Evidence, Outcome
 
 OF_RELEASE = "vllm@"
 

@@ -14,6 +14,9 @@ from rich.table import Table
 from cacheproof.announcing import announce
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.explore.job import SUBJECTS, Report, Task, run
+from cacheproof.differential.explore.scope import ManagerScope, SchedulerScope, Scope
+from cacheproof.differential.explore.scopes import SCOPES
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.judges.rules import SCHEDULER
 from cacheproof.differential.search.known import KnownFault
@@ -25,14 +28,12 @@ from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
-from cacheproof.proofs.evidence import Evidence, Outcome
-from cacheproof.proofs.explore.job import SUBJECTS, Report, Task, run
-from cacheproof.proofs.explore.scope import ManagerScope, SchedulerScope, Scope
-from cacheproof.proofs.explore.scopes import SCOPES
+from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import print_listed
+from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.workers import results
 
-TARGETS = ("reference", "vllm@0.33.0", "vllm@0.28.0")
+TARGETS = ("reference", *(f"vllm@{release}" for release in SEARCHED))
 MANAGERS = ("encoder_cache", "encoder_decoder")
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from cacheproof.differential.targets.cache import Cache
-from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.spec.evidence import Evidence, Outcome
 
 PACKAGE = Path(__file__).parent
 PROVERS = ("proofs", "reference", "spec")

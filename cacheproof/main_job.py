@@ -25,6 +25,7 @@ from cacheproof.differential.targets.releases import install_all
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.fault_table import ShownFault, print_faults, shown_faults
 from cacheproof.plan import Plan
+from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import (
     judge_target,
     print_campaign,
@@ -33,7 +34,6 @@ from cacheproof.searching import (
     verdict_json,
 )
 
-RELEASES = ("0.33.0", "0.28.0")
 SEEDS = {"short": range(300), "full": range(1500)}
 
 
@@ -59,7 +59,7 @@ def run(
         shows_listed=part is None,
         workers=workers,
     )
-    wanted = releases or RELEASES
+    wanted = releases or SEARCHED
     install_all(wanted, report=output.say)
     verdicts: list[Verdict] = []
     with ExitStack() as stack:

@@ -1,6 +1,7 @@
 """The command prove: what is proved of which text, in one evidence table."""
 
 import ast
+import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -29,8 +30,8 @@ from cacheproof.differential.targets.resolve import (
     stated_release,
 )
 from cacheproof.kept_proofs import KeptProofs, code_digest, digest_of
-from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.spec.versions import Versions
 from cacheproof.workers import results
 
@@ -319,12 +320,14 @@ def _prove_keys(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
 
 def _digest_of_keys(release: releases.Release, seed: int) -> str:
     """Of all modules of a release, whichever of them its own run uses, and of what runs them."""
+    from cacheproof import own_run
+
     code = code_digest(["differential"]), code_digest([""], release.tree)
-    return digest_of("keys", release.version, str(seed), *code)
+    return digest_of("keys", release.version, str(seed), inspect.getsource(own_run), *code)
 
 
 def _prove_keys_of(release: str, seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
-    from cacheproof.proofs.keys.own_run import OwnRun
+    from cacheproof.own_run import OwnRun
     from cacheproof.proofs.keys.prove import prove_keys_of
 
     with closing(resolve(f"vllm@{release}", report=_silent)) as target:

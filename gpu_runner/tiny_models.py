@@ -251,4 +251,3 @@ _MAKERS: dict[str, Callable[[Path], None]] = {
     "qwen2_5_vl": _make_qwen2_5_vl,
     "whisper": _make_whisper,
 }
-NAMES = tuple(sorted(_MAKERS))

@@ -10,8 +10,7 @@ import pytest
 
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import resolve
-
-NEWEST = "0.33.0"
+from cacheproof.reference.releases import NEWEST
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ MAY_IMPORT = {
     "spec": set(),
     "reference": {"spec"},
     "gpu_runner": {"spec", "reference"},
-    "proofs": {"spec", "reference", "differential"},
+    "proofs": {"spec", "reference"},
     "differential": {"spec", "reference", "gpu_runner"},
     "cacheproof": {"spec", "reference", "gpu_runner", "proofs", "differential"},
 }
@@ -29,6 +29,7 @@ ROOMS = {
         *("generators", "judges", "lanes", "media", "shrinking", "targets", "traces", "variants"),
     },
     "search": {"findings", "judges", "lanes", "shrinking", "targets", "traces"},
+    "explore": {"findings", "judges", "search", "targets", "traces"},
 }
 """The folders of differential/, each with those that it may import; beside them errors and files,
 which all may."""
@@ -149,9 +150,13 @@ def test_imports_point_one_way(path: str) -> None:
         ("gpu_runner/store.py", "from cacheproof.proofs import goals"),
         ("proofs/goals.py", "from cacheproof.gpu_runner import store"),
         ("proofs/goals.py", "from cacheproof import cli"),
+        ("proofs/goals.py", "from cacheproof.differential.judges import manager"),
+        ("proofs/goals.py", "def f():\n    from cacheproof.differential.targets import resolve"),
+        ("gpu_runner/store.py", "from cacheproof.differential.targets.base import Target"),
         ("differential/judges/manager.py", "from cacheproof.proofs import goals"),
         ("differential/judges/manager.py", "from cacheproof.differential import search"),
         ("differential/judges/manager.py", "from cacheproof.differential.search.known import load"),
+        ("differential/search/campaign.py", "from cacheproof.differential.explore import job"),
         ("differential/files.py", "from cacheproof.differential.traces.trace import Trace"),
         ("differential/targets/base.py", "from cacheproof.differential.judges import manager"),
         ("differential/judges/manager.py", "from cacheproof.cli import main"),
@@ -178,7 +183,9 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
         ("spec/ghost.py", "from .records import Entry"),
         ("reference/request.py", "from cacheproof.spec import records"),
         ("differential/judges/manager.py", "from cacheproof.reference import request"),
-        ("proofs/goals.py", "from cacheproof.differential.judges import manager"),
+        ("proofs/goals.py", "from cacheproof.spec.evidence import Evidence"),
+        ("differential/explore/job.py", "from cacheproof.spec.evidence import Evidence"),
+        ("differential/explore/job.py", "from cacheproof.differential.search import canary"),
         ("differential/targets/spec.py", "from cacheproof.differential.targets import process"),
         ("differential/targets/host/recorder.py", "from .protocol import FLAGS"),
         ("differential/targets/host/recorder.py", "import vllm.v1.core"),
@@ -188,6 +195,7 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
         ),
         ("cacheproof/cli.py", "from cacheproof.errors import UsageError"),
         ("cacheproof/cli.py", "from cacheproof.differential.search import campaign"),
+        ("cacheproof/own_run.py", "from cacheproof.proofs.keys import scopes"),
     ],
 )
 def test_an_allowed_import_is_not_flagged(path: str, statement: str) -> None:
@@ -214,3 +222,10 @@ def test_the_page_of_the_architecture_has_every_folder_and_what_it_may_import() 
     assert shown == ROOMS
     folders = {path.parent.name for path in (ROOT / "differential").glob("*/__init__.py")}
     assert folders == ROOMS.keys()
+
+
+def test_tests_of_differential_lie_in_a_folder_of_the_same_name() -> None:
+    tests = ROOT / "tests" / "differential"
+    assert {path.parent.name for path in tests.glob("*/test_*.py")} <= ROOMS.keys()
+    beside = {path.stem.removeprefix("test_") for path in tests.glob("test_*.py")}
+    assert beside <= FOR_ALL_ROOMS

@@ -42,6 +42,7 @@ from cacheproof.differential.variants import (
 )
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import Contract, contracts
 
@@ -67,7 +68,8 @@ KEPT_BECAUSE = {
     "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }
 
-
+AS_NEWEST = f"as vLLM {NEWEST}"
+"""Of a variant without a flag that the newest release lacks too."""
 _DECODERS = "scheduler of encoder-decoders"
 _KV_LOADS = "scheduler with KV loads"
 
@@ -288,7 +290,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _hasher_without(
         "embeds-without-mask",
-        "A block key does not say which positions are embeddings (as vLLM 0.33.0).",
+        f"A block key does not say which positions are embeddings ({AS_NEWEST}).",
         "keys_embed_masks",
     ),
     _hasher_without(
@@ -298,7 +300,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _hasher_without(
         "pickled-keys",
-        "Keys are hashes of pickles, which tell shared objects from equal ones (as vLLM 0.33.0).",
+        f"Keys are hashes of pickles, which tell shared objects from equal ones ({AS_NEWEST}).",
         "keys_by_content",
     ),
     _hasher_with(block_hash_faults.forgets_items),
@@ -308,7 +310,7 @@ VARIANTS: tuple[Variant, ...] = (
     _hasher_with(block_hash_faults.leaves_the_last_key_out),
     _media_hasher_without(
         "media-without-types",
-        "Values are hashed as their bytes, media as the file that they came from (as vLLM 0.33.0).",
+        f"Values are hashed as their bytes, media as the file that they came from ({AS_NEWEST}).",
     ),
     _media_hasher_without(
         "media-end-to-end",
@@ -359,7 +361,7 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_without(
         "tells_tokens_of_hashes",
         "events-with-other-tokens",
-        "A KV event carries the tokens of blocks that it leaves out (as vLLM 0.33.0).",
+        f"A KV event carries the tokens of blocks that it leaves out ({AS_NEWEST}).",
         shape="coarse full and window",
     ),
     _kv_cache_with(kv_cache_faults.keeps_silent_about_evictions),
@@ -417,7 +419,7 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_without(
         "keeps_window_of_last_token",
         "load-leaves-out-the-window",
-        "A load of a whole prompt leaves out what its last token reads (as vLLM 0.33.0).",
+        f"A load of a whole prompt leaves out what its last token reads ({AS_NEWEST}).",
         shape="window",
     ),
     _kv_cache_without(
@@ -431,7 +433,7 @@ VARIANTS: tuple[Variant, ...] = (
         "aligns_first_hit_once",
         "first-hit-aligned-twice",
         "A hit of a window's first blocks is aligned before a drafter's block is dropped, and "
-        "again after it (as vLLM 0.33.0).",
+        f"again after it ({AS_NEWEST}).",
         shape="coarse full and window",
         seeds=(60,),
     ),
@@ -458,13 +460,13 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "roll-back-splits",
-        "A chunk is rolled back for a drafter into the item before (as vLLM 0.33.0).",
+        f"A chunk is rolled back for a drafter into the item before ({AS_NEWEST}).",
         (99, 203),
         "ends_at_whole_items",
     ),
     _scheduler_without(
         "threshold-below-an-item",
-        "The threshold for long prefills cuts a chunk back to an item's start (as vLLM 0.33.0).",
+        f"The threshold for long prefills cuts a chunk back to an item's start ({AS_NEWEST}).",
         (329, 349),
         "spares_whole_items",
     ),
@@ -478,7 +480,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "padded-beyond-the-threshold",
-        "A request that joins is padded with drafts beyond its threshold (as vLLM 0.33.0).",
+        f"A request that joins is padded with drafts beyond its threshold ({AS_NEWEST}).",
         (2589,),
         "pads_within_threshold",
     ),
@@ -503,27 +505,27 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "prefix-stays-behind",
-        "Workers are not given the items of a cached prefix, and are to encode them later (as vLLM "
-        "0.33.0).",
+        "Workers are not given the items of a cached prefix, and are to encode them later "
+        f"({AS_NEWEST}).",
         (15, 118),
         "sends_all_items",
     ),
     _scheduler_without(
         "load-stays-behind",
-        "Workers are not given the items of a prefix whose load fails (as vLLM 0.33.0).",
+        f"Workers are not given the items of a prefix whose load fails ({AS_NEWEST}).",
         (64, 66),
         "sends_all_items",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
         "takes-what-fits-no-step",
-        "An item that must be whole, and is longer than a step, is taken in (as vLLM 0.33.0).",
+        f"An item that must be whole, and is longer than a step, is taken in ({AS_NEWEST}).",
         (460,),
         "refuses_long_whole_items",
     ),
     _scheduler_without(
         "failed-load-is-found",
-        "What a step loads can be found at once, right or not (as vLLM 0.33.0).",
+        f"What a step loads can be found at once, right or not ({AS_NEWEST}).",
         (
             481,
             770,
@@ -533,7 +535,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "failed-load-is-delivered",
-        "Steps in flight over a load that failed bring tokens (as vLLM 0.33.0).",
+        f"Steps in flight over a load that failed bring tokens ({AS_NEWEST}).",
         (
             13,
             36,
@@ -543,7 +545,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "load-reserves-for-itself",
-        "Blocks are kept free for a request whose load failed and that has none (as vLLM 0.33.0).",
+        f"Blocks are kept free for a request whose load failed and that has none ({AS_NEWEST}).",
         (
             33,
             45,
@@ -553,7 +555,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "holders-wait-behind-a-load",
-        "Who holds blocks waits behind a load that finds none (as vLLM 0.33.0).",
+        f"Who holds blocks waits behind a load that finds none ({AS_NEWEST}).",
         (
             3534,
             11311,
@@ -563,21 +565,21 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     _scheduler_without(
         "load-too-large-beside-drafts",
-        "A load leaves blocks to drafts though nobody has any (as vLLM 0.33.0).",
+        f"A load leaves blocks to drafts though nobody has any ({AS_NEWEST}).",
         (254,),
         "spares_lone_loads",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
         "items-ahead-of-a-failed-load",
-        "Who is thrown back by a failed load keeps its items ahead (as vLLM 0.33.0).",
+        f"Who is thrown back by a failed load keeps its items ahead ({AS_NEWEST}).",
         (140,),
         "gives_back_items_ahead",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
         "reset-beside-a-load",
-        "Requests start over while a load holds blocks (as vLLM 0.33.0).",
+        f"Requests start over while a load holds blocks ({AS_NEWEST}).",
         (
             93,
             107,
@@ -644,7 +646,7 @@ VARIANTS: tuple[Variant, ...] = (
     _scheduler_with(faults.frees_nothing),
     _scheduler_without(
         "scheduler-credits-decoders-again",
-        "Every output credits an encoder-decoder request's item again (as vLLM 0.33.0).",
+        f"Every output credits an encoder-decoder request's item again ({AS_NEWEST}).",
         (),
         "releases_decoder_once",
         lane=_DECODERS,

@@ -46,7 +46,6 @@ SHAPES = (
     Shape("tight", (4, 10), (3, 7), 5, (2, 4), (10, 40)),
     Shape("roomy", (14, 40), (10, 16), 4, (3, 6), (30, 90)),
 )
-CROWDED = Shape("crowded", (30, 60), (16, 24), 4, (4, 8), (120, 240))
 
 
 def manager_trace(

@@ -1,7 +1,7 @@
 """Judges the KV cache manager: after every event the contracts of the pool, and of each answer."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -473,21 +473,6 @@ class KVCacheJudge:
             number = key.split(":")[1]
             found[key if self._semantics.events_name_groups else f"None:{number}"] += count
         return found
-
-
-def judge_records(
-    config: Event,
-    events: Iterable[Event],
-    records: Iterable[StepRecord],
-    semantics: Semantics,
-    release: str | None = None,
-    reach: Reachability | None = None,
-) -> KVCacheJudge:
-    """The judge behind all records of a trace."""
-    judge = KVCacheJudge(config, semantics, release, reach or Reachability())
-    for number, (event, record) in enumerate(zip(events, records, strict=False)):
-        judge.judge(number, event, record)
-    return judge
 
 
 def judge_of(

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.proofs.evidence import digest_of
+from cacheproof.spec.evidence import digest_of
 
 ENCODER_CACHE = "EncoderCacheManager"
 ENCODER_DECODER_CACHE = "EncoderDecoderCacheManager"

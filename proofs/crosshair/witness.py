@@ -20,7 +20,7 @@ from cacheproof.proofs.crosshair.job import COMPONENTS, Answer, Job, Word
 from cacheproof.proofs.crosshair.mutants import Mutant
 from cacheproof.proofs.crosshair.states import CLAIM_TABLES
 from cacheproof.proofs.crosshair.text import Text
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
 METHOD = "crosshair"
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Protocol
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.proofs.keys import (
     block_chain,
     block_extra,
@@ -49,13 +48,15 @@ from cacheproof.proofs.keys.second_reading import SecondReading
 from cacheproof.proofs.keys.source import place_of, text_of
 from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifier
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.spec.versions import release_key
 
 UNBOUNDED = "unbounded, under an ideal hash"
-MEDIA_RELEASES = ("0.11.0", "0.30.0", "0.31.0", "0.33.0")
-IDENTIFIER_RELEASES = ("0.14.0", "0.33.0")
-BLOCK_RELEASES = ("0.12.0", "0.18.1", "0.30.0", "0.33.0")
+MEDIA_RELEASES = ("0.11.0", "0.30.0", "0.31.0", NEWEST)
+IDENTIFIER_RELEASES = ("0.14.0", NEWEST)
+BLOCK_RELEASES = ("0.12.0", "0.18.1", "0.30.0", NEWEST)
 KEYED_RELEASES = frozenset((*MEDIA_RELEASES, *IDENTIFIER_RELEASES, *BLOCK_RELEASES))
 MIXES_EMBEDS_SINCE = "0.19.0"
 """Requests of 0.22.1 may mix tokens and embeddings, those of 0.18.1 may not."""
@@ -158,7 +159,7 @@ _OF_IDENTIFIERS = SecondReading(explored(identifiers_apart, "items"), validation
 
 
 class Own(Protocol):
-    """What a release itself says of the scopes: `own_run.OwnRun`."""
+    """What a release itself says of the scopes: `cacheproof.own_run.OwnRun`."""
 
     @property
     def of_frames(self) -> Explore: ...

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cacheproof.proofs.evidence import RedTwin, Witness
 from cacheproof.proofs.keys.exploration import Explore
 from cacheproof.proofs.keys.validation import Validated
+from cacheproof.spec.evidence import RedTwin, Witness
 
 NO_TWIN = "any change of the text"
 OWN_RUN = "the release itself"

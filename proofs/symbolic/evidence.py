@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, Witness, digest_of, witnessed
 from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Library, Subject, prove
@@ -23,6 +22,7 @@ from cacheproof.proofs.symbolic.twins import red_twins, twins_of_operations
 from cacheproof.proofs.symbolic.validator import Validator
 from cacheproof.proofs.symbolic.witnesses import Exploring, ManagerExploring, PoolExploring
 from cacheproof.proofs.witness.exploration import Unexplorable
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, digest_of, witnessed
 from cacheproof.spec.registry import contracts as all_contracts
 
 REFERENCE = "reference"

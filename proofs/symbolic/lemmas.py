@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import z3
 
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.proofs.witness.sums import exploration
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 
 N = z3.Int("n")
 KEY = z3.DeclareSort("key")

@@ -4,7 +4,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from cacheproof.spec.registry import Contract
@@ -39,10 +39,3 @@ def auxiliary(function: Callable[..., bool]) -> Predicate:
     place = f"{inspect.getsourcefile(function)}:{function.__code__.co_firstlineno}"
     title = inspect.getdoc(function) or ""
     return Predicate(function.__name__, title, parameters, returned.value, place)
-
-
-def negation(rule: Predicate, id: str) -> Predicate:
-    """The rule, or what it denies where it has this id: what holds of it must fail."""
-    if rule.id != id:
-        return rule
-    return replace(rule, tree=ast.UnaryOp(ast.Not(), rule.tree))

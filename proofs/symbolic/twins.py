@@ -9,7 +9,6 @@ from cacheproof.proofs.symbolic.conditions import Library, Operation, Refuter, S
 from cacheproof.proofs.symbolic.mutants import EVERY, FOR_TWINS, Mutant, mutants
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.rules import negation
 from cacheproof.proofs.symbolic.source import reached_from
 from cacheproof.proofs.symbolic.values import Universe
 
@@ -97,23 +96,6 @@ def _fails(method: ast.FunctionDef, node: ast.AST) -> str | None:
         return None
     method.body.insert(0, ast.parse("assert False").body[0])
     return FAILS
-
-
-def is_refuted_negated(subject: Subject, contract: str) -> bool:
-    """Whether what a contract denies is refuted of some operation, as it must be of one that can
-    be seen to hold."""
-    negated = replace(
-        subject,
-        invariants=[negation(one, contract) for one in subject.invariants],
-        transitions={
-            operation: [negation(one, contract) for one in rules]
-            for operation, rules in subject.transitions.items()
-        },
-        replay=None,
-    )
-    refuter = Refuter(negated, [Language(Universe(SIZE))])
-    judged = [one for one in subject.operations if contract in subject.judged_at(one)]
-    return any(refuter.counterexample(one, contract, {contract}) for one in judged)
 
 
 def _changes(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from cacheproof.proofs.evidence import RedTwin, Witness
 from cacheproof.proofs.symbolic.conditions import End, Library, Operation, Play, Prover, Subject
 from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.predicates import NotTranslated
@@ -22,6 +21,7 @@ from cacheproof.proofs.symbolic.state import Place
 from cacheproof.proofs.symbolic.vacuity import contradicted, unseen, words_of
 from cacheproof.proofs.symbolic.validation import Found, Paths, Refused, places_of, with_a_change
 from cacheproof.proofs.symbolic.values import Formula, Universe
+from cacheproof.spec.evidence import RedTwin, Witness
 
 
 class Call(Protocol):

@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from cacheproof.proofs.evidence import RedTwin, Witness
 from cacheproof.proofs.symbolic import block_pool_validation, manager_validation
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Subject
@@ -20,6 +19,7 @@ from cacheproof.proofs.symbolic.validator import Call, Validator
 from cacheproof.proofs.witness import exploration, pool
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.proofs.witness.exploration import SCOPES, Explorer, Scope, Unexplorable
+from cacheproof.spec.evidence import RedTwin, Witness
 from cacheproof.spec.registry import contracts
 
 CALLS = 6_000

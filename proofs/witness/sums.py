@@ -12,7 +12,7 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.evidence import RedTwin, Witness
+from cacheproof.spec.evidence import RedTwin, Witness
 
 KEYS = range(2)
 ENTRIES_MAX = 3

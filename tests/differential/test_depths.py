@@ -45,10 +45,10 @@ class ToyHeader(msgspec.Struct, frozen=True, tag_field="depth", tag="toy"):
 
 class ToyJudge:
     state = None
-    stored: dict[str, int] = {}
     calls_judged = resident_sum = 0
 
     def __init__(self, *_: Any) -> None:
+        self.stored: dict[str, int] = {}
         self.violations: dict[str, Violation] = {}
 
     @property

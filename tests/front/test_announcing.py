@@ -16,8 +16,8 @@ from cacheproof.differential.targets import known_texts, releases
 from cacheproof.differential.targets import resolve as resolving
 from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import reading_of, resolve
+from cacheproof.reference.releases import NEWEST
 
-NEWEST = "0.33.0"
 SCHEDULER = "v1/core/sched/scheduler.py"
 STEP = "v1/core/sched/output.py"
 HASHER = "multimodal/hasher.py"

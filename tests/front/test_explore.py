@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cacheproof import exploring
-from cacheproof.proofs.explore.scopes import SMALL
+from cacheproof.differential.explore.scopes import SMALL
 
 Run = Callable[..., Any]
 DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")

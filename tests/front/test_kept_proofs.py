@@ -12,7 +12,7 @@ import pytest
 from cacheproof import kept_proofs, proving
 from cacheproof.console import Output
 from cacheproof.kept_proofs import PROVERS, KeptProofs, digest_of
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin, Witness
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness
 
 TWIN = RedTwin("a change", refuted=True)
 ROW = Evidence(

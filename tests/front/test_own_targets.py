@@ -20,8 +20,8 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.releases import NEWEST
 
-NEWEST = "0.33.0"
 MANAGER = Path("vllm/v1/core/encoder_cache_manager.py")
 REFERENCE = "cacheproof.reference.encoder_cache:EncoderCacheManager"
 KV_CACHE = "cacheproof.reference.kv_cache_manager:KVCacheManager"

@@ -13,7 +13,6 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search import known
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
-from cacheproof.proofs.evidence import Evidence, Outcome, RedTwin
 from cacheproof.proving import (
     MANAGERS,
     _digest_of_keys,
@@ -23,6 +22,7 @@ from cacheproof.proving import (
     exit_code,
     is_listed,
 )
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
 ROW = Evidence(
     "EC-1", "reference", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
@@ -109,9 +109,11 @@ def test_what_is_kept_of_a_releases_keys_hangs_on_its_text_and_on_what_runs_it(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("changed = 1\n")
         found.add(_digest_of_keys(release, 0))
+    monkeypatch.setattr("cacheproof.proving.inspect.getsource", lambda _: "another own run")
+    found.add(_digest_of_keys(release, 0))
     monkeypatch.setattr("cacheproof.proving.code_digest", lambda *_: "another host")
     found.add(_digest_of_keys(release, 0))
-    assert len(found) == 5
+    assert len(found) == 6
 
 
 CLASS = "EncoderCacheManager"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.generators.kv_cache import generate
-from cacheproof.differential.judges.kv_cache import judge_records
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference_kv_cache import step_records
 from cacheproof.reference.semantics import Semantics
+from tests.differential.judges.kv_cache import judge_records
 
 SEEDS = range(60)
 

@@ -21,9 +21,9 @@ from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import hasher_beside, reference_for
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
-NEWEST = "0.33.0"
 OTHERS = ("0.10.2", "0.11.0", "0.13.0", "0.14.1", "0.15.1", "0.18.1", "0.28.0", "0.30.0", "0.32.0")
 LANE = LANES["media hash"]
 SEEDS = range(300)

@@ -10,10 +10,10 @@ import pytest
 
 from cacheproof.differential.targets import releases
 from cacheproof.reference.media_identifier import ItemName, identifier
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.media_hash import NamedPair, identifiers_apart
 
-NEWEST = "0.33.0"
 OTHERS = ("0.14.0", "0.15.1", "0.18.1", "0.22.1", "0.28.0", "0.31.0")
 TEXTS = ("af13", "b:af13", "a:b:af13")
 NAMES = [ItemName(text, is_users) for text, is_users in product(TEXTS, (False, True))]

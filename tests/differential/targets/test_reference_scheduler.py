@@ -94,7 +94,7 @@ def test_every_decision_is_that_of_the_reference(partings: Partings) -> None:
 
 @pytest.mark.full
 def test_a_prompt_token_that_a_session_loses_is_still_counted() -> None:
-    trace = finding_file.load(Path(__file__).parents[1] / "data" / "session_token.jsonl")
+    trace = finding_file.load(Path(__file__).parent / "data" / "session_token.jsonl")
     assert isinstance(trace, Trace)
     with closing(resolve("vllm@0.28.0", report=print)) as real:
         reference = reference_for(real)
@@ -123,7 +123,7 @@ def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides(
 def test_a_chunk_of_a_prompt_that_is_taken_back_holds_back_prompts_in_the_release(
     newest: HostTarget,
 ) -> None:
-    trace = finding_file.load(Path(__file__).parents[1] / "data" / "withdrawn_prefill.jsonl")
+    trace = finding_file.load(Path(__file__).parent / "data" / "withdrawn_prefill.jsonl")
     assert isinstance(trace, Trace)
     (result,) = newest.run([trace])
     reference = reference_for(newest)

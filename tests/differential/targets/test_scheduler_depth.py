@@ -27,9 +27,9 @@ from cacheproof.differential.traces.scheduler import (
     Transfer,
 )
 from cacheproof.differential.traces.trace import AnyEvent, Trace
+from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import release_key
 
-NEWEST = "0.33.0"
 OTHER_VERSIONS = (
     "0.10.1.1",
     "0.10.2",

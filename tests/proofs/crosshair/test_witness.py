@@ -12,7 +12,7 @@ from cacheproof.differential.targets import releases
 from cacheproof.proofs.crosshair import text, witness
 from cacheproof.proofs.crosshair.job import COMPONENTS, Answer, Job, Word
 from cacheproof.proofs.crosshair.witness import Budget, CrossHair
-from cacheproof.proofs.evidence import Outcome
+from cacheproof.spec.evidence import Outcome
 
 REFERENCE = text.of_reference(text.ENCODER_CACHE)
 SECONDS_TO_END = 60

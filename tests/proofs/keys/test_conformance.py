@@ -14,7 +14,6 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.keys.media import Texts
 from cacheproof.proofs.keys.prove import Claim, claims
 from cacheproof.proofs.keys.running import (
@@ -28,6 +27,7 @@ from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_content, media_identifier, media_stream
 from cacheproof.reference.media_identifier import ItemName
 from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.evidence import Outcome
 
 IDEAL = Semantics.ideal()
 Broken = Callable[[dict[str, str]], bool]

@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.proofs.evidence import Evidence, Outcome
+from cacheproof.own_run import OwnRun
 from cacheproof.proofs.keys import prove
 from cacheproof.proofs.keys.block_extra import Hashing
 from cacheproof.proofs.keys.media import Texts, merged_tags
@@ -20,7 +20,6 @@ from cacheproof.proofs.keys.mutants import (
     without_an_element,
     without_an_operand,
 )
-from cacheproof.proofs.keys.own_run import OwnRun
 from cacheproof.proofs.keys.prove import (
     BESIDE,
     BLOCK_RELEASES,
@@ -37,14 +36,13 @@ from cacheproof.proofs.keys.prove import (
 from cacheproof.proofs.keys.readings import Reader
 from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_identifier
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.evidence import Evidence, Outcome
 
 pytestmark = pytest.mark.full
 
 SEEDS = range(5)
-
-
-NEWEST = "0.33.0"
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,9 @@ from cacheproof.proofs.keys.block_extra import WITNESS, Hashing
 from cacheproof.proofs.keys.block_witnesses import Block
 from cacheproof.proofs.keys.prove import BLOCK_RELEASES, MEDIA_RELEASES, hashing_of
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
+from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
-NEWEST = "0.33.0"
 ROW = "0000000000000000"
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import z3
 
-from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.keys import (
     block_items,
     exploration,
@@ -24,6 +23,7 @@ from cacheproof.proofs.keys.media import Texts
 from cacheproof.proofs.keys.prove import Claim, claims
 from cacheproof.proving import exit_code
 from cacheproof.spec import registry
+from cacheproof.spec.evidence import Outcome
 
 HELD = ("lists", "MH-1", "MH-3", "MH-5", "BK-1", "BK-2", "BK-3")
 

@@ -9,7 +9,8 @@ import pytest
 from cacheproof.proofs.symbolic.block_pool import PROVED, of_reference
 from cacheproof.proofs.symbolic.conditions import Outcome, Subject
 from cacheproof.proofs.symbolic.mutants import Mutant
-from cacheproof.proofs.symbolic.twins import is_refuted_negated, refuted_of
+from cacheproof.proofs.symbolic.twins import refuted_of
+from tests.proofs.symbolic.negated import is_refuted_negated
 
 SUBJECT = of_reference()
 

@@ -9,10 +9,11 @@ from cacheproof.proofs.symbolic.conditions import Outcome, Refuter
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.readings import Language
-from cacheproof.proofs.symbolic.twins import is_refuted_negated, refuted_of
+from cacheproof.proofs.symbolic.twins import refuted_of
 from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.spec.encoder_cache import COMPONENT
 from cacheproof.spec.registry import contracts
+from tests.proofs.symbolic.negated import is_refuted_negated
 
 SUBJECT = of_reference()
 CONTRACTS = [

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.symbolic.conditions import prove
 from cacheproof.proofs.symbolic.encoder_decoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.evidence import SUBJECTS, Read, prove_texts, texts_of
 from cacheproof.proofs.symbolic.gate_module import named_beside
 from cacheproof.proofs.symbolic.source import source_of
-from cacheproof.proofs.symbolic.twins import is_refuted_negated
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.spec.encoder_decoder_cache import COMPONENT
+from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import contracts
+from tests.proofs.symbolic.negated import is_refuted_negated
 
 CONTRACTS = [rule.id for rule in contracts(COMPONENT) if rule.component == COMPONENT]
 

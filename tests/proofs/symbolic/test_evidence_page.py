@@ -6,17 +6,17 @@ import pytest
 
 from cacheproof.differential.targets import releases
 from cacheproof.evidence_page import markdown
-from cacheproof.proofs.evidence import Evidence, Outcome
 from cacheproof.proofs.symbolic.evidence import SUBJECTS, Read, digest_of_texts, texts_of
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proving import MANAGERS
+from cacheproof.reference.releases import NEWEST
+from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.spec.registry import contracts
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "evidence.md"
 OF_RELEASES = DOCS / "evidence-releases.md"
 NOT_PROVED = {"EC-8b", "BP-6", "BP-10"}
-NEWEST = "0.33.0"
 IN_RELEASES = ["EncoderCacheManager", "EncoderDecoderCacheManager"]
 
 

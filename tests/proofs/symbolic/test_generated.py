@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.conformance.generator import Judge, generated, text_of
 from cacheproof.proofs.symbolic.expressions import Expressions
+from tests.proofs.symbolic.generator import Judge, generated, text_of
 
 SEEDS = 6
 FIRSTS = range(0, 420, SEEDS)

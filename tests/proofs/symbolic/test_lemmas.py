@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import z3
 
-from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.symbolic import lemmas
 from cacheproof.proofs.symbolic.lemmas import LEMMAS, N, prove_lemmas
 from cacheproof.proofs.witness.sums import meaning
+from cacheproof.spec.evidence import Outcome
 
 
 @pytest.mark.parametrize("seed", range(5))

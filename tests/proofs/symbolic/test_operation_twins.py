@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache, evidence
 from cacheproof.proofs.symbolic.conditions import Library, Operation, Subject
 from cacheproof.proofs.symbolic.evidence import NO_TWIN, Text, prove_texts
 from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.twins import twins_of_operations
 from cacheproof.proving import exit_code
+from cacheproof.spec.evidence import Outcome
 
 DECODER = encoder_decoder_cache.of_reference()
 SUBJECTS = (DECODER, encoder_cache.of_reference(), block_pool.of_reference())

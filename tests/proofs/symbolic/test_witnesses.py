@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.evidence import Outcome
 from cacheproof.proofs.symbolic.conditions import Library, prove
 from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.evidence import Text, prove_texts
@@ -17,6 +16,7 @@ from cacheproof.proofs.symbolic.source import source_in
 from cacheproof.proofs.symbolic.twins import red_twins
 from cacheproof.proofs.symbolic.witnesses import ManagerExploring
 from cacheproof.spec.encoder_cache import COMPONENT
+from cacheproof.spec.evidence import Outcome
 from cacheproof.spec.registry import contracts
 
 TEXT = of_reference().sources["m"].module

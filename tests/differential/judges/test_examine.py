@@ -1,0 +1,131 @@
+"""A trace's records are judged whole, whatever the release did in their midst."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cacheproof.differential.findings.finding_file import load
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
+from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
+from cacheproof.differential.traces.scheduler import (
+    Schedule,
+    SchedulerConfig,
+    SchedulerHeader,
+    Transfer,
+)
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.semantics import Semantics
+
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
+CONFIG = SchedulerConfig(
+    capacity=4,
+    compute_budget=4,
+    max_num_batched_tokens=16,
+    max_num_seqs=4,
+    max_model_len=64,
+    block_size=16,
+    num_blocks=9,
+)
+TRACE = Trace(
+    SchedulerHeader(SCHEMA, "encoder_cache", CONFIG),
+    (Add("a", 4, (Item("x", 0, 2),), 1, 0), Schedule()),
+)
+ARRIVED = ({"running": [], "waiting": ["a"]}, [], None, None)
+
+
+def test_what_a_release_does_between_its_notices_and_its_exception_is_judged() -> None:
+    """Releases up to 0.19.1 free consumed items inside schedule(), after the notices."""
+    broken_off: StepRecord = (
+        None,
+        [
+            ("can", "a", 0, 4, 0, True, None),
+            ("allocate", "a", 0, None, None, None, (2, 2, {"x": (["a"], 2)}, None, None)),
+            ("notices", None, None, None, None, [], None),
+            (
+                "release",
+                "a",
+                0,
+                None,
+                None,
+                {"raises": "RuntimeError"},
+                (2, 4, {"x": ([], 2)}, [("x", 2)], None),
+            ),
+        ],
+        ("RuntimeError", "planted"),
+        FullState(2, 4, {"x": ([], 2)}, [("x", 2)], []),
+    )
+    release = ReferenceTarget(Semantics.of_vllm("0.18.1"), release="0.18.1")
+    seen = examine(TRACE, TraceResult([ARRIVED, broken_off]), release)
+    assert seen.calls == 6
+    assert seen.violations["EC-13"].operation == "release"
+
+
+DRAFTER = SchedulerConfig(
+    capacity=3,
+    compute_budget=3,
+    max_num_batched_tokens=55,
+    max_num_seqs=2,
+    max_model_len=54,
+    block_size=9,
+    num_blocks=7,
+    prefix_caching=False,
+    policy="priority",
+    long_prefill_token_threshold=32,
+    num_speculative_tokens=1,
+    drafter=True,
+)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_an_item_is_held_until_a_drafters_reading_is_past_it_where_the_release_does(
+    holds: bool,
+) -> None:
+    trace = Trace(
+        SchedulerHeader(schema=SCHEMA, manager="encoder_cache", config=DRAFTER),
+        (
+            Add("a", prompt=33, items=(Item("x", offset=30, length=2),)),
+            Add("b", prompt=4, items=(Item("y", 0, length=1), Item("z", 3, length=1))),
+            Schedule(),
+            Update(),
+            Schedule(),
+        ),
+    )
+    semantics = Semantics.of_vllm("0.32.0")
+    protocol = protocol_of(semantics)
+    assert protocol.holds_for_drafter
+    target = ReferenceTarget(
+        semantics, protocol._replace(holds_for_drafter=holds), release="0.32.0"
+    )
+    examined = examine(trace, target.run([trace])[0], target)
+    assert ("EC-7" in examined.violations) is not holds
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_worker_that_is_not_told_of_a_load_misses_it(is_told: bool) -> None:
+    config = msgspec.structs.replace(CONFIG, ec_connector=True)
+    trace = Trace(
+        SchedulerHeader(SCHEMA, "encoder_cache", config),
+        (Transfer("x", "ready"), Add("a", 4, (Item("x", 0, 2),)), Schedule()),
+    )
+    target = ReferenceTarget()
+    result = target.run([trace])[0]
+    outcome = result.records[-1][0]
+    assert outcome["loads"] == {"a": [0]}
+    if not is_told:
+        outcome["loads"] = {}
+    broken = examine(trace, result, target).broken
+    assert broken == (set() if is_told else {"WM-1", "WM-2"})
+
+
+@pytest.mark.parametrize("release", ["0.33.0", None])
+def test_a_load_for_an_entry_that_was_evicted_in_its_step_is_left_over(release: str | None) -> None:
+    trace = load(FINDINGS / "orphan-load.jsonl")
+    assert isinstance(trace, Trace)
+    semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
+    target = ReferenceTarget(semantics, release=release)
+    broken = examine(trace, target.run([trace])[0], target).broken
+    assert broken == (set() if release is None else {"WM-1", "WM-3", "WM-4", "EC-9", "CP-4"})
