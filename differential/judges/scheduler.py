@@ -112,7 +112,7 @@ class SchedulerJudge(Judge):
         self._order = Order(config, facts)
         self._stopping = Stopping(config, facts)
         self._draft_reads = int(config.drafter and config.num_speculative_tokens > 0)
-        self._drafter_stops = self._draft_reads > 0 and facts.encodes_ahead
+        self._drafter_stops = self._draft_reads > 0 and facts.scheduler.encodes_ahead
         # Items of prompts must not be split; an encoder-decoder's are in no prompt.
         self._has_whole_items = config.disable_chunked_mm_input and not self._is_decoder
         needs_all = _is_one_of(release, _DRAFTER_NEEDS_ALL)

@@ -280,4 +280,4 @@ def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]
 
 def _plans(target: Target) -> bool:
     """Whether the target is the reference's own scheduler, under semantics that plan its walks."""
-    return isinstance(target, ReferenceTarget) and target.semantics.takes_after_blocks
+    return isinstance(target, ReferenceTarget) and target.semantics.scheduler.takes_after_blocks

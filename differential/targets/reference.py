@@ -38,8 +38,10 @@ from cacheproof.reference.request import (
     TokenRequest,
 )
 from cacheproof.reference.semantics import Semantics, unknown
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
-Factory = Callable[[int, Semantics], Any]
+Factory = Callable[[int, EncoderCacheSemantics], Any]
 MEDIA_LIBRARIES = ("blake3", "numpy", "PIL")
 MANAGERS: dict[str, Factory] = {
     "encoder_cache": EncoderCacheManager,
@@ -56,14 +58,15 @@ def protocol_of(semantics: Semantics) -> Protocol:
     """How a scheduler of those semantics calls its manager."""
     return Protocol(
         keyed_by_identifier=True,
-        counts_embeds=semantics.counts_embeds,
-        skips_sparse=semantics.counts_embeds,
-        refuses_resized=semantics.refuses_resized,
-        claims_duplicates=semantics.claims_duplicates,
-        resets=semantics.resets,
-        releases_on_update=semantics.releases_on_update,
-        frees_stalled=semantics.frees_stalled,
-        holds_for_drafter=semantics.releases_confirmed and not semantics.releases_ahead,
+        counts_embeds=semantics.encoder_cache.counts_embeds,
+        skips_sparse=semantics.encoder_cache.counts_embeds,
+        refuses_resized=semantics.encoder_cache.refuses_resized,
+        claims_duplicates=semantics.encoder_cache.claims_duplicates,
+        resets=semantics.encoder_cache.resets,
+        releases_on_update=semantics.encoder_cache.releases_on_update,
+        frees_stalled=semantics.encoder_cache.frees_stalled,
+        holds_for_drafter=semantics.scheduler.releases_confirmed
+        and not semantics.scheduler.releases_ahead,
     )
 
 
@@ -127,7 +130,7 @@ class ReferenceTarget:
         if trace.depth == "kv_cache":
             return kv_cache.models(msgspec.to_builtins(config), self.semantics)
         if isinstance(config, MediaHashConfig) and config.algorithm != "blake3":
-            return self.runs_depth(trace.depth) and self.semantics.chooses_media_digest
+            return self.runs_depth(trace.depth) and self.semantics.media.chooses_media_digest
         if trace.has_scheduler and not self.runs_depth(trace.depth):
             return False
         if isinstance(config, SchedulerConfig):
@@ -166,12 +169,12 @@ class ReferenceTarget:
         events = [msgspec.to_builtins(event) for event in trace.events]
         if isinstance(trace.header.config, BlockHashConfig):
             config = trace.header.config
-            return run_events(_block_hash_session(config, self.semantics, fault), events)
+            return run_events(_block_hash_session(config, self.semantics.block_keys, fault), events)
         if isinstance(trace.header.config, MediaHashConfig):
             if self._media_hash is not None:
                 return self._media_hash.run([trace], fault)[0].records
             algorithm = trace.header.config.algorithm
-            return run_events(of_reference(self.semantics, algorithm, fault), events)
+            return run_events(of_reference(self.semantics.media, algorithm, fault), events)
         if trace.depth == "kv_cache":
             return kv_cache.run(
                 msgspec.to_builtins(trace.header.config), events, self.semantics, fault
@@ -180,14 +183,16 @@ class ReferenceTarget:
         return _with_states(run_events(self._manager_session(trace.header, fault), events))
 
     def _manager_session(self, header: ManagerHeader, fault: str | None) -> ManagerSession:
-        manager = self._managers[header.manager](header.config.capacity, self.semantics)
+        manager = self._managers[header.manager](
+            header.config.capacity, self.semantics.encoder_cache
+        )
         if fault is not None:
             FAULTS[fault](manager)
         return ManagerSession(
             msgspec.to_builtins(header),
             manager,
             self._protocol,
-            shows_sizes=self.semantics.remembers_sizes,
+            shows_sizes=self.semantics.encoder_cache.remembers_sizes,
         )
 
     def explorer(
@@ -241,7 +246,7 @@ def _with_states(records: list[tuple[Any, ...]]) -> list[StepRecord]:
 
 
 def _block_hash_session(
-    config: BlockHashConfig, semantics: Semantics, fault: str | None
+    config: BlockHashConfig, semantics: BlockKeySemantics, fault: str | None
 ) -> BlockHashSession:
     if config.lookahead and not semantics.looks_ahead:
         raise Illegal("block hashes of this release do not look ahead")
