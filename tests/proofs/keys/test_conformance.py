@@ -28,6 +28,7 @@ from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_content, media_identifier, media_stream
 from cacheproof.reference.media_identifier import ItemName
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+from cacheproof.reference.semantics.media import MediaSemantics
 
 IDEAL = BlockKeySemantics()
 Broken = Callable[[dict[str, str]], bool]
@@ -108,8 +109,8 @@ def not_decoded(make: Callable[[], Any]) -> Broken:
 
 def one_identifier(first: tuple[Any, ...], second: tuple[Any, ...]) -> Broken:
     def breaks(texts: dict[str, str]) -> bool:
-        identifier = identifier_by(texts["identifier"])
-        return identifier(*first, IDEAL) == identifier(*second, IDEAL)
+        identifier, ideal = identifier_by(texts["identifier"]), MediaSemantics()
+        return identifier(*first, ideal) == identifier(*second, ideal)
 
     return breaks
 
