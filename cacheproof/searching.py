@@ -26,7 +26,7 @@ from cacheproof.differential.targets.resolve import reference_for, resolve, shar
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.plan import Plan, lanes_at
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import CHANGES
 
 OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
@@ -342,5 +342,5 @@ def _explanation(parting: Parting, found: Partings) -> list[str]:
 
 
 def _told(flag: str) -> str:
-    sentence, thread = Semantics.meaning(flag)
-    return f"{flag}: {sentence} ({thread})"
+    change = CHANGES[flag]
+    return f"{flag}: {change.sentence} ({change.source})"

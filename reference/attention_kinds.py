@@ -18,7 +18,7 @@ from cacheproof.reference.kv_cache_specs import (
     ceil_div,
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.kv_cache import KVCacheSemantics
 from cacheproof.reference.single_type_kv_cache import (
     Hit,
     SingleTypeKVCacheManager,
@@ -129,7 +129,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         size = kv_cache_spec.block_size
         hashes = hashes_of(block_hashes, block_pool, kv_cache_spec)
         need = cls._contiguous_blocks_for_hit(kv_cache_spec, drop_eagle_block)
-        dropped = 1 if drop_eagle_block and block_pool.semantics.aligns_behind_drop else 0
+        dropped = 1 if drop_eagle_block and block_pool.semantics.kv_cache.aligns_behind_drop else 0
         run: list[list[KVCacheBlock]] = []  # from right to left
         number = max_length // size
         end = 0
@@ -144,7 +144,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         covered = bool(run) and len(run) >= need
         if not covered:
             number, end = 0, len(run)
-            if not (drop_eagle_block and block_pool.semantics.aligns_first_hit_once):
+            if not (drop_eagle_block and block_pool.semantics.kv_cache.aligns_first_hit_once):
                 end = _aligned(end, size, alignment_tokens)
         if drop_eagle_block and end:
             end = _aligned(end - 1, size, alignment_tokens)
@@ -164,7 +164,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         reachable_boundaries: Sequence[int] = (),
         dcp_world_size: int = 1,
         *,
-        semantics: Semantics | None = None,
+        semantics: KVCacheSemantics | None = None,
     ) -> list[bool] | None:
         """Hits end at multiples of `alignment_tokens`; only the window before such an end is read.
 
@@ -184,7 +184,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
                 segment,
                 need,
                 shift=1 if use_eagle else 0,
-                semantics=semantics or Semantics.ideal(),
+                semantics=semantics or KVCacheSemantics(),
             )
         if mask is None or retention_interval is None:
             return mask
@@ -282,7 +282,7 @@ def _aligned(blocks: int, block_size: int, alignment_tokens: int) -> int:
 
 
 def _in_segments(
-    numbers: range, segment: int, need: int, *, shift: int, semantics: Semantics
+    numbers: range, segment: int, need: int, *, shift: int, semantics: KVCacheSemantics
 ) -> list[bool] | None:
     """Of these blocks those that a hit needs which ends with a segment of so many blocks."""
     if not semantics.leaves_out_unreachable or need >= segment:

@@ -44,6 +44,7 @@ from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec.registry import Contract, contracts
 
 SEEDS = range(60)
@@ -118,15 +119,17 @@ def _without(
 ) -> Variant:
     """The reference without one upstream fix."""
 
-    def make(capacity: int, semantics: Semantics) -> Any:
-        return MANAGERS[manager](capacity, replace(semantics, **{flag: False}))
+    lacking = Semantics.ideal().without(flag).encoder_cache
+
+    def make(capacity: int, _: EncoderCacheSemantics) -> Any:
+        return MANAGERS[manager](capacity, lacking)
 
     return Variant(name, sentence, manager, make, resized)
 
 
 def _hasher_without(name: str, sentence: str, *flags: str) -> Variant:
     """The reference's block hasher without upstream fixes."""
-    semantics = replace(Semantics.ideal(), **dict.fromkeys(flags, False))
+    semantics = Semantics.ideal().without(*flags)
     return Variant(name, sentence, BLOCK_HASH, None, semantics=semantics)
 
 
@@ -138,7 +141,7 @@ def _hasher_with(fault: Callable[..., Any]) -> Variant:
 
 def _media_hasher_without(name: str, sentence: str, *flags: str) -> Variant:
     """The reference's media hasher without upstream fixes."""
-    variant = _hasher_without(name, sentence, "hashes_media_content", *flags)
+    variant = _hasher_without(name, sentence, "media.hashes_media_content", *flags)
     return replace(variant, manager=MEDIA_HASH)
 
 
@@ -152,7 +155,7 @@ def _kv_cache_without(
     flag: str, name: str, sentence: str, shape: str | None = None, seeds: tuple[int, ...] = ()
 ) -> Variant:
     """The reference's KV cache manager without one upstream fix."""
-    semantics = replace(Semantics.ideal(), **{flag: False})
+    semantics = Semantics.ideal().without(flag)
     return Variant(name, sentence, KV_CACHE, None, semantics=semantics, shape=shape, seeds=seeds)
 
 
@@ -187,7 +190,7 @@ VARIANTS: tuple[Variant, ...] = (
     _faulty(ledger.EvictsWhenTheStepEnds),
     _faulty(ledger.HitResizesEntry, resized=True),
     _without(
-        "remembers_sizes",
+        "encoder_cache.remembers_sizes",
         "size-of-the-releaser",
         "An entry is credited the size of the item that releases it last.",
         resized=True,
@@ -198,7 +201,7 @@ VARIANTS: tuple[Variant, ...] = (
     _faulty(holding.HitReplacesHolder),
     _faulty(holding.HitIsHeldForNobody),
     _without(
-        "holds_until_last_occurrence",
+        "encoder_cache.holds_until_last_occurrence",
         "first-occurrence-releases",
         "A repeated item is released at its first occurrence (as before PR #54284).",
     ),
@@ -226,19 +229,19 @@ VARIANTS: tuple[Variant, ...] = (
     _faulty(notices.NoticesComeLate),
     _faulty(notices.IdleIsReported),
     _without(
-        "drops_stale_notices",
+        "encoder_cache.drops_stale_notices",
         "stale-notice",
         "An entry evicted and encoded again in one step is reported (as before PR #52482).",
     ),
     _faulty(notices.HitsTheDeparted),
     _without(
-        "releases_decoder_once",
+        "encoder_cache.releases_decoder_once",
         "decoder-credits-every-release",
         "An encoder-decoder item is credited on every update (#55733).",
         "encoder_decoder",
     ),
     _without(
-        "delays_decoder_notices",
+        "encoder_cache.delays_decoder_notices",
         "decoder-reports-at-once",
         "An encoder-decoder entry is reported in the step of its encode (as before PR #32789).",
         "encoder_decoder",
@@ -257,51 +260,51 @@ VARIANTS: tuple[Variant, ...] = (
     _hasher_without(
         "item-without-offset",
         "A block key does not say where in the block an item stands (as before PR #36708).",
-        "keys_item_offsets",
-        "tags_block_keys",
+        "block_keys.keys_item_offsets",
+        "block_keys.tags_block_keys",
     ),
     _hasher_without(
         "untagged-keys",
         "A block key does not say which of its names is a salt (as before vLLM 0.31.0).",
-        "tags_block_keys",
-        "keys_adapter_paths",
+        "block_keys.tags_block_keys",
+        "block_keys.keys_adapter_paths",
     ),
     _hasher_without(
         "adapter-by-name",
         "A block key holds the adapter's name and not its path (as before vLLM 0.31.0).",
-        "keys_adapter_paths",
+        "block_keys.keys_adapter_paths",
     ),
     _hasher_without(
         "only-the-last-item",
         "A block that fills while decoding names the last item alone (as before vLLM 0.31.0).",
-        "finds_items_when_grown",
+        "block_keys.finds_items_when_grown",
     ),
     _hasher_without(
         "item-behind-its-end",
         "A block that begins where the last item ended names it while decoding (as before 0.19.0).",
-        "finds_items_when_grown",
-        "passes_items_at_boundary",
+        "block_keys.finds_items_when_grown",
+        "block_keys.passes_items_at_boundary",
     ),
     _hasher_without(
         "discarded-token-stays",
         "The key of a block that a discarded token filled stays when the prompt goes on (as before "
         "vLLM 0.32.0).",
-        "drops_keys_of_discarded",
+        "block_keys.drops_keys_of_discarded",
     ),
     _hasher_without(
         "embeds-without-mask",
         f"A block key does not say which positions are embeddings ({AS_NEWEST}).",
-        "keys_embed_masks",
+        "block_keys.keys_embed_masks",
     ),
     _hasher_without(
         "embeds-forgotten",
         "A block key does not cover prompt embeddings (as vLLM 0.11.0).",
-        "keys_prompt_embeds",
+        "block_keys.keys_prompt_embeds",
     ),
     _hasher_without(
         "pickled-keys",
         f"Keys are hashes of pickles, which tell shared objects from equal ones ({AS_NEWEST}).",
-        "keys_by_content",
+        "block_keys.keys_by_content",
     ),
     _hasher_with(block_hash_faults.forgets_items),
     _hasher_with(block_hash_faults.forgets_the_prefix),
@@ -315,7 +318,7 @@ VARIANTS: tuple[Variant, ...] = (
     _media_hasher_without(
         "media-end-to-end",
         "Names and values are hashed end to end (as before vLLM 0.31.0).",
-        "frames_media_chunks",
+        "media.frames_media_chunks",
     ),
     _media_hasher_with(media_hash_faults.forgets_forms),
     _media_hasher_with(media_hash_faults.forgets_frames),
@@ -338,7 +341,7 @@ VARIANTS: tuple[Variant, ...] = (
     replace(
         # under trims_null_heads no null block is ever given back
         _kv_cache_with(block_pool.null_block_is_queued),
-        semantics=replace(Semantics.ideal(), trims_null_heads=False),
+        semantics=Semantics.ideal().without("kv_cache.trims_null_heads"),
     ),
     _kv_cache_with(block_pool.unfindable_blocks_are_stacked_backwards),
     _kv_cache_with(block_pool.eviction_leaves_the_map),
@@ -354,12 +357,12 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_with(block_pool.removal_is_told_for_the_last_duplicate),
     _kv_cache_with(block_pool.eviction_by_id_is_not_told),
     _kv_cache_without(
-        "reuses_unfindable_first",
+        "kv_cache.reuses_unfindable_first",
         "unfindable-blocks-wait",
         "A freed block without a hash waits behind blocks that can be found (as before 0.24.0).",
     ),
     _kv_cache_without(
-        "tells_tokens_of_hashes",
+        "kv_cache.tells_tokens_of_hashes",
         "events-with-other-tokens",
         f"A KV event carries the tokens of blocks that it leaves out ({AS_NEWEST}).",
         shape="coarse full and window",
@@ -403,34 +406,34 @@ VARIANTS: tuple[Variant, ...] = (
     _kv_cache_with(kv_cache_faults.caches_nothing_computed),
     _kv_cache_with(kv_cache_faults.caches_what_nobody_reads, shape="coarse full and window"),
     _kv_cache_without(
-        "touches_before_loading",
+        "kv_cache.touches_before_loading",
         "load-takes-a-hit",
         "A group takes for a load what another group has hit (#33775).",
         shape="full and window",
         seeds=(325,),
     ),
     _kv_cache_without(
-        "keeps_window_in_flight",
+        "kv_cache.keeps_window_in_flight",
         "window-moves-too-early",
         "Tokens whose step is in flight move the window, and are then rejected (as before 0.26.0).",
         shape="window",
         seeds=(34, 81),
     ),
     _kv_cache_without(
-        "keeps_window_of_last_token",
+        "kv_cache.keeps_window_of_last_token",
         "load-leaves-out-the-window",
         f"A load of a whole prompt leaves out what its last token reads ({AS_NEWEST}).",
         shape="window",
     ),
     _kv_cache_without(
-        "aligns_behind_drop",
+        "kv_cache.aligns_behind_drop",
         "drop-breaks-the-alignment",
         "A window's hit ends a block before where blocks of all groups end (as before 0.20.0).",
         shape="coarse full and window",
         seeds=(36,),
     ),
     _kv_cache_without(
-        "aligns_first_hit_once",
+        "kv_cache.aligns_first_hit_once",
         "first-hit-aligned-twice",
         "A hit of a window's first blocks is aligned before a drafter's block is dropped, and "
         f"again after it ({AS_NEWEST}).",
@@ -438,7 +441,7 @@ VARIANTS: tuple[Variant, ...] = (
         seeds=(60,),
     ),
     _kv_cache_without(
-        "shares_no_prefix_reads",
+        "kv_cache.shares_no_prefix_reads",
         "common-prefix-of-the-departed",
         "Blocks of an ended request count as held by a running one (as vLLM 0.31.0).",
         shape="full",
@@ -448,80 +451,80 @@ VARIANTS: tuple[Variant, ...] = (
         "stalled-request-keeps-entries",
         "A waiting request that gets no KV blocks keeps its claims (as before PR #31857).",
         (5, 8, 12),
-        "takes_after_blocks",
-        "frees_stalled",
+        "scheduler.takes_after_blocks",
+        "encoder_cache.frees_stalled",
     ),
     _scheduler_without(
         "chunk-starts-and-splits",
         "An item on which a chunk starts is split though items must be whole (before PR #52412).",
         (99, 121, 183),
-        "keeps_items_whole",
-        "spares_whole_items",
+        "scheduler.keeps_items_whole",
+        "scheduler.spares_whole_items",
     ),
     _scheduler_without(
         "roll-back-splits",
         f"A chunk is rolled back for a drafter into the item before ({AS_NEWEST}).",
         (99, 203),
-        "ends_at_whole_items",
+        "scheduler.ends_at_whole_items",
     ),
     _scheduler_without(
         "threshold-below-an-item",
         f"The threshold for long prefills cuts a chunk back to an item's start ({AS_NEWEST}).",
         (329, 349),
-        "spares_whole_items",
+        "scheduler.spares_whole_items",
     ),
     _scheduler_without(
         "drafter-waits-for-ever",
         "A chunk stops before an item that a drafter would read, and that does not fit (before "
         "vLLM 0.33.0).",
         (181, 188, 248),
-        "reads_ahead_without",
-        "releases_ahead",
+        "scheduler.reads_ahead_without",
+        "scheduler.releases_ahead",
     ),
     _scheduler_without(
         "padded-beyond-the-threshold",
         f"A request that joins is padded with drafts beyond its threshold ({AS_NEWEST}).",
         (2589,),
-        "pads_within_threshold",
+        "scheduler.pads_within_threshold",
     ),
     _scheduler_without(
         "drafter-reads-what-was-passed-over",
         "An item whose first embedding only a drafter reads is not encoded (before vLLM 0.28.0).",
         (21, 83, 171),
-        "reads_ahead_sparsely",
+        "scheduler.reads_ahead_sparsely",
     ),
     _scheduler_without(
         "passed-over-in-reverse",
         "Requests that a step passes over come back in reverse (before vLLM 0.14.0).",
         (162, 276),
-        "keeps_passed_over_in_order",
+        "scheduler.keeps_passed_over_in_order",
     ),
     _scheduler_without(
         "long-prompt-is-overtaken",
         "A prompt that must be computed at once is overtaken while steps are too full for it "
         "(before vLLM 0.12.0).",
         (484,),
-        "waits_for_long_prompts",
+        "scheduler.waits_for_long_prompts",
     ),
     _scheduler_without(
         "prefix-stays-behind",
         "Workers are not given the items of a cached prefix, and are to encode them later "
         f"({AS_NEWEST}).",
         (15, 118),
-        "sends_all_items",
+        "scheduler.sends_all_items",
     ),
     _scheduler_without(
         "load-stays-behind",
         f"Workers are not given the items of a prefix whose load fails ({AS_NEWEST}).",
         (64, 66),
-        "sends_all_items",
+        "scheduler.sends_all_items",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
         "takes-what-fits-no-step",
         f"An item that must be whole, and is longer than a step, is taken in ({AS_NEWEST}).",
         (460,),
-        "refuses_long_whole_items",
+        "scheduler.refuses_long_whole_items",
     ),
     _scheduler_without(
         "failed-load-is-found",
@@ -530,7 +533,7 @@ VARIANTS: tuple[Variant, ...] = (
             481,
             770,
         ),
-        "caches_loads_when_right",
+        "scheduler.caches_loads_when_right",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
@@ -540,7 +543,7 @@ VARIANTS: tuple[Variant, ...] = (
             13,
             36,
         ),
-        "drops_output_of_failed_loads",
+        "scheduler.drops_output_of_failed_loads",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
@@ -550,7 +553,7 @@ VARIANTS: tuple[Variant, ...] = (
             33,
             45,
         ),
-        "reserves_for_holders",
+        "scheduler.reserves_for_holders",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
@@ -560,21 +563,21 @@ VARIANTS: tuple[Variant, ...] = (
             3534,
             11311,
         ),
-        "tries_all_holders",
+        "scheduler.tries_all_holders",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
         "load-too-large-beside-drafts",
         f"A load leaves blocks to drafts though nobody has any ({AS_NEWEST}).",
         (254,),
-        "spares_lone_loads",
+        "scheduler.spares_lone_loads",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
         "items-ahead-of-a-failed-load",
         f"Who is thrown back by a failed load keeps its items ahead ({AS_NEWEST}).",
         (140,),
-        "gives_back_items_ahead",
+        "scheduler.gives_back_items_ahead",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
@@ -584,7 +587,7 @@ VARIANTS: tuple[Variant, ...] = (
             93,
             107,
         ),
-        "refuses_reset_beside_transfers",
+        "scheduler.refuses_reset_beside_transfers",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
@@ -594,7 +597,7 @@ VARIANTS: tuple[Variant, ...] = (
             3,
             52,
         ),
-        "keeps_until_loaded",
+        "scheduler.keeps_until_loaded",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
@@ -604,7 +607,7 @@ VARIANTS: tuple[Variant, ...] = (
             3,
             4,
         ),
-        "counts_loaded_tokens",
+        "scheduler.counts_loaded_tokens",
         lane=_KV_LOADS,
     ),
     _scheduler_without(
@@ -614,7 +617,7 @@ VARIANTS: tuple[Variant, ...] = (
             54,
             65,
         ),
-        "defers_frees",
+        "kv_cache.defers_frees",
         lane=_KV_LOADS,
     ),
     _scheduler_with(scheduler_faults.schedules_beyond_the_budget),
@@ -648,7 +651,7 @@ VARIANTS: tuple[Variant, ...] = (
         "scheduler-credits-decoders-again",
         f"Every output credits an encoder-decoder request's item again ({AS_NEWEST}).",
         (),
-        "releases_decoder_once",
+        "encoder_cache.releases_decoder_once",
         lane=_DECODERS,
     ),
     _scheduler_with(faults.frees_nothing, _DECODERS),

@@ -248,7 +248,7 @@ class KVCacheJudge:
         mirror, layout = self._mirror, self._layout
         tables = mirror.tables.get(name, [[] for _ in layout.groups])
         start = known.computed + asked.hit + asked.external
-        if self._semantics.keeps_window_of_last_token:
+        if self._semantics.kv_cache.keeps_window_of_last_token:
             start = layout.start(known, asked)
 
         def need(tokens: int, *, capped: bool) -> int:
@@ -262,7 +262,7 @@ class KVCacheJudge:
             return blocks
 
         keeps = asked.others and known.state in ("waiting", "preempted")
-        watermark = self._config["watermark"] if self._semantics.keeps_watermark else 0.0
+        watermark = self._config["watermark"] if self._semantics.kv_cache.keeps_watermark else 0.0
         return Admission(
             granted,
             need(layout.slots(known, asked), capped=False),
@@ -471,7 +471,7 @@ class KVCacheJudge:
         found: Counter[str] = Counter()
         for key, count in counts.items():
             number = key.split(":")[1]
-            found[key if self._semantics.events_name_groups else f"None:{number}"] += count
+            found[key if self._semantics.kv_cache.events_name_groups else f"None:{number}"] += count
         return found
 
 

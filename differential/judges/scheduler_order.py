@@ -83,13 +83,13 @@ class Order:
             item={
                 name
                 for name in overtaken
-                if self._facts.passes_over_unschedulable
+                if self._facts.scheduler.passes_over_unschedulable
                 and any(self._is_refused(item, rest) for item in items(name))
             },
             prompt={
                 name
                 for name in overtaken
-                if not self._facts.waits_for_long_prompts
+                if not self._facts.scheduler.waits_for_long_prompts
                 and not self._config.chunked_prefill
                 and self._added[name].prompt + self._added[name].max_tokens > rest.tokens
             },
@@ -124,7 +124,10 @@ class Order:
     @property
     def _sets_apart(self) -> bool:
         """Whether who was passed over once goes before those that were preempted."""
-        return self._facts.sets_passed_over_apart and not self._facts.rejoins_passed_over
+        return (
+            self._facts.scheduler.sets_passed_over_apart
+            and not self._facts.scheduler.rejoins_passed_over
+        )
 
     def _urgency(self, name: str) -> tuple[int, int]:
         return self._added[name].priority, self._arrived[name]

@@ -52,7 +52,7 @@ class Subjects:
         self._protocol = protocol
         self._stopping = Stopping(config, facts)
         draft_reads = int(config.drafter and config.num_speculative_tokens > 0)
-        self.drafter_stops = draft_reads > 0 and facts.encodes_ahead
+        self.drafter_stops = draft_reads > 0 and facts.scheduler.encodes_ahead
         # Items of prompts must not be split; an encoder-decoder's are in no prompt.
         is_decoder = trace.header.manager == "encoder_decoder"
         self.has_whole_items = config.disable_chunked_mm_input and not is_decoder

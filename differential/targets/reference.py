@@ -31,14 +31,15 @@ def protocol_of(semantics: Semantics) -> Protocol:
     """How a scheduler of those semantics calls its manager."""
     return Protocol(
         keyed_by_identifier=True,
-        counts_embeds=semantics.counts_embeds,
-        skips_sparse=semantics.counts_embeds,
-        refuses_resized=semantics.refuses_resized,
-        claims_duplicates=semantics.claims_duplicates,
-        resets=semantics.resets,
-        releases_on_update=semantics.releases_on_update,
-        frees_stalled=semantics.frees_stalled,
-        holds_for_drafter=semantics.releases_confirmed and not semantics.releases_ahead,
+        counts_embeds=semantics.encoder_cache.counts_embeds,
+        skips_sparse=semantics.encoder_cache.counts_embeds,
+        refuses_resized=semantics.encoder_cache.refuses_resized,
+        claims_duplicates=semantics.encoder_cache.claims_duplicates,
+        resets=semantics.encoder_cache.resets,
+        releases_on_update=semantics.encoder_cache.releases_on_update,
+        frees_stalled=semantics.encoder_cache.frees_stalled,
+        holds_for_drafter=semantics.scheduler.releases_confirmed
+        and not semantics.scheduler.releases_ahead,
     )
 
 

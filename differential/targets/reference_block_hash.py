@@ -19,7 +19,7 @@ from cacheproof.reference.request import (
     PromptEmbeds,
     TokenRequest,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 
 def is_there(target: Any) -> bool:
@@ -35,11 +35,13 @@ def runs(target: Any, trace: Trace) -> bool:
 def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal where its semantics lack what is asked for."""
     assert isinstance(trace.header.config, BlockHashConfig)
-    session = _session(trace.header.config, target.semantics, fault)
+    session = _session(trace.header.config, target.semantics.block_keys, fault)
     return TraceResult(run_events(session, [msgspec.to_builtins(one) for one in trace.events]))
 
 
-def _session(config: BlockHashConfig, semantics: Semantics, fault: str | None) -> BlockHashSession:
+def _session(
+    config: BlockHashConfig, semantics: BlockKeySemantics, fault: str | None
+) -> BlockHashSession:
     if config.lookahead and not semantics.looks_ahead:
         raise Illegal("block hashes of this release do not look ahead")
     try:

@@ -13,9 +13,9 @@ from cacheproof.differential.traces.records import TraceResult, with_states
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
-Factory = Callable[[int, Semantics], Any]
+Factory = Callable[[int, EncoderCacheSemantics], Any]
 MANAGERS: dict[str, Factory] = {
     "encoder_cache": EncoderCacheManager,
     "encoder_decoder": EncoderDecoderCacheManager,
@@ -41,12 +41,14 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
 
 def session(target: Any, header: ManagerHeader, fault: str | None) -> ManagerSession:
     """What drives one manager of that reference."""
-    manager = target.managers[header.manager](header.config.capacity, target.semantics)
+    manager = target.managers[header.manager](
+        header.config.capacity, target.semantics.encoder_cache
+    )
     if fault is not None:
         FAULTS[fault](manager)
     return ManagerSession(
         msgspec.to_builtins(header),
         manager,
         target.protocol,
-        shows_sizes=target.semantics.remembers_sizes,
+        shows_sizes=target.semantics.encoder_cache.remembers_sizes,
     )

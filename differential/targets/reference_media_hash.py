@@ -28,7 +28,7 @@ def runs(target: Any, trace: Trace) -> bool:
     """Whether that reference knows the trace's digest."""
     config = trace.header.config
     assert isinstance(config, MediaHashConfig)
-    is_known = config.algorithm == "blake3" or bool(target.semantics.chooses_media_digest)
+    is_known = config.algorithm == "blake3" or bool(target.semantics.media.chooses_media_digest)
     return is_there(target) and is_known
 
 
@@ -39,6 +39,6 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
     if target.media_hash is not None:
         records = target.media_hash.run([trace], fault)[0].records
     else:
-        hasher = of_reference(target.semantics, config.algorithm, fault)
+        hasher = of_reference(target.semantics.media, config.algorithm, fault)
         records = run_events(hasher, [msgspec.to_builtins(event) for event in trace.events])
     return TraceResult(records)
