@@ -43,6 +43,14 @@ class FullAttentionManager(SingleTypeKVCacheManager):
         dcp_world_size: int = 1,
         pcp_world_size: int = 1,
     ) -> Hit:
+        """The longest run of cached blocks from the first, of at most `max_length` tokens.
+
+        The run is cut to a multiple of `alignment_tokens`, without its last block where
+        `drop_eagle_block`. Blocks for each group, and the run's length in tokens.
+
+        Raises:
+            NotModelledCache: a hit could end inside a block, or more than one rank.
+        """
         refuse_context_parallelism(dcp_world_size, pcp_world_size)
         size = kv_cache_spec.block_size
         if alignment_tokens < size:
@@ -124,6 +132,15 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         dcp_world_size: int = 1,
         pcp_world_size: int = 1,
     ) -> Hit:
+        """The longest prefix of at most `max_length` tokens whose last window is cached.
+
+        Null blocks stand before the window. The prefix is cut to a multiple of `alignment_tokens`,
+        without its last block where `drop_eagle_block`. Blocks for each group, and the prefix's
+        length in tokens.
+
+        Raises:
+            NotModelledCache: more than one rank.
+        """
         refuse_context_parallelism(dcp_world_size, pcp_world_size)
         assert isinstance(kv_cache_spec, SlidingWindowSpec)
         size = kv_cache_spec.block_size
@@ -231,6 +248,13 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
         dcp_world_size: int = 1,
         pcp_world_size: int = 1,
     ) -> Hit:
+        """Null blocks for the chunks before the next token's, and the run of cached blocks in it.
+
+        Of at most `max_length` tokens. Blocks for each group, and the prefix's length in tokens.
+
+        Raises:
+            NotModelledCache: a drafter, groups of other block sizes, or more than one rank.
+        """
         refuse_context_parallelism(dcp_world_size, pcp_world_size)
         assert isinstance(kv_cache_spec, ChunkedLocalAttentionSpec)
         size, chunk = kv_cache_spec.block_size, kv_cache_spec.attention_chunk_size

@@ -337,7 +337,11 @@ class KVCacheManager:
         self.coordinator.remove_skipped_blocks(request_id, processed_computed_tokens)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """Let these blocks not be found any more: their content is not what it should be."""
+        """Let these blocks not be found any more: their content is not what it should be.
+
+        Raises:
+            IndexError: no such block.
+        """
         self.block_pool.evict_blocks(block_ids)
 
     def reset_prefix_cache(self) -> bool:

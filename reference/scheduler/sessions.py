@@ -21,7 +21,11 @@ def add_chunk(state: SchedulerState, session: ScheduledRequest, chunk: Scheduled
 
 
 def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
-    """A request has stopped. Whether it is a session that goes on, now or later."""
+    """A request has stopped. Whether it is a session that goes on, now or later.
+
+    Raises:
+        AssertionError: less than nothing is computed, as after a load that failed.
+    """
     if not request.resumable:
         return False
     if state.semantics.scheduler.drops_output_of_ended_turns:
