@@ -24,12 +24,15 @@ from typing import Any, TypeGuard
 import cacheproof.reference
 import cacheproof.spec
 from cacheproof.reference.releases import MODELLED
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import CHANGES, Semantics
+from cacheproof.reference.semantics.change import Change
 from cacheproof.spec.registry import contracts
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 EXAMPLE = PAGE.with_name("judge_a_step.py")
 WIDTH = 100
+PART_OF = {type(getattr(Semantics(), part.name)): part.name for part in fields(Semantics)}
+"""The records of flags, each with the component that it is about."""
 _HEAD = """# The reference from Python
 
     .venv/bin/python -m cacheproof.api_page
@@ -76,8 +79,8 @@ def _lines() -> Iterator[str]:
                 yield from (f"## {module.__name__}", "", *_text(module), "")
             for one in found:
                 yield from (f"### {one.__name__}", "", "```python", *_stub(one), "```", "")
-                if one is Semantics:
-                    yield from (*_flags(), "")
+                if one in PART_OF:
+                    yield from (*_flags(PART_OF[one]), "")
 
 
 def _program() -> list[str]:
@@ -140,7 +143,7 @@ def _stub(one: Any) -> Iterator[str]:
     bases = ", ".join(map(ast.unparse, definition.bases))
     yield f"class {one.__name__}({bases}):" if bases else f"class {one.__name__}:"
     yield from _docstring(_own(one), "    ")
-    if one is not Semantics:
+    if one not in PART_OF:
         yield from (f"    {line}" for line in _fields(one, definition))
     initial = vars(one).get("__init__")
     if is_written(initial, one) and not issubclass(one, enum.Enum):
@@ -181,18 +184,19 @@ def _fields(owner: type, definition: ast.ClassDef) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def _flags() -> Iterator[str]:
-    """The flags of the semantics as a table."""
+def _flags(part: str) -> Iterator[str]:
+    """The flags of a component as a table."""
     yield from ("| flag | true of | says | told of in |", "|---|---|---|---|")
-    for flag in fields(Semantics):
-        says, thread = Semantics.meaning(flag.name)
-        yield f"| `{flag.name}` | {_releases_with(flag.name)} | {says} | {thread} |"
+    for name, change in CHANGES.items():
+        if name.startswith(f"{part}."):
+            releases = _releases_with(change)
+            yield f"| `{name}` | {releases} | {change.sentence} | {change.source} |"
 
 
-def _releases_with(flag: str) -> str:
+def _releases_with(change: Change) -> str:
     """The modelled releases of which a flag is true, as ranges."""
     ranges = []
-    for is_true, run in groupby(MODELLED, lambda one: getattr(Semantics.of_vllm(one), flag)):
+    for is_true, run in groupby(MODELLED, change.is_true_of):
         releases = list(run)
         if is_true:
             until = "on" if releases[-1] == MODELLED[-1] else f"to {releases[-1]}"

@@ -15,7 +15,7 @@ for name, semantics in {
     "the ideal": Semantics.ideal(),
     "vLLM 0.28.0": Semantics.of_vllm("0.28.0"),
 }.items():
-    manager, ghost = EncoderCacheManager(cache_size=8, semantics=semantics), Ghost()
+    manager, ghost = EncoderCacheManager(8, semantics.encoder_cache), Ghost()
     for number, item in enumerate(cats):  # a step that schedules all 10 tokens
         if not manager.check_and_update_cache(request, number):
             assert manager.can_allocate(request, number, 8, 0)

@@ -68,6 +68,7 @@ def _of_scheduler(at: SchedulerPosition) -> list[Any]:
         tree_of(at.preempted),
         _map(at.withheld, tree_of),
         tree_of(at.present),
+        list(at.ran),
     ]
 
 

@@ -85,7 +85,6 @@ class SchedulerJudge(ManagerJudge):
         self._chunks: dict[str, list[Chunk]] = {}
         self._resumable: set[str] = set()
         self._resumed: set[str] = set()
-        self._ran: list[str] = []
         self._kv_blocks = (
             KVMirror(config, self._order.added)
             if follows(config, is_decoder=self._is_decoder)
@@ -132,6 +131,7 @@ class SchedulerJudge(ManagerJudge):
             at.claims.pop(name, None)
             at.preempted.discard(name)
             at.withheld.pop(name, None)
+        at.ran = [name for name in at.ran if name in at.requests]
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         outcome = record[0]
@@ -141,10 +141,10 @@ class SchedulerJudge(ManagerJudge):
         super().judge(number, event, record)
         kind = type(event)
         if isinstance(outcome, dict) and "running" in outcome:
-            self._ran = outcome["running"]
+            self._at.ran = outcome["running"]
             self._judge_presence(event, outcome)
             if self._kv_blocks is not None:
-                self._kv_blocks.keep({*self._ran, *outcome["waiting"]})
+                self._kv_blocks.keep({*self._at.ran, *outcome["waiting"]})
         if self._kv_blocks is not None and kind is ResetPrefix and event.running and outcome:
             self._kv_blocks.keep(())
         if kind is Schedule:
@@ -372,9 +372,9 @@ class SchedulerJudge(ManagerJudge):
         resumed = self._resumed
         self._check("schedule", inputs, lambda: kinds.withholding(inputs, outcome, resumed))
         told = Telling(plan.tokens, outcome["drafts"], outcome["encode"], outcome["total"])
-        self._check("schedule", told, lambda: kinds.overdrafting(told, self._ran))
+        self._check("schedule", told, lambda: kinds.overdrafting(told, self._at.ran))
         if outcome["preempted"]:
-            self._check("schedule", self._order.victims(outcome["preempted"], self._ran))
+            self._check("schedule", self._order.victims(outcome["preempted"], self._at.ran))
         if not self._config.ec_connector:
             for spending in subjects.spending(at, telling):
                 self._check("schedule", spending)

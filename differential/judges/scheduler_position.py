@@ -34,6 +34,7 @@ class SchedulerPosition(ManagerPosition):
         preempted: who was preempted and has claimed nothing since.
         withheld: request -> the items that its worker was not sent.
         present: who has been added and has not ended.
+        ran: who ran when the last event had ended, in order.
     """
 
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -49,3 +50,4 @@ class SchedulerPosition(ManagerPosition):
     preempted: set[str] = field(default_factory=set)
     withheld: dict[str, frozenset[int]] = field(default_factory=dict)
     present: set[str] = field(default_factory=set)
+    ran: list[str] = field(default_factory=list)

@@ -196,7 +196,7 @@ NO_NOTICES = answering("get_freed_mm_hashes", "[]")
 STARTS_SHORT = ending("__init__", "self.num_free_slots -= 1")
 FORGETS = f"for one in {CLAIM_TABLES}:\n    getattr(self, one, {{}}).clear()"
 DROPS = "self.cached.clear()\ngetattr(self, 'num_embeds_by_hash', {}).clear()"
-"""Older releases have no table of sizes; to ask them for one ends the call before EC-6 is judged."""
+"""Older releases have no table of sizes: to ask for it ends the call before EC-6 is judged."""
 ITEM = "request.mm_features[input_id].identifier"
 
 OF_ENCODER_CACHE = (
