@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.findings.gallery import (
-    AS_NEWEST,
+from cacheproof.differential.findings.gallery.kill_matrix import (
     KEPT_BECAUSE,
     VARIANTS,
     KillMatrix,
@@ -15,7 +14,8 @@ from cacheproof.differential.findings.gallery import (
     killers,
     runnable,
 )
-from cacheproof.differential.targets.reference import MANAGERS
+from cacheproof.differential.findings.gallery.variant import AS_NEWEST
+from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
