@@ -8,6 +8,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+RECIPES = [ROOT / "CONTRIBUTING.md", *DOCS.glob("add-*.md"), DOCS / "false-alarm.md"]
+MADE_ON_THE_WAY = {"gpu_runner/models/vipllava.py"}
+"""Files that a recipe adds."""
 LISTS = (DOCS / "README.md", DOCS / "findings" / "README.md")
 
 
@@ -44,6 +47,25 @@ def test_every_page_is_listed() -> None:
     assert [
         page.name for page in DOCS.rglob("*.md") if page not in {*listed, DOCS / "README.md"}
     ] == []
+
+
+def gone(text: str) -> list[str]:
+    """The files, folders and tests that a recipe names and that are not there."""
+    paths = re.findall(r"`((?:\w+/)+[\w.-]*)`", text)
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    names = re.findall(r"`(test_\w+)`", text)
+    return [one for one in paths if not (ROOT / one).exists() and one not in MADE_ON_THE_WAY] + [
+        one for one in names if f"def {one}(" not in tests
+    ]
+
+
+@pytest.mark.parametrize("page", RECIPES, ids=lambda one: one.name)
+def test_a_recipe_names_what_is_there(page: Path) -> None:
+    assert gone(page.read_text()) == []
+
+
+def test_a_file_and_a_test_that_are_gone_are_found() -> None:
+    assert gone("`spec/gone.py`, `test_that_was`") == ["spec/gone.py", "test_that_was"]
 
 
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
