@@ -14,7 +14,7 @@ from cacheproof.differential.explore.job import UNJUDGED, Report, Task, run, var
 from cacheproof.differential.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.explore.scope import SchedulerScope
 from cacheproof.differential.explore.search import _Search, explore, traces_of
-from cacheproof.differential.findings.gallery import VARIANTS, target_of
+from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, target_of
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.judges.scheduler_kv import follows
 from cacheproof.differential.search import known

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.findings.gallery import (
+from cacheproof.differential.findings.gallery.kill_matrix import (
     AS_NEWEST,
     KEPT_BECAUSE,
     VARIANTS,
