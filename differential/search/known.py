@@ -11,8 +11,8 @@ import msgspec
 from msgspec import structs
 
 from cacheproof.differential import files
-from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.traces.trace import ModelRunner
 from cacheproof.spec.registry import contracts
@@ -170,8 +170,6 @@ def showing_seeds(faults: Sequence[KnownFault], release: str | None) -> dict[str
 
 
 def _check_names(faults: Sequence[KnownFault], source: str) -> None:
-    for depth in DEPTHS.values():
-        part(depth.judge)  # judges register the contracts
     ids = {rule.id for rule in contracts()}
     for fault in faults:
         if fault.contract not in ids:
