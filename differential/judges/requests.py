@@ -1,6 +1,6 @@
 """A request as a judge knows it: its items, and how far it has been scheduled."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Item
@@ -74,3 +74,14 @@ class JudgedRequest:
     def inside_an_item(self) -> bool:
         """Whether it has been scheduled up to a token within an item."""
         return any(span.start < self.computed < span.end for span in self.spans)
+
+
+def entries(
+    requests: Mapping[str, JudgedRequest], inputs_by_request: Mapping[str, Iterable[int]]
+) -> dict[str, int]:
+    """The entries of these inputs, and their sizes."""
+    return {
+        requests[name].identifiers[number]: requests[name].sizes[number]
+        for name, inputs in inputs_by_request.items()
+        for number in inputs
+    }

@@ -1,6 +1,6 @@
 """Judges a scheduler: the contracts of its manager at every call, and its own after every event."""
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ from cacheproof.differential.judges.kv_transfers import KVTransferMirror
 from cacheproof.differential.judges.limits import service, way_of
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.requests import entries
 from cacheproof.differential.judges.rules import Rules, about, rules_of
 from cacheproof.differential.judges.scheduler_items import Rest
 from cacheproof.differential.judges.scheduler_kv import KVMirror, follows
@@ -224,8 +225,8 @@ class SchedulerJudge(ManagerJudge):
         for call in calls[planning:]:
             self._call(call, running)
         allocated = at.encoded
-        loaded = self._filled(outcome.get("loads", {}))
-        at.encoded = self._filled(outcome["encode"]) | loaded
+        loaded = entries(at.requests, outcome.get("loads", {}))
+        at.encoded = entries(at.requests, outcome["encode"]) | loaded
         if allocated.keys() - at.encoded.keys():
             self._reach.meet("preempted after encode in the same step")
         self._rare_calls.transfers(outcome, loaded.keys())
@@ -241,15 +242,6 @@ class SchedulerJudge(ManagerJudge):
             for name in stopped.difference(outcome.get("rejected", ())):
                 self._withdraw(name)
         at.running = running
-
-    def _filled(self, inputs_by_request: Mapping[str, Iterable[int]]) -> dict[str, int]:
-        """Entries that the worker fills with these inputs, and their sizes."""
-        requests = self._at.requests
-        return {
-            requests[name].identifiers[number]: requests[name].sizes[number]
-            for name, inputs in inputs_by_request.items()
-            for number in inputs
-        }
 
     def _update(self, event: Update, outcome: Any, calls: Any) -> None:
         at = self._at
@@ -387,7 +379,7 @@ class SchedulerJudge(ManagerJudge):
             self._check("schedule", self._order.judge(outcome, at.in_flight[:-1], items, rest))
         self._note_claims(outcome, telling)
         if subjects.has_whole_items:
-            self._note_whole_items(plan, outcome)
+            self._rare.whole_items(plan, outcome["running"], at.requests)
         self._judge_progress(outcome)
 
     def _judge_kv(self, outcome: Outcome) -> None:
@@ -482,17 +474,11 @@ class SchedulerJudge(ManagerJudge):
         stands = self._subjects.standing(self._at, outcome)
         if stood is not None:
             requests = len(stands.running) + len(stands.waiting)
-            self._check("schedule", Turn(tokens, requests, stood, stands), self._stopping)
+            subjects = self._subjects
+            kind = partial(kinds.stopping, self.violations, subjects.named_stops)
+            self._check("schedule", Turn(tokens, requests, stood, stands), kind)
         if tokens == 0:
             self._at.stood = stands
-
-    def _stopping(self) -> str:
-        subjects = self._subjects
-        return kinds.stopping(
-            self.violations,
-            drafter_stops=subjects.drafter_stops,
-            has_whole_items=subjects.has_whole_items,
-        )
 
     # which rare states were met
 
@@ -508,16 +494,6 @@ class SchedulerJudge(ManagerJudge):
             at.preempted = at.preempted.difference(claimed, allocated)
         if preempted:
             at.preempted = at.preempted.union(preempted)
-
-    def _note_whole_items(self, plan: Plan, outcome: Outcome) -> None:
-        """Note who stands at an item that its step does not hold whole."""
-        for name in outcome["running"]:
-            request = self._at.requests[name]
-            window = plan.windows.get(name)
-            start, stop = (request.computed, request.computed) if window is None else window
-            for offset, end in request.spans if start < request.end_of_items else ():
-                if offset == start and end > stop:
-                    self._reach.meet("whole item that does not fit")
 
 
 def judge_of(

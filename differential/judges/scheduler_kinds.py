@@ -10,12 +10,11 @@ _LEDGER = frozenset({"EC-1", "EC-2"})
 """What a manager breaks whose slots do not add up any more."""
 
 
-def stopping(broken: Collection[str], *, drafter_stops: bool, has_whole_items: bool) -> str:
-    """What may keep a chunk from its item. Where the manager has lost slots, nothing else is
-    needed: contracts that are `broken` say so."""
+def stopping(broken: Collection[str], named: Mapping[str, bool]) -> str:
+    """What may keep a chunk from its item, of what is `named`. Where the manager has lost slots,
+    nothing else is needed: contracts that are `broken` say so."""
     if not _LEDGER.isdisjoint(broken):
         return "lost slots"
-    named = {"drafter": drafter_stops, "whole items": has_whole_items}
     return " + ".join(name for name, is_there in named.items() if is_there)
 
 

@@ -52,11 +52,12 @@ class Subjects:
         self._protocol = protocol
         self._stopping = Stopping(config, facts)
         draft_reads = int(config.drafter and config.num_speculative_tokens > 0)
-        self.drafter_stops = draft_reads > 0 and facts.scheduler.encodes_ahead
+        drafter_stops = draft_reads > 0 and facts.scheduler.encodes_ahead
         # Items of prompts must not be split; an encoder-decoder's are in no prompt.
         is_decoder = trace.header.manager == "encoder_decoder"
         self.has_whole_items = config.disable_chunked_mm_input and not is_decoder
         first, second = trace.runner == "first", trace.runner == "second"
+        self.named_stops = {"drafter": drafter_stops, "whole items": self.has_whole_items}
         self._drafter_needs_all = first and is_one_of(release, _DRAFTER_NEEDS_ALL)
         reads_none = second and is_one_of(release, _SECOND_DRAFTER_READS_NO_ITEM)
         self._draft_items = 0 if reads_none else draft_reads
