@@ -49,7 +49,7 @@ _UNJUDGED_VARIANTS = frozenset(
         "scheduler-reads-what-nobody-wrote",
     }
 )
-"""Faulty schedulers of the gallery that break these contracts alone."""
+"""Faulty schedulers of the gallery that break only these contracts."""
 SUBJECTS = {
     "encoder_cache": "EncoderCacheManager",
     "encoder_decoder": "EncoderDecoderCacheManager",
@@ -305,7 +305,7 @@ class _Twins:
 
 def variants(subject: str) -> list[Variant]:
     """The gallery's faulty managers of a kind, or its schedulers; of these not the ones that are
-    about encoder-decoders, KV transfers or windows, or break UNJUDGED contracts alone."""
+    about encoder-decoders, KV transfers or windows, or break only UNJUDGED contracts."""
     return [
         one
         for one in VARIANTS
