@@ -15,6 +15,7 @@ from cacheproof.differential.explore.scope import Scope
 from cacheproof.differential.explore.search import Explorable, Exploration, explore
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, Variant, target_of
+from cacheproof.differential.judges.examine import SERVED
 from cacheproof.differential.judges.rules import SCHEDULER, rules_for
 from cacheproof.differential.search.canary import (
     NO_CANARY,
@@ -38,6 +39,17 @@ TWIN_TRANSITIONS = {
 }
 """A red twin that nothing refutes by the first is tried in the next scope; then in all, further."""
 RESIZED = "reused media ids"
+UNJUDGED = frozenset({"SC-14", "SC-15", "SC-16", "SC-17", SERVED})
+"""Contracts that no scope of a scheduler judges: its requests decode one text, under which the
+content of KV blocks is not followed, and an arrival that is refused is no transition."""
+_UNJUDGED_VARIANTS = frozenset(
+    {
+        "scheduler-refuses-requests",
+        "scheduler-tells-of-a-block-too-few",
+        "scheduler-reads-what-nobody-wrote",
+    }
+)
+"""Faulty schedulers of the gallery that break only these contracts."""
 SUBJECTS = {
     "encoder_cache": "EncoderCacheManager",
     "encoder_decoder": "EncoderDecoderCacheManager",
@@ -66,7 +78,9 @@ class Task:
     def contracts(self, release: str | None) -> tuple[str, ...]:
         """Those that are judged. No scope of a scheduler transfers KV."""
         rules = rules_for(self.manager, release, self.depth).all
-        return tuple(rule.id for rule in rules if rule.component != KV_TRANSFERS)
+        return tuple(
+            rule.id for rule in rules if rule.component != KV_TRANSFERS and rule.id not in UNJUDGED
+        )
 
 
 @dataclass
@@ -291,8 +305,12 @@ class _Twins:
 
 def variants(subject: str) -> list[Variant]:
     """The gallery's faulty managers of a kind, or its schedulers; of these not the ones that are
-    about encoder-decoders, KV transfers or windows."""
-    return [one for one in VARIANTS if one.manager == subject and one.lane == SCHEDULER]
+    about encoder-decoders, KV transfers or windows, or break only UNJUDGED contracts."""
+    return [
+        one
+        for one in VARIANTS
+        if one.manager == subject and one.lane == SCHEDULER and one.name not in _UNJUDGED_VARIANTS
+    ]
 
 
 def _finding(

@@ -4,12 +4,17 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+import cacheproof.spec.block_hash
+import cacheproof.spec.block_pool
 import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.engine
+import cacheproof.spec.kv_cache
 import cacheproof.spec.kv_transfers
 import cacheproof.spec.manager_calls
+import cacheproof.spec.media_hash
 import cacheproof.spec.scheduler
+import cacheproof.spec.scheduler_kv
 import cacheproof.spec.worker_mirror
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.traces.scheduler import SchedulerConfig

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from cacheproof.differential.explore.job import Report, Task, run, variants
-from cacheproof.differential.explore.scheduler_scopes import SMALL
+from cacheproof.differential.explore.job import UNJUDGED, Report, Task, run, variants
+from cacheproof.differential.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.explore.scope import SchedulerScope
 from cacheproof.differential.explore.search import _Search, explore, traces_of
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, target_of
 from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.scheduler_kv import follows
 from cacheproof.differential.search import known
 from cacheproof.differential.targets import reference
 from cacheproof.differential.targets.host import scheduler_states
@@ -54,6 +55,7 @@ def test_the_reference_closes_a_scope_and_breaks_nothing() -> None:
         ("takes-what-fits-no-step", "whole items", "LV-2", 1),
         ("scheduler-stops-early", "items in chunks", "SC-3", 2),
         ("scheduler-computes-the-same-again", "items in chunks", "LV-3", 14),
+        ("scheduler-preempts-the-most-urgent", "two steps in flight", "SC-13", 4),
     ],
 )
 def test_a_shortest_trace_breaks_the_contract_with_its_last_event(
@@ -188,6 +190,11 @@ def test_a_listed_fault_of_a_scheduler_is_told_by_its_kind() -> None:
     assert report.broken["LV-1"].broken["LV-1"][0].kind == "whole items"
     faults = known.load()
     assert all(report.known(contract, faults) is not None for contract in report.broken)
+
+
+def test_a_contract_that_no_scope_judges_has_no_row() -> None:
+    assert UNJUDGED.isdisjoint(Task("reference", "scheduler", SMALL).contracts(None))
+    assert not any(follows(one.header.config, is_decoder=False) for one in (*SMALL, *LARGE))
 
 
 @pytest.mark.full
