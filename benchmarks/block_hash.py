@@ -45,7 +45,7 @@ def inside(release: str, rounds: int) -> None:
     from cacheproof.reference.hash_functions import algorithms
     from cacheproof.reference.semantics import Semantics
 
-    offered = algorithms(Semantics.of_vllm(release))
+    offered = algorithms(Semantics.of_vllm(release).block_keys)
     for (name, images), algorithm in itertools.product(PROMPTS.items(), offered):
         hashers = list(_hashers(release, _prompt(images), algorithm))
         seconds: list[list[float]] = [[] for _ in hashers]
@@ -90,7 +90,7 @@ def _hashers(
         for item in prompt["items"]
     ]
     request = TokenRequest("r", prompt["tokens"], features)
-    for semantics in (Semantics.of_vllm(release), Semantics.ideal()):
+    for semantics in (Semantics.of_vllm(release).block_keys, Semantics.ideal().block_keys):
         hash_fn = hash_function(semantics, algorithm)
         yield (
             get_request_block_hasher(BLOCK_SIZE, hash_fn, semantics=semantics, seed="0"),

@@ -15,7 +15,7 @@ from cacheproof.differential.search.partings import Parting, Partings, find_part
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import MODELLED
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import CHANGES
 
 DEPTHS = sorted({lane.depth for lane in LANES.values()})
 
@@ -62,7 +62,7 @@ def report(older: str, newer: str, found: Partings) -> None:
 def changes(parting: Parting) -> str:
     """What explains it, and where that is told of."""
     said: Sequence[tuple[str, str]] = [
-        Semantics.meaning(flag) for flag in sorted(parting.flags)
+        (CHANGES[flag].sentence, CHANGES[flag].source) for flag in sorted(parting.flags)
     ] or [("none alone", "")]
     return " | ".join("; ".join(dict.fromkeys(column)) for column in zip(*said, strict=True))
 

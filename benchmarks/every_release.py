@@ -73,7 +73,10 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_clean(self) -> bool:
         """Whether all that was wanted was compared, and nothing found that is not known."""
-        modelled = self.depth != "kv_cache" or Semantics.of_vllm(self.release).tells_external_tokens
+        modelled = (
+            self.depth != "kv_cache"
+            or Semantics.of_vllm(self.release).kv_cache.tells_external_tokens
+        )
         is_complete = self.compared >= self.wanted if modelled else self.done == 0
         return is_complete and not (self.differences or self.unlisted)
 

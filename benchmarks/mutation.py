@@ -23,7 +23,8 @@ from typing import Any
 from cacheproof.differential.judges.examine import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import search
-from cacheproof.differential.targets.reference import MANAGERS, ReferenceTarget, protocol_of
+from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
+from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.mutants import EVERY, Mutant, mutants

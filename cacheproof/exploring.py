@@ -18,13 +18,14 @@ from cacheproof.differential.explore.job import SUBJECTS, Report, Task, run
 from cacheproof.differential.explore.scope import ManagerScope, SchedulerScope, Scope
 from cacheproof.differential.explore.scopes import SCOPES
 from cacheproof.differential.findings import finding_file, report
-from cacheproof.differential.judges.manager import SCHEDULER
+from cacheproof.differential.judges.rules import SCHEDULER
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID, is_unlisted
 from cacheproof.differential.targets.host.manager_depth import item_size
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerEvent
 from cacheproof.reference.releases import SEARCHED
@@ -107,9 +108,7 @@ def _scheduler_cells(scope: SchedulerScope) -> Iterator[object]:
     yield from (", ".join(scope.requests), "; ".join(map(_arrival, scope.arrivals)))
     yield from (config.max_num_batched_tokens, config.num_blocks - 1)
     yield ", ".join(_settings(config))
-    yield ", ".join(
-        " ".join([str(event.__struct_config__.tag), *_settings(event)]) for event in scope.further
-    )
+    yield ", ".join(" ".join([tag_of(type(event)), *_settings(event)]) for event in scope.further)
 
 
 def _arrival(add: Add) -> str:

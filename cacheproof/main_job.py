@@ -9,7 +9,7 @@ from rich.table import Table
 
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.findings.gallery import kill_matrix
+from cacheproof.differential.findings.gallery.kill_matrix import kill_matrix
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import (
@@ -20,7 +20,7 @@ from cacheproof.differential.search.verdict import (
     Verdict,
     listed_but_missing,
 )
-from cacheproof.differential.targets.reference import missing_media_libraries
+from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
 from cacheproof.differential.targets.releases import install_all
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.fault_table import ShownFault, print_faults, shown_faults

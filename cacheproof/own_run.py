@@ -64,13 +64,14 @@ class OwnRun:
         return explored(partial(self._other_keys, self._keys), "requests")
 
     def _other_digests(self, digests: Sequence[Any], read: str) -> Iterator[str | None]:
-        stream = StreamOfRelease(read, self.semantics)
+        stream = StreamOfRelease(read, self.semantics.media)
         for made, theirs in zip(scopes.framed(), digests, strict=True):
             ours = {"digest": blake3(stream.of_call({"x": made.value})).hexdigest()}
             yield None if theirs == ours else f"{made}: {theirs} of the release, {ours} of the text"
 
     def _other_keys(self, keys_of: Keys, read: str) -> Iterator[str | None]:
-        blocks, hash_of = BlockTexts(read, self.semantics), hash_function(self.semantics, ALGORITHM)
+        keyed = self.semantics.block_keys
+        blocks, hash_of = BlockTexts(read, keyed), hash_function(keyed, ALGORITHM)
         for (size, ahead), found in keys_of.items():
             for asked, theirs in zip(self._asked, found, strict=True):
                 later = Requested(**{**vars(asked), "tokens": (*asked.tokens, *DECODED)})

@@ -10,6 +10,7 @@ from rich.table import Table
 from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.campaigning import run_campaign
 from cacheproof.console import Output
+from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file, report
@@ -22,10 +23,10 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve, share_libraries
-from cacheproof.differential.traces.trace import EVENTS_OF_DEPTH, Trace
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.plan import Plan, lanes_at
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import CHANGES
 
 OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
@@ -92,7 +93,7 @@ def _drives(lane: Lane, plug_in_kind: str) -> bool:
 
 def _depths_of(target: Target) -> str:
     """The depths that a target runs, to be named in a refusal."""
-    return ", ".join(depth for depth in EVENTS_OF_DEPTH if target.runs_depth(depth))
+    return ", ".join(depth for depth in DEPTHS if target.runs_depth(depth))
 
 
 def fuzz(
@@ -341,5 +342,5 @@ def _explanation(parting: Parting, found: Partings) -> list[str]:
 
 
 def _told(flag: str) -> str:
-    sentence, thread = Semantics.meaning(flag)
-    return f"{flag}: {sentence} ({thread})"
+    change = CHANGES[flag]
+    return f"{flag}: {change.sentence} ({change.source})"

@@ -65,7 +65,7 @@ class Engine:
         own, across = FullAttentionSpec(sizes.block_size), CrossAttentionSpec(sizes.block_size)
         groups = map(KVCacheGroupSpec, (own, across) if self._is_decoder else (own,))
         make_manager = EncoderDecoderCacheManager if self._is_decoder else EncoderCacheManager
-        self.encoder_cache_manager = make_manager(sizes.encoder_cache_size, semantics)
+        self.encoder_cache_manager = make_manager(sizes.encoder_cache_size, semantics.encoder_cache)
         caches = KVCacheConfig(sizes.num_blocks, tuple(groups))
         self.scheduler = Scheduler(
             config,
@@ -81,8 +81,9 @@ class Engine:
             self.encoder_cache_manager,
             semantics=semantics,
         )
+        keyed = semantics.block_keys
         self._hasher = get_request_block_hasher(
-            sizes.block_size, hash_function(semantics), semantics=semantics, seed=seed
+            sizes.block_size, hash_function(keyed), semantics=keyed, seed=seed
         )
         self.completions: dict[str, Completion] = {}
 

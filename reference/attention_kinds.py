@@ -18,7 +18,7 @@ from cacheproof.reference.kv_cache_specs import (
     ceil_div,
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.kv_cache import KVCacheSemantics
 from cacheproof.reference.single_type_kv_cache import (
     Hit,
     SingleTypeKVCacheManager,
@@ -43,6 +43,14 @@ class FullAttentionManager(SingleTypeKVCacheManager):
         dcp_world_size: int = 1,
         pcp_world_size: int = 1,
     ) -> Hit:
+        """The longest run of cached blocks from the first, of at most `max_length` tokens.
+
+        The run is cut to a multiple of `alignment_tokens`, without its last block where
+        `drop_eagle_block`. Blocks for each group, and the run's length in tokens.
+
+        Raises:
+            NotModelledCache: a hit could end inside a block, or more than one rank.
+        """
         refuse_context_parallelism(dcp_world_size, pcp_world_size)
         size = kv_cache_spec.block_size
         if alignment_tokens < size:
@@ -124,12 +132,21 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         dcp_world_size: int = 1,
         pcp_world_size: int = 1,
     ) -> Hit:
+        """The longest prefix of at most `max_length` tokens whose last window is cached.
+
+        Null blocks stand before the window. The prefix is cut to a multiple of `alignment_tokens`,
+        without its last block where `drop_eagle_block`. Blocks for each group, and the prefix's
+        length in tokens.
+
+        Raises:
+            NotModelledCache: more than one rank.
+        """
         refuse_context_parallelism(dcp_world_size, pcp_world_size)
         assert isinstance(kv_cache_spec, SlidingWindowSpec)
         size = kv_cache_spec.block_size
         hashes = hashes_of(block_hashes, block_pool, kv_cache_spec)
         need = cls._contiguous_blocks_for_hit(kv_cache_spec, drop_eagle_block)
-        dropped = 1 if drop_eagle_block and block_pool.semantics.aligns_behind_drop else 0
+        dropped = 1 if drop_eagle_block and block_pool.semantics.kv_cache.aligns_behind_drop else 0
         run: list[list[KVCacheBlock]] = []  # from right to left
         number = max_length // size
         end = 0
@@ -144,7 +161,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         covered = bool(run) and len(run) >= need
         if not covered:
             number, end = 0, len(run)
-            if not (drop_eagle_block and block_pool.semantics.aligns_first_hit_once):
+            if not (drop_eagle_block and block_pool.semantics.kv_cache.aligns_first_hit_once):
                 end = _aligned(end, size, alignment_tokens)
         if drop_eagle_block and end:
             end = _aligned(end - 1, size, alignment_tokens)
@@ -164,7 +181,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         reachable_boundaries: Sequence[int] = (),
         dcp_world_size: int = 1,
         *,
-        semantics: Semantics | None = None,
+        semantics: KVCacheSemantics | None = None,
     ) -> list[bool] | None:
         """Hits end at multiples of `alignment_tokens`; only the window before such an end is read.
 
@@ -184,7 +201,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
                 segment,
                 need,
                 shift=1 if use_eagle else 0,
-                semantics=semantics or Semantics.ideal(),
+                semantics=semantics or KVCacheSemantics(),
             )
         if mask is None or retention_interval is None:
             return mask
@@ -231,6 +248,13 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
         dcp_world_size: int = 1,
         pcp_world_size: int = 1,
     ) -> Hit:
+        """Null blocks for the chunks before the next token's, and the run of cached blocks in it.
+
+        Of at most `max_length` tokens. Blocks for each group, and the prefix's length in tokens.
+
+        Raises:
+            NotModelledCache: a drafter, groups of other block sizes, or more than one rank.
+        """
         refuse_context_parallelism(dcp_world_size, pcp_world_size)
         assert isinstance(kv_cache_spec, ChunkedLocalAttentionSpec)
         size, chunk = kv_cache_spec.block_size, kv_cache_spec.attention_chunk_size
@@ -282,7 +306,7 @@ def _aligned(blocks: int, block_size: int, alignment_tokens: int) -> int:
 
 
 def _in_segments(
-    numbers: range, segment: int, need: int, *, shift: int, semantics: Semantics
+    numbers: range, segment: int, need: int, *, shift: int, semantics: KVCacheSemantics
 ) -> list[bool] | None:
     """Of these blocks those that a hit needs which ends with a segment of so many blocks."""
     if not semantics.leaves_out_unreachable or need >= segment:

@@ -11,7 +11,7 @@ from typing import Any
 
 from cacheproof.reference.hash_functions import HashFunction
 from cacheproof.reference.request import MultiModalFeature, PromptEmbeds, TokenRequest, end_of
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 BlockHasher = Callable[[TokenRequest], list[bytes]]
 
@@ -26,7 +26,7 @@ def get_request_block_hasher(
     caching_hash_fn: HashFunction,
     num_hash_lookahead_tokens: int = 0,
     *,
-    semantics: Semantics,
+    semantics: BlockKeySemantics,
     seed: str,
 ) -> BlockHasher:
     """A function from a request to the hashes of its full blocks that it does not have yet.
@@ -63,7 +63,7 @@ def continue_request(
     hash_block_size: int,
     *,
     kept: int,
-    semantics: Semantics,
+    semantics: BlockKeySemantics,
 ) -> None:
     """More prompt for a request that has stopped: the tokens and the items of `chunk`.
 
@@ -89,7 +89,7 @@ class _ExtraKeys:
     item, whatever stands before it in the block.
     """
 
-    def __init__(self, request: TokenRequest, semantics: Semantics) -> None:
+    def __init__(self, request: TokenRequest, semantics: BlockKeySemantics) -> None:
         self._request = request
         self._semantics = semantics
         self._adapter = tuple(_adapter_keys(request, semantics))
@@ -124,7 +124,7 @@ class _ExtraKeys:
         return keys
 
 
-def _adapter_keys(request: TokenRequest, semantics: Semantics) -> Iterator[Any]:
+def _adapter_keys(request: TokenRequest, semantics: BlockKeySemantics) -> Iterator[Any]:
     adapter = request.lora_request
     if adapter is None:
         return
@@ -136,19 +136,19 @@ def _adapter_keys(request: TokenRequest, semantics: Semantics) -> Iterator[Any]:
         yield adapter.lora_name
 
 
-def _item_key(feature: MultiModalFeature, start: int, semantics: Semantics) -> Any:
+def _item_key(feature: MultiModalFeature, start: int, semantics: BlockKeySemantics) -> Any:
     offset = feature.mm_position.offset - start
     if semantics.tags_block_keys:
         return ("mm", feature.identifier, offset)
     return (feature.identifier, offset) if semantics.keys_item_offsets else feature.identifier
 
 
-def _salt_keys(salt: str, semantics: Semantics) -> tuple[Any, ...]:
+def _salt_keys(salt: str, semantics: BlockKeySemantics) -> tuple[Any, ...]:
     return (("cache_salt", salt) if semantics.tags_block_keys else salt,)
 
 
 def _embeds_keys(
-    embeds: PromptEmbeds, start: int, end: int, semantics: Semantics
+    embeds: PromptEmbeds, start: int, end: int, semantics: BlockKeySemantics
 ) -> tuple[Any, ...]:
     rows = b"".join(embeds.tensor[start:end])
     digest = hashlib.sha256(rows).digest() if semantics.digests_prompt_embeds else rows

@@ -266,9 +266,9 @@ class BlockPool:
             block.ref_cnt -= 1
             if block.ref_cnt == 0:
                 released.append(block)
-        first = self.semantics.stacks_without_caching
+        first = self.semantics.kv_cache.stacks_without_caching
         if self.enable_caching:
-            first = self.semantics.reuses_unfindable_first
+            first = self.semantics.kv_cache.reuses_unfindable_first
         if first:
             self.free_block_queue.prepend_n([block for block in released if not block.keys])
             released = [block for block in released if block.keys]
@@ -326,12 +326,12 @@ class BlockPool:
             if not blocks:
                 del self.cached_block_hash_to_block[key]
             if self.enable_kv_cache_events:
-                group = key.group_id if self.semantics.events_name_groups else None
+                group = key.group_id if self.semantics.kv_cache.events_name_groups else None
                 self.kv_event_queue.append(removed_event(key.block_hash, group))
         block.keys.clear()
 
     def _tell_stored(self, request: ScheduledRequest, what: Stored) -> None:
-        tells = bool(what.hashes) or not self.semantics.tells_tokens_of_hashes
+        tells = bool(what.hashes) or not self.semantics.kv_cache.tells_tokens_of_hashes
         if self.enable_kv_cache_events and tells:
             self.kv_event_queue.append(stored_event(request, what, self.semantics))
 

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from cacheproof.reference.request import Request
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
 
 class EncoderCacheManager:
@@ -25,9 +25,9 @@ class EncoderCacheManager:
         freed: evicted identifiers that the worker has not been told of.
     """
 
-    def __init__(self, cache_size: int, semantics: Semantics | None = None) -> None:
+    def __init__(self, cache_size: int, semantics: EncoderCacheSemantics | None = None) -> None:
         self.cache_size = cache_size
-        self.semantics = semantics or Semantics.ideal()
+        self.semantics = semantics or EncoderCacheSemantics()
         self.num_free_slots = cache_size
         self.num_freeable_slots = cache_size
         self.cached: dict[str, set[str]] = {}

@@ -2,7 +2,7 @@
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.request import Request
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
 
 class EncoderDecoderCacheManager(EncoderCacheManager):
@@ -17,9 +17,9 @@ class EncoderDecoderCacheManager(EncoderCacheManager):
         to_free: identifiers encoded in the step before, to be reported next.
     """
 
-    def __init__(self, cache_size: int, semantics: Semantics | None = None) -> None:
+    def __init__(self, cache_size: int, semantics: EncoderCacheSemantics | None = None) -> None:
         self.cache_size = cache_size
-        self.semantics = semantics or Semantics.ideal()
+        self.semantics = semantics or EncoderCacheSemantics()
         self.num_free_slots = cache_size
         self.allocated: list[str] = []
         self.to_free: list[str] = []

@@ -18,7 +18,7 @@ import cbor2
 import msgspec
 import xxhash
 
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 Algorithm = Literal["sha256", "sha256_cbor", "sha256_cbor_64bit", "xxhash", "xxhash_cbor"]
 HashFunction = Callable[[Any], bytes]
@@ -48,14 +48,14 @@ _FUNCTIONS: dict[Algorithm, tuple[_Encoding, _Digest]] = {
 }
 
 
-def algorithms(semantics: Semantics) -> tuple[Algorithm, ...]:
+def algorithms(semantics: BlockKeySemantics) -> tuple[Algorithm, ...]:
     """Names of the functions that a release of those semantics offers, the default first."""
     if semantics.offers_xxhash:
         return tuple(_FUNCTIONS)
     return tuple(name for name in _FUNCTIONS if not name.startswith("xxhash"))
 
 
-def hash_function(semantics: Semantics, algorithm: Algorithm = DEFAULT) -> HashFunction:
+def hash_function(semantics: BlockKeySemantics, algorithm: Algorithm = DEFAULT) -> HashFunction:
     """The function of that name, under those semantics.
 
     Raises:

@@ -72,7 +72,7 @@ class KVCacheCoordinator:
         self.retention_interval = kv_cache_config.prefix_cache_retention_interval
         self.eagle_group_ids = _eagle_group_ids(kv_cache_config, use_eagle)
         self.drop_eagle_group_ids = self.eagle_group_ids
-        if semantics.looks_ahead and not use_eagle:
+        if semantics.block_keys.looks_ahead and not use_eagle:
             self.drop_eagle_group_ids = frozenset()
         self.block_pool = BlockPool(
             kv_cache_config.num_blocks,
@@ -95,7 +95,7 @@ class KVCacheCoordinator:
                     group.kv_cache_spec.max_admission_blocks_per_request(
                         max_in_flight_tokens, max_model_len
                     )
-                    if semantics.caps_admission
+                    if semantics.kv_cache.caps_admission
                     else None
                 ),
             )
@@ -160,9 +160,9 @@ class KVCacheCoordinator:
         loads = num_external_computed_tokens > 0
         for manager, blocks in zip(self.single_type_managers, new_computed_blocks, strict=True):
             manager.add_local_computed_blocks(request_id, blocks, *tokens)
-            if loads and not self.semantics.touches_before_loading:
+            if loads and not self.semantics.kv_cache.touches_before_loading:
                 manager.allocate_external_computed_blocks(request_id, *tokens)
-        if loads and self.semantics.touches_before_loading:
+        if loads and self.semantics.kv_cache.touches_before_loading:
             for manager in self.single_type_managers:
                 manager.allocate_external_computed_blocks(request_id, *tokens)
 
@@ -346,7 +346,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
 
     def get_num_cacheable_tokens(self, num_computed_tokens: int, kv_cache_group_id: int) -> int:
         """Only what a hit can end at is worth caching, and the block that a drafter drops."""
-        if not self.semantics.caches_aligned:
+        if not self.semantics.kv_cache.caches_aligned:
             return num_computed_tokens
         aligned = num_computed_tokens - num_computed_tokens % self.scheduler_block_size
         manager = self.single_type_managers[kv_cache_group_id]
@@ -378,7 +378,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
                 limit = shortened
                 if drop:
                     most = max_cache_hit_length
-                    if self.semantics.looks_past_limit_to_drop:
+                    if self.semantics.kv_cache.looks_past_limit_to_drop:
                         most = len(block_hashes) * self.hash_block_size
                     limit = min(shortened + spec.block_size, most)
                 blocks, hit = manager.find_longest_cache_hit(
@@ -479,7 +479,7 @@ def _check_retention_interval(
     interval = kv_cache_config.prefix_cache_retention_interval
     if interval is None:
         return
-    if use_eagle or not semantics.retains_sparsely:
+    if use_eagle or not semantics.kv_cache.retains_sparsely:
         raise NotModelledCache("windows cached sparsely, beside a drafter or before 0.29.0")
     groups = kv_cache_config.kv_cache_groups
     if interval and not any(isinstance(one.kv_cache_spec, SlidingWindowSpec) for one in groups):
@@ -497,9 +497,9 @@ def _check_retention_interval(
 def _refuse(specs: Sequence[KVCacheSpec], use_eagle: bool, semantics: Semantics) -> None:
     if any(isinstance(spec, CrossAttentionSpec) for spec in specs):
         raise NotModelledCache("prefix caching beside cross-attention")
-    if len(specs) > len(set(specs)) == 1 and not semantics.joins_equal_groups:
+    if len(specs) > len(set(specs)) == 1 and not semantics.kv_cache.joins_equal_groups:
         raise NotModelledCache("several groups that are all of one kind")
-    if len(specs) > 1 and use_eagle and not semantics.caches_block_to_drop:
+    if len(specs) > 1 and use_eagle and not semantics.kv_cache.caches_block_to_drop:
         raise NotModelledCache(
             "a drafter over several groups, in a release that drops twice or caches too little"
         )

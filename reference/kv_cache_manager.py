@@ -183,7 +183,7 @@ class KVCacheManager:
 
     def record_prefix_cache_stats(self, request: ScheduledRequest, num_hits: int) -> None:
         """A request was admitted that had looked for its prefix and found `num_hits` tokens."""
-        if self.semantics.counts_admitted_hits:
+        if self.semantics.kv_cache.counts_admitted_hits:
             self._record(request, num_hits)
 
     def get_computed_blocks(
@@ -202,7 +202,7 @@ class KVCacheManager:
         blocks, tokens, more = self.coordinator.find_longest_cache_hit(
             request.block_hashes, max_cache_hit_length
         )
-        if not self.semantics.counts_admitted_hits:
+        if not self.semantics.kv_cache.counts_admitted_hits:
             self._record(request, tokens)
         return self.create_kv_cache_blocks(blocks), tokens, tokens + more if more else 0
 
@@ -265,10 +265,10 @@ class KVCacheManager:
             ValueError: there is no new token, nothing is loaded, and (from 0.31.0 on) nothing hit.
             NotModelledCache: loads are not modelled before 0.14.0.
         """
-        if num_external_computed_tokens > 0 and not self.semantics.tells_external_tokens:
+        if num_external_computed_tokens > 0 and not self.semantics.kv_cache.tells_external_tokens:
             raise NotModelledCache("external tokens before 0.14.0")
         adopted = num_external_computed_tokens
-        if self.semantics.adopts_hits_alone:
+        if self.semantics.kv_cache.adopts_hits_alone:
             adopted += num_new_computed_tokens
         if num_new_tokens == 0 and adopted == 0:
             raise ValueError(f"request {request.request_id}: slots for no token")
@@ -276,7 +276,7 @@ class KVCacheManager:
         local = request.num_computed_tokens + num_new_computed_tokens
         computed = min(local + num_external_computed_tokens, self.max_model_len)
         loaded = num_external_computed_tokens
-        if delay_cache_blocks and self.semantics.keeps_window_of_last_token:
+        if delay_cache_blocks and self.semantics.kv_cache.keeps_window_of_last_token:
             loaded = min(loaded, request.num_tokens - 1 - local)
         kept = 0
         if self.watermark_blocks:
@@ -297,7 +297,7 @@ class KVCacheManager:
                 return None
 
         processed = computed
-        if self.semantics.keeps_window_in_flight:
+        if self.semantics.kv_cache.keeps_window_in_flight:
             processed = max(0, computed - request.num_in_flight_tokens)
         self.coordinator.remove_skipped_blocks(request.request_id, processed)
         own = computed + num_new_tokens
@@ -312,7 +312,7 @@ class KVCacheManager:
         if any(hit) or num_external_computed_tokens > 0:
             self.coordinator.allocate_new_computed_blocks(request.request_id, hit, local, loaded)
         new = self.empty_kv_cache_blocks
-        if need > 0 or not self.semantics.caps_admission_alone:
+        if need > 0 or not self.semantics.kv_cache.caps_admission_alone:
             new = self.create_kv_cache_blocks(
                 self.coordinator.allocate_new_blocks(
                     request.request_id, slots, own, num_encoder_tokens
@@ -337,7 +337,11 @@ class KVCacheManager:
         self.coordinator.remove_skipped_blocks(request_id, processed_computed_tokens)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """Let these blocks not be found any more: their content is not what it should be."""
+        """Let these blocks not be found any more: their content is not what it should be.
+
+        Raises:
+            IndexError: no such block.
+        """
         self.block_pool.evict_blocks(block_ids)
 
     def reset_prefix_cache(self) -> bool:
@@ -351,7 +355,7 @@ class KVCacheManager:
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """For each group the blocks at the start that every request holds; since cascade attention
         is gone, 0."""
-        if self.semantics.shares_no_prefix_reads:
+        if self.semantics.kv_cache.shares_no_prefix_reads:
             return [0] * self.num_kv_cache_groups
         return self.coordinator.get_num_common_prefix_blocks(running_request_id)
 

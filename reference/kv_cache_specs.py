@@ -114,6 +114,7 @@ class KVCacheConfig:
 
     @property
     def block_sizes(self) -> tuple[int, ...]:
+        """The block size of each group, in tokens."""
         return tuple(group.kv_cache_spec.block_size for group in self.kv_cache_groups)
 
     @property

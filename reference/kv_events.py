@@ -91,7 +91,7 @@ def stored_event(request: ScheduledRequest, what: Stored, semantics: Semantics) 
         raise NotModelledCache("KV events of a prompt that was given as embeddings")
     adapter = request.lora_request
     tokens = request.all_token_ids[what.start : what.end]
-    if semantics.tells_tokens_of_hashes:
+    if semantics.kv_cache.tells_tokens_of_hashes:
         ranges = [range(start, start + what.block_size) for start in what.block_starts]
         tokens = [request.all_token_ids[position] for block in ranges for position in block]
     return BlockStored(
@@ -104,7 +104,7 @@ def stored_event(request: ScheduledRequest, what: Stored, semantics: Semantics) 
         lora_name=None if adapter is None else adapter.lora_name,
         extra_keys=_event_keys(request, what, semantics) or None,
         group_idx=what.group_id,
-        session_id=request.session_id if semantics.events_name_sessions else None,
+        session_id=request.session_id if semantics.kv_cache.events_name_sessions else None,
     )
 
 
@@ -116,7 +116,12 @@ def _event_keys(request: ScheduledRequest, what: Stored, semantics: Semantics) -
     """
     features = request.mm_features
     item = 0
-    if what.is_tail and what.start > 0 and features and not semantics.finds_items_when_grown:
+    if (
+        what.is_tail
+        and what.start > 0
+        and features
+        and not semantics.block_keys.finds_items_when_grown
+    ):
         item = len(features) - 1
     found: list[ExtraKeys] = []
     for start in what.block_starts:
@@ -126,10 +131,12 @@ def _event_keys(request: ScheduledRequest, what: Stored, semantics: Semantics) -
             keys.append(request.lora_request.lora_name)
         for feature in features[item:]:
             position = feature.mm_position
-            passed = end_of(feature) < start + semantics.passes_items_at_boundary
+            passed = end_of(feature) < start + semantics.block_keys.passes_items_at_boundary
             if not passed and position.offset < end:
                 offset = (feature.identifier, position.offset - start)
-                keys.append(offset if semantics.keys_item_offsets else feature.identifier)
+                keys.append(
+                    offset if semantics.block_keys.keys_item_offsets else feature.identifier
+                )
         if start == 0 and request.cache_salt:
             keys.append(request.cache_salt)
         found.append(tuple(keys) or None)

@@ -11,7 +11,7 @@ from typing import Any
 from cacheproof.reference.media_content import call
 from cacheproof.reference.media_hash_of_vllm import Indeterminate, ReleaseStream
 from cacheproof.reference.media_stream import chunks
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.media import MediaSemantics
 
 __all__ = ["ALGORITHMS", "Indeterminate", "MediaWithBytes", "MultiModalHasher", "media_kinds"]
 
@@ -30,7 +30,7 @@ class MediaWithBytes:
     io_config: dict[str, Any] | None = None
 
 
-def media_kinds(semantics: Semantics) -> frozenset[str]:
+def media_kinds(semantics: MediaSemantics) -> frozenset[str]:
     """Kinds of media that are hashed with their original bytes, where the release has such."""
     kinds = {
         "image": semantics.hashes_original_bytes,
@@ -43,8 +43,8 @@ def media_kinds(semantics: Semantics) -> frozenset[str]:
 class MultiModalHasher:
     """Stands in for vLLM's class of the same name."""
 
-    def __init__(self, semantics: Semantics | None = None) -> None:
-        self.semantics = semantics or Semantics.ideal()
+    def __init__(self, semantics: MediaSemantics | None = None) -> None:
+        self.semantics = semantics or MediaSemantics()
         self._of_release = ReleaseStream(self.semantics)
 
     def hash_kwargs(self, algorithm: str, /, **arguments: Any) -> str:

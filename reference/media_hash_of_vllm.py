@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cacheproof.reference.media_content import MEDIA_WRAPPER, image_id, is_of
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.media import MediaSemantics
 
 Chunk = bytes | memoryview
 _NONE, _SEQUENCE, _MAPPING, _LEAF = b"\0", b"\1", b"\2", b"\3"
@@ -23,7 +23,7 @@ class Indeterminate(ValueError):
 class ReleaseStream:
     """The chunks that a release with these semantics feeds its digest."""
 
-    def __init__(self, semantics: Semantics) -> None:
+    def __init__(self, semantics: MediaSemantics) -> None:
         self._semantics = semantics
 
     def arguments(self, arguments: dict[str, Any]) -> Iterator[Chunk]:

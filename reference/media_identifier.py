@@ -6,7 +6,7 @@ encoder's output depends on its adapter as well, where the adapter reaches the e
 
 from typing import NamedTuple
 
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.media import MediaSemantics
 
 
 class ItemName(NamedTuple):
@@ -16,14 +16,14 @@ class ItemName(NamedTuple):
     is_users: bool = False
 
 
-def processor_key(name: ItemName, semantics: Semantics) -> str:
+def processor_key(name: ItemName, semantics: MediaSemantics) -> str:
     """The key of the processor's cache: apart for a digest and a user's id that looks like it."""
     if semantics.separates_user_ids and name.is_users:
         return f"id:{name.text}"
     return name.text
 
 
-def identifier(name: ItemName, adapter: str | None, semantics: Semantics) -> str:
+def identifier(name: ItemName, adapter: str | None, semantics: MediaSemantics) -> str:
     """The key of the encoder's output under an adapter that reaches the encoder, or none.
 
     The adapter's name stands with its length in front, so that no name runs into the key.

@@ -112,6 +112,7 @@ class Request:
 
     @property
     def has_encoder_inputs(self) -> bool:
+        """Whether it has any item."""
         return bool(self.mm_features)
 
     @property

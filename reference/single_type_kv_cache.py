@@ -9,7 +9,7 @@ from typing import ClassVar
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock, hashes_at
 from cacheproof.reference.kv_cache_specs import KVCacheSpec, NotModelledCache, ceil_div
 from cacheproof.reference.scheduled_request import ScheduledRequest
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.kv_cache import KVCacheSemantics
 
 Hit = tuple[tuple[list[KVCacheBlock], ...], int]
 
@@ -51,7 +51,7 @@ class SingleTypeKVCacheManager:
             raise NotModelledCache("blocks that workers write zeros into")
         self.kv_cache_spec = kv_cache_spec
         self.block_pool = block_pool
-        self.semantics = block_pool.semantics
+        self.semantics = block_pool.semantics.kv_cache
         self._keeps_refused = self.semantics.counts_tables and not self.semantics.forgets_refused
         pool_reorders = self.semantics.stacks_without_caching
         if enable_caching:
@@ -190,7 +190,7 @@ class SingleTypeKVCacheManager:
         reachable_boundaries: Sequence[int] = (),
         dcp_world_size: int = 1,
         *,
-        semantics: Semantics | None = None,
+        semantics: KVCacheSemantics | None = None,
     ) -> list[bool] | None:
         """For each block of the range whether it is worth caching; None when all are."""
         return None

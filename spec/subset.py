@@ -10,7 +10,7 @@ sides with their values.
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,7 +170,7 @@ def _explain(node: ast.expr, values: dict[str, Any]) -> str | None:
 def _explain_all(node: ast.GeneratorExp, values: dict[str, Any]) -> str | None:
     head, *rest = node.generators
     assert isinstance(head.target, ast.Name)
-    for item in _evaluate(head.iter, values):
+    for item in _in_order(_evaluate(head.iter, values)):
         bound = {**values, head.target.id: item}
         if not all(_evaluate(condition, bound) for condition in head.ifs):
             continue
@@ -185,7 +185,7 @@ def _explain_all(node: ast.GeneratorExp, values: dict[str, Any]) -> str | None:
                 node,
             )
         if reason := _explain(inner, bound):
-            return f"for {head.target.id} = {item!r}: {reason}"
+            return f"for {head.target.id} = {_shown(item)}: {reason}"
     return None
 
 
@@ -218,7 +218,26 @@ _SIGNS: dict[type[ast.cmpop], str] = {
 }
 
 
+def _in_order(values: Iterable[Any]) -> Iterable[Any]:
+    """Sets in an order that hangs on what they hold alone: one finding reads one way."""
+    if not isinstance(values, Set):
+        return values
+    return sorted(values, key=lambda one: (one if isinstance(one, int) else 0, _shown(one)))
+
+
 def _shown(value: Any) -> str:
-    if isinstance(value, frozenset | set):
-        return "{" + ", ".join(repr(item) for item in sorted(value)) + "}"
-    return repr(value)
+    """As `repr` writes it, with sets in order, at any depth."""
+    match value:
+        case frozenset() | set():
+            return "{" + ", ".join(map(_shown, _in_order(value))) + "}"
+        case tuple() if hasattr(value, "_fields"):
+            pairs = zip(value._fields, value, strict=True)
+            return f"{type(value).__name__}({', '.join(f'{n}={_shown(v)}' for n, v in pairs)})"
+        case tuple():
+            return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
+        case list():
+            return f"[{', '.join(map(_shown, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{_shown(k)}: {_shown(v)}" for k, v in value.items()) + "}"
+        case _:
+            return repr(value)

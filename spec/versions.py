@@ -21,7 +21,11 @@ def release_key(release: str) -> tuple[int, ...]:
 
 
 class Versions:
-    """A set of releases: `all`, `>=A`, `<B` or `>=A,<B`."""
+    """A set of releases: `all`, `>=A`, `<B` or `>=A,<B`.
+
+    Raises:
+        ValueError: the text is none of these.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -63,3 +63,27 @@ def test_the_linked_folders_are_one_module_each_however_imported() -> None:
 
     assert Path(cacheproof.spec.__file__).resolve() == ROOT / "spec" / "__init__.py"
     assert Path(cacheproof.reference.__file__).resolve() == ROOT / "reference" / "__init__.py"
+
+
+GUIDES = ("CONTRIBUTING.md", *(f"docs/{name}.md" for name in (
+    "add-a-contract", "add-a-lane", "add-a-model", "add-a-release", "false-alarm", "how-to-ci",
+)))  # fmt: skip
+NAMED = re.compile(
+    r"(?<![\w/.-])((?:tests|differential|proofs|reference|spec|gpu_runner|cacheproof|benchmarks|docs)"
+    r"/[\w/.-]+\.(?:py|md|toml|json|jsonl))\b"
+)
+ONLY_SHOWN = {"gpu_runner/models/vipllava.py"}
+"""Files that a recipe has its reader make."""
+
+
+def names_that_lead_nowhere(text: str) -> set[str]:
+    return {name for name in NAMED.findall(text) if not (ROOT / name).exists()} - ONLY_SHOWN
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_the_files_that_a_guide_names_are_there(page: str) -> None:
+    assert names_that_lead_nowhere((ROOT / page).read_text()) == set()
+
+
+def test_a_file_that_is_not_there_is_noticed() -> None:
+    assert names_that_lead_nowhere("see `docs/nowhere.md`") == {"docs/nowhere.md"}

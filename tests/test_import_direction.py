@@ -33,7 +33,8 @@ ROOMS = {
 }
 """The folders of differential/, each with those that it may import; beside them errors and files,
 which all may."""
-FOR_ALL_ROOMS = {"errors", "files"}
+FOR_ALL_ROOMS = {"depths", "errors", "files"}
+"""`depths` names modules of all rooms, and imports them when it is asked for one."""
 TARGETS = "differential/targets/"
 HOST = "differential/targets/host/"
 HOST_MAY_IMPORT = (

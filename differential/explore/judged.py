@@ -4,8 +4,9 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cacheproof.differential.judges.manager import Judge
+from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.targets.host.explorer import SET, tree_of
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import DecoderCacheState, EncoderCacheState
@@ -14,7 +15,7 @@ LONG_AGO = 2
 """ED-3 asks whether one step has passed since an encode, or more: so many are as good as more."""
 
 
-def saved(judge: Judge, is_there: Callable[[str], bool]) -> bytes:
+def saved(judge: ManagerJudge, is_there: Callable[[str], bool]) -> bytes:
     """All that its later verdicts depend on. Equal only for judges that know the same. `is_there`
     says of a request's name whether the target remembers it."""
     _forget_history(judge.ghost, isinstance(judge.state, EncoderCacheState))
@@ -23,54 +24,51 @@ def saved(judge: Judge, is_there: Callable[[str], bool]) -> bytes:
     return pickle.dumps(judge.position(), pickle.HIGHEST_PROTOCOL)
 
 
-def put_back(judge: Judge, position: bytes) -> None:
+def put_back(judge: ManagerJudge, position: bytes) -> None:
     judge.go_to(pickle.loads(position))
 
 
-def ledger(judge: Judge) -> EncoderCacheState | DecoderCacheState:
+def ledger(judge: ManagerJudge) -> EncoderCacheState | DecoderCacheState:
     """The target's ledger without the sizes, of which older releases show none."""
     state = judge.state
     return state._replace(size={}) if isinstance(state, EncoderCacheState) else state
 
 
-def tree(judge: Judge) -> list[Any]:
+def tree(judge: ManagerJudge) -> list[Any]:
     """What it knows beside the ledger, which is the target's own, but for sizes, which not every
     target shows. Requests are in order where they are in flight."""
-    ghost, state, requests, in_flight, *further = judge.position()
-    encoded, gathered, evicting, allocating, *of_scheduler = further
+    at = judge.position()
     return [
-        _ghost(ghost),
-        _map(getattr(state, "size", {}), int),
-        _map(requests, lambda request: request.computed),
-        tree_of(in_flight),
-        _map(encoded, int),
-        tree_of(gathered),
-        tree_of(evicting),
-        tree_of(allocating),
-        *(_of_scheduler(*of_scheduler) if of_scheduler else ()),
+        _ghost(at.ghost),
+        _map(getattr(at.state, "size", {}), int),
+        _map(at.requests, lambda request: request.computed),
+        tree_of(at.in_flight),
+        _map(at.encoded, int),
+        tree_of(at.gathered),
+        tree_of(at.evicting),
+        tree_of(at.allocating),
+        *(_of_scheduler(at) if isinstance(at, SchedulerPosition) else ()),
     ]
 
 
-def _of_scheduler(order: Any, *further: Any) -> list[Any]:
+def _of_scheduler(at: SchedulerPosition) -> list[Any]:
     """How requests arrived, the target knows; the judge knows in which order, and who has run."""
-    running, prompts, claims, dropped, paused, pending, in_vain, *progress = further
-    stood, steps, preempted, withheld, present = progress
-    added, has_run = order
     return [
-        list(added),
-        tree_of(has_run),
-        tree_of(running),
-        _map(prompts, int),
-        _map(claims, tree_of),
-        tree_of(dropped),
-        paused,
-        tree_of(pending),
-        tree_of(in_vain),
-        tree_of(stood),
-        steps,
-        tree_of(preempted),
-        _map(withheld, tree_of),
-        tree_of(present),
+        list(at.arrivals.added),
+        tree_of(at.arrivals.has_run),
+        tree_of(at.running),
+        _map(at.prompts, int),
+        _map(at.claims, tree_of),
+        tree_of(at.dropped),
+        at.paused,
+        tree_of(at.pending),
+        tree_of(at.in_vain),
+        tree_of(at.stood),
+        at.steps_without_token,
+        tree_of(at.preempted),
+        _map(at.withheld, tree_of),
+        tree_of(at.present),
+        list(at.ran),
     ]
 
 

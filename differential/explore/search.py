@@ -18,8 +18,9 @@ from cacheproof.differential.explore import judged
 from cacheproof.differential.explore.scope import Scope
 from cacheproof.differential.explore.symmetry import Part, Symmetry
 from cacheproof.differential.judges.examine import judge_of, judge_record
-from cacheproof.differential.judges.manager import Judge, Violation
+from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add
@@ -109,7 +110,7 @@ class _Search:
         self._symmetry = Symmetry(scope.renamings)
         empty = Trace(scope.header, ())
         judge = judge_of(empty, target.release, target.protocol, None, Reachability())
-        assert isinstance(judge, Judge)
+        assert isinstance(judge, ManagerJudge)
         self._judge = judge
         self._explorer = target.explorer(scope.header, self._alphabet, fault)
         self._parts = [Part(self._explorer.tree)]

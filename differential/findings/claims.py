@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
-from cacheproof.differential.judges.manager import Judge
+from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.retrace import Break, State
 from cacheproof.differential.traces.manager import Add, Finish, Notices, Preempt, Walk
 from cacheproof.differential.traces.records import CallRecord
@@ -121,7 +121,7 @@ class Case:
     @property
     def ghost(self) -> Ghost:
         judge = self.broken.judge
-        assert isinstance(judge, Judge)
+        assert isinstance(judge, ManagerJudge)
         return judge.ghost
 
     @property

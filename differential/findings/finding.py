@@ -15,8 +15,8 @@ import msgspec
 
 from cacheproof.differential.judges.examine import Examination, examine
 from cacheproof.differential.judges.lockstep import Difference
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.retrace import Retrace
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.media.differences import parts
 from cacheproof.differential.shrinking.edits import shape
 from cacheproof.differential.shrinking.shrink import BATCH, BATCHES_MAX, shrink

@@ -5,23 +5,21 @@ trace is short.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.findings.finding import LOCKSTEP, MODEL_DIFFERENCE, TIMES, Finding
+from cacheproof.differential.findings.views.view import Rows, View
 from cacheproof.differential.judges.lockstep import DELTA_FIELDS
 from cacheproof.differential.judges.retrace import Moment
-from cacheproof.differential.media.values import written
 from cacheproof.differential.traces.block_hash import Continue, Prompt
 from cacheproof.differential.traces.manager import Add
-from cacheproof.differential.traces.media_hash import Hash
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.differential.traces.words import changed_fields, program, told, value, visible_line
-from cacheproof.spec.records import EncoderCacheState
+from cacheproof.differential.traces.words import program, told, value, visible_line
 
 EVENTS_SHOWN = 10
 KEY_DIGITS = 12
@@ -101,21 +99,16 @@ def _events(trace: Trace) -> Text:
 def _step(finding: Finding, moments: list[Moment]) -> RenderableType:
     if finding.contract == LOCKSTEP:
         return _columns(("", "reference", finding.target), _parted(finding))
-    moment = moments[finding.event]
-    if finding.trace.depth == "block_hash":
-        return _columns(("", "key as it grew", "key afresh"), _keys(moment))
-    if finding.trace.depth == "media_hash":
-        return _columns(("call", "digest"), [_digest_of(one) for one in moments])
-    if finding.trace.depth == "kv_cache":
-        return _columns(("", "after"), _changed(moment))
-    changed = changed_fields(moment.before, moment.after)
-    rows = [(name, *sides) for name, sides in changed.items()]
-    if moment.store_before != moment.store_after:
-        rows.append(("worker's store", value(moment.store_before), value(moment.store_after)))
-    if not rows:
-        store = value(moment.store_after)
-        return Text(f"the ledger stays as it was, and the worker's store too: {store}")
-    return _columns(("", "before", "after"), rows)
+    view = _view(finding)
+    rows = view.step(moments[: finding.event + 1])
+    if not rows and view.nothing is not None:
+        return Text(view.nothing(moments[finding.event]))
+    return _columns(view.step_titles, rows)
+
+
+def _view(finding: Finding) -> View:
+    view: View = part(DEPTHS[finding.trace.depth].view).VIEW
+    return view
 
 
 def _parted(finding: Finding) -> list[tuple[str, str, str]]:
@@ -131,55 +124,14 @@ def _parted(finding: Finding) -> list[tuple[str, str, str]]:
 
 
 def _lanes(finding: Finding, moments: list[Moment]) -> RenderableType:
-    rows = []
-    depth = finding.trace.depth
+    view, rows = _view(finding), []
     for number, moment in enumerate(moments, start=1):
         mark = ">" if number == finding.event + 1 else " "
-        match depth:
-            case "block_hash":
-                sides: tuple[str, ...] = (", ".join(key for _, key, _ in _keys(moment)),)
-            case "media_hash":
-                sides = (_digest_of(moment)[1],)
-            case "kv_cache":
-                sides = (", ".join(f"{name} {what}" for name, what in _changed(moment)),)
-            case _:
-                sides = (_ledger(moment), _store(moment))
-        rows.append((f"{mark}{number}", _scheduler(moment), *sides))
-    titles = {
-        "block_hash": ("request", "keys"),
-        "media_hash": ("hasher", "digest"),
-        "kv_cache": ("engine", "block pool"),
-    }
-    shown = titles.get(depth, ("scheduler", "ledger", "store"))
-    return _columns(("", *shown), rows[-EVENTS_SHOWN:])
+        rows.append((f"{mark}{number}", _asked(moment), *view.sides(moment)))
+    return _columns(("", *view.lanes), rows[-EVENTS_SHOWN:])
 
 
-def _changed(moment: Moment) -> list[tuple[str, str]]:
-    """What an event changed of the block pool."""
-    outcome = moment.record[0] or {"changed": {}}
-    return [(name.replace("_", " "), value(what)) for name, what in outcome["changed"].items()]
-
-
-def _digest_of(moment: Moment) -> tuple[str, str]:
-    """A call of the media hasher and the first digits of what it gave."""
-    assert isinstance(moment.event, Hash)
-    outcome = moment.record[0] or {}
-    raised = f"raises {outcome['raises']}" if "raises" in outcome else "no such value"
-    unstable = "another each time" if "unstable" in outcome else raised
-    return written(moment.event.value), outcome.get("digest", "")[:KEY_DIGITS] or unstable
-
-
-def _keys(moment: Moment) -> list[tuple[str, str, str]]:
-    """The request's blocks and the first digits of their keys."""
-    outcome = moment.record[0] or {"grown": [], "fresh": []}
-    sides = zip(outcome["grown"], outcome["fresh"], strict=True)
-    return [
-        (f"block {number}", grown[:KEY_DIGITS], fresh[:KEY_DIGITS])
-        for number, (grown, fresh) in enumerate(sides, start=1)
-    ]
-
-
-def _scheduler(moment: Moment) -> str:
+def _asked(moment: Moment) -> str:
     event, (outcome, calls, raised, _) = moment.event, moment.record
     words = told(event, outcome)
     if isinstance(event, Add | Prompt | Continue):
@@ -193,33 +145,7 @@ def _scheduler(moment: Moment) -> str:
     return words if outcome is not None or calls or raised else f"{words} (no effect)"
 
 
-def _ledger(moment: Moment) -> str:
-    before, after = moment.before, moment.after
-    assert before is not None
-    assert after is not None
-    words = [
-        f"{name} {getattr(before, field)} -> {getattr(after, field)}"
-        for name, field in (("free", "free_slots"), ("freeable", "freeable_slots"))
-        if getattr(before, field, None) != getattr(after, field, None)
-    ]
-    if isinstance(before, EncoderCacheState) and isinstance(after, EncoderCacheState):
-        for h, holders in after.holders.items():
-            if before.holders.get(h) != holders:
-                by = f"held by {' and '.join(sorted(holders))}" if holders else "idle"
-                words.append(f"{h} {by}")
-        words += [f"{h} gone" for h in before.holders if h not in after.holders]
-    if after.notices and after.notices != before.notices:
-        words.append(f"to report: {' '.join(after.notices)}")
-    return ", ".join(words)
-
-
-def _store(moment: Moment) -> str:
-    before, after = moment.store_before, moment.store_after
-    gone = [f"-{h}" for h in before if h not in after]
-    return " ".join([*gone, *(f"+{h}" for h in after if h not in before)])
-
-
-def _columns(titles: tuple[str, ...], rows: list[Any]) -> Table:
+def _columns(titles: tuple[str, ...], rows: Rows) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for title in titles:
         table.add_column(Text(title), overflow="fold")

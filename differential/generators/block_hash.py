@@ -109,7 +109,11 @@ def _offer(release: str | None) -> _Offer:
         semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
     except NotModelled:
         return _Offer(("sha256", "sha256_cbor_64bit"))
-    return _Offer(algorithms(semantics), semantics.looks_ahead, semantics.continues_requests)
+    return _Offer(
+        algorithms(semantics.block_keys),
+        semantics.block_keys.looks_ahead,
+        semantics.block_keys.continues_requests,
+    )
 
 
 def _events(draw: random.Random, name: str, draft: _Draft) -> Iterator[BlockHashEvent]:

@@ -39,7 +39,7 @@ class _EncoderDecoderTrace:
         self._longest = random.choice((2, 6, 12, 16))
         extras, runner = (Random(f"{VERSION}/{name}/{seed}") for name in ("extras", "runner"))
         self._config = with_extras(self._draw(), extras, semantics, runner)
-        self._pauses = semantics.pauses and random.random() < 0.1
+        self._pauses = semantics.scheduler.pauses and random.random() < 0.1
         self._runs_out = random.random() < 0.05
         self._events: list[AnyEvent] = []
         self._live: list[str] = []
@@ -87,7 +87,7 @@ class _EncoderDecoderTrace:
             if random.random() < 0.01:
                 self._events.append(Reset())
             if random.random() < 0.02:
-                running = self._semantics.restarts_running and random.random() < 0.5
+                running = self._semantics.scheduler.restarts_running and random.random() < 0.5
                 self._events.append(ResetPrefix(running=running))
             if self._pauses and random.random() < 0.2:
                 self._events.append(Pause(random.choice(("new", "all", "none", "none"))))

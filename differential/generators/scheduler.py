@@ -64,7 +64,7 @@ def scheduler_trace(
     It asks for nothing that the release does not have; None: of what any release has.
     """
     offered = offered_by(release)
-    transfers = transfers and offered.loads_encodings
+    transfers = transfers and offered.scheduler.loads_encodings
     return _SchedulerTrace(
         seed, async_scheduling, offered, transfers, resized, windows, kv_transfers
     ).build()
@@ -139,13 +139,13 @@ class _SchedulerTrace:
         self._adapters = self._extras.randint(1, 4) if self._config.max_loras else 0
         self._twins = self._config.prefix_caching and self._extras.random() < 0.25
         self._texts: list[tuple[int, tuple[Item, ...]]] = []
-        self._pauses = semantics.pauses and self._extras.random() < 0.1
-        self._restarts = semantics.restarts_running and self._extras.random() < 0.15
+        self._pauses = semantics.scheduler.pauses and self._extras.random() < 0.1
+        self._restarts = semantics.scheduler.restarts_running and self._extras.random() < 0.15
         if kv_transfers:
-            self._restarts = semantics.restarts_running and self._kv.random() < 0.15
+            self._restarts = semantics.scheduler.restarts_running and self._kv.random() < 0.15
         self._elsewhere = Random(f"{VERSION}/elsewhere/{seed}")
         self._pending: list[str] = []
-        self._streams = semantics.continues_requests and self._streaming.random() < 0.12
+        self._streams = semantics.block_keys.continues_requests and self._streaming.random() < 0.12
         self._rooms: dict[str, int] = {}
         self._first_turns: dict[str, int] = {}
         self._shown: dict[str, int] = {}
@@ -204,7 +204,7 @@ class _SchedulerTrace:
             ec_connector=True,
             policy="priority",
             max_num_seqs=4,
-            scheduler_reserve_full_isl=not self._semantics.admits_whole_sequences,
+            scheduler_reserve_full_isl=not self._semantics.kv_cache.admits_whole_sequences,
             max_loras=0,
             num_speculative_tokens=min(config.num_speculative_tokens, 3),
         )
@@ -212,8 +212,8 @@ class _SchedulerTrace:
     def _with_kv_transfers(self, config: SchedulerConfig) -> SchedulerConfig:
         """A connector to KV, and one time in four the one to encoder outputs as well."""
         random, offered = self._kv, self._semantics
-        ends = random.random() < 0.4 and offered.ends_failed_loads
-        both = random.random() < 0.25 and offered.loads_encodings
+        ends = random.random() < 0.4 and offered.scheduler.ends_failed_loads
+        both = random.random() < 0.25 and offered.scheduler.loads_encodings
         return msgspec.structs.replace(
             config, kv_connector="fail" if ends else "recompute", ec_connector=both
         )
@@ -278,7 +278,7 @@ class _SchedulerTrace:
         """An output that is on its way arrives or fails to; or another one is offered, or not any
         more."""
         random, offered = self._elsewhere, self._semantics
-        lost: TransferState = "failed" if offered.fails_lost_transfers else "gone"
+        lost: TransferState = "failed" if offered.scheduler.fails_lost_transfers else "gone"
         if self._pending and random.random() < 0.8:
             identifier = self._pending.pop(random.randrange(len(self._pending)))
             ends: tuple[TransferState, ...] = ("ready", "ready", "gone", lost)
@@ -286,7 +286,7 @@ class _SchedulerTrace:
         identifier, _ = random.choice(self._items)
         if identifier in self._pending:
             self._pending.remove(identifier)
-        if offered.awaits_transfers and random.random() < 0.2:
+        if offered.scheduler.awaits_transfers and random.random() < 0.2:
             self._pending.append(identifier)
             return Transfer(identifier, "pending")
         return Transfer(identifier, "ready" if random.random() < 0.75 else "gone")
@@ -301,7 +301,7 @@ class _SchedulerTrace:
     def _stream(self) -> None:
         """A session gets more prompt, or is closed; now and then all requests start over."""
         random = self._streaming
-        restarts = self._semantics.restarts_running and self._config.kv_connector is None
+        restarts = self._semantics.scheduler.restarts_running and self._config.kv_connector is None
         if restarts and random.random() < 0.04:
             self._events.append(ResetPrefix(running=True))
             return
@@ -316,7 +316,7 @@ class _SchedulerTrace:
         prompt = max(1, position) + random.choice((0, 1, 6))
         max_tokens = random.randint(1, 6)
         self._shown[request] += len(items)
-        own = self._semantics.takes_max_tokens_of_chunks
+        own = self._semantics.scheduler.takes_max_tokens_of_chunks
         self._rooms[request] -= prompt + (max_tokens if own else self._first_turns[request])
         if self._rooms[request] < 0 or random.random() < 0.15:
             del self._rooms[request]
@@ -380,7 +380,7 @@ class _SchedulerTrace:
         """Whether the KV of a request is sent elsewhere when it has come to its end."""
         if self._config.kv_connector is None or self._kv.random() < 0.6:
             return False
-        if self._config.async_scheduling and not self._semantics.keeps_until_loaded:
+        if self._config.async_scheduling and not self._semantics.scheduler.keeps_until_loaded:
             return False
         self._sends.append(request)
         return True
@@ -415,7 +415,7 @@ class _SchedulerTrace:
 
     def _failure(self, likelihood: float) -> int | None:
         """From which block on a load fails; None: it does not."""
-        fails = self._kv.random() < likelihood and self._semantics.retries_failed_loads
+        fails = self._kv.random() < likelihood and self._semantics.scheduler.retries_failed_loads
         return self._kv.choice((0, 0, 1, 2)) if fails else None
 
     def _priority(self) -> int:
@@ -442,7 +442,7 @@ class _SchedulerTrace:
         random = self._extras
         number = random.randint(1, self._adapters) if self._adapters else 0
         adapter = Adapter(f"adapter-{number}", number, f"/adapters/{number}") if number else None
-        skips = random.random() < 0.03 and self._semantics.skips_reading
+        skips = random.random() < 0.03 and self._semantics.scheduler.skips_reading
         return {
             "lora": adapter if random.random() < 0.7 else None,
             "salt": random.choice(("s1", "s2")) if random.random() < 0.05 else None,
@@ -456,27 +456,27 @@ def with_extras(
 ) -> SchedulerConfig:
     """Now and then what few deployments use, as far as the release has it. Which model runner the
     workers have, `runner` draws: either is as likely."""
-    adaptive = random.random() < 0.15 and offered.spares_lone_prefill
+    adaptive = random.random() < 0.15 and offered.scheduler.spares_lone_prefill
     active = random.randint(1, config.max_num_seqs) if random.random() < 0.1 else None
-    reserve = random.random() < 0.8 or not offered.admits_whole_sequences
+    reserve = random.random() < 0.8 or not offered.kv_cache.admits_whole_sequences
     watermark = random.choice((0.1, 0.2)) if random.random() < 0.1 else 0.0
     interval = random.choice((2, 3, 5)) if random.random() < 0.1 else 1
     max_loras = random.choice((1, 2)) if random.random() < 0.12 else 0
-    speculates = random.random() < 0.3 and offered.takes_drafts
+    speculates = random.random() < 0.3 and offered.scheduler.takes_drafts
     drafts = random.choice((1, 2, 3, 4)) if speculates else 0
     with_drafter = drafts > 0 and random.random() < 0.6
     random.random()  # once drew the runner; what is drawn after it stays as it was
     return msgspec.structs.replace(
         config,
         long_prefill_token_threshold_adaptive=adaptive,
-        max_num_active_seqs=active if offered.spares_lone_prefill else None,
+        max_num_active_seqs=active if offered.scheduler.spares_lone_prefill else None,
         scheduler_reserve_full_isl=reserve,
-        watermark=watermark if offered.keeps_watermark else 0.0,
-        prefill_schedule_interval=interval if offered.holds_prefills else 1,
+        watermark=watermark if offered.kv_cache.keeps_watermark else 0.0,
+        prefill_schedule_interval=interval if offered.scheduler.holds_prefills else 1,
         max_loras=max_loras,
         num_speculative_tokens=drafts,
         drafter=with_drafter,
-        v2_model_runner=runner.random() < 0.5 and offered.has_second_runner,
+        v2_model_runner=runner.random() < 0.5 and offered.scheduler.has_second_runner,
     )
 
 
@@ -502,13 +502,13 @@ def _with_groups(config: SchedulerConfig, random: Random, offered: Semantics) ->
         )
     )
     has_windows = any(group.kind == "sliding_window" for group in groups)
-    drops = not (config.prefix_caching and offered.looks_ahead)
+    drops = not (config.prefix_caching and offered.block_keys.looks_ahead)
     has_no_drafter = chunks in groups or (
-        config.prefix_caching and drops and not offered.caches_block_to_drop
+        config.prefix_caching and drops and not offered.kv_cache.caches_block_to_drop
     )
     slack = config.num_blocks - -(-config.max_model_len // size)
     drafter = config.drafter and not has_no_drafter
-    retains = offered.retains_sparsely and has_windows and not (drafter and drops)
+    retains = offered.kv_cache.retains_sparsely and has_windows and not (drafter and drops)
     return msgspec.structs.replace(
         config,
         groups=groups,

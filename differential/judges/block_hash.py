@@ -5,8 +5,10 @@ the one that first had its content.
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation, by_kind
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import BlockHashConfig, Continue, Decode, Prompt
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
@@ -114,6 +116,11 @@ class BlockHashJudge:
         self._by_prefix: dict[Prefix, tuple[str, Place]] = {}
         self._offsets: dict[Any, set[tuple[int, ...]]] = {}
 
+    @property
+    def by_kind(self) -> dict[tuple[str, str], Violation]:
+        """The violations by contract and kind."""
+        return by_kind(self.violations)
+
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`."""
         outcome, _, raised, _ = record
@@ -177,7 +184,7 @@ class BlockHashJudge:
             self.violations[rule.id] = Violation(
                 rule,
                 number,
-                type(event).__struct_config__.tag,
+                tag_of(type(event)),
                 event.request,
                 "",
                 rule.explain(**values),
@@ -218,3 +225,10 @@ class BlockHashJudge:
             meet("adapter")
         if prompt.salt is not None:
             meet("cache salt")
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> BlockHashJudge:
+    """What judges a trace of a target that is that release, or none."""
+    return BlockHashJudge(trace, release, reach)

@@ -4,12 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.judges.outputs import is_tie
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
 Prompt = tuple[int, tuple[Item, ...]]
+_OF_THE_STORE = frozenset({"mirror"})
 
 
 class EngineJudge(SchedulerJudge):
@@ -54,13 +59,8 @@ class EngineJudge(SchedulerJudge):
 
     def _judge_store(self, store: Mapping[str, int]) -> None:
         """The worker's own store after the step, in the place of what should be in it."""
-        step = self._last_step
-        assert step is not None
-        for rule in self._rules.of_step:
-            if rule.kind == "mirror":
-                told = step._replace(store=store)
-                if not rule.predicate(told):
-                    self._broken(rule, {"w": told}, "update", "", "")
+        assert self._last_step is not None
+        self._evaluator.step(self._last_step._replace(store=store), "update", _OF_THE_STORE)
 
     def _judge_origins(self, origins: Mapping[str, Any]) -> None:
         """What was read that is another's, where the target's rows and slots say what they are."""
@@ -99,3 +99,10 @@ class EngineJudge(SchedulerJudge):
 
 def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(tuple(one) if isinstance(one, list) else one for one in entries)
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> EngineJudge:
+    """What judges a trace of a target that is that release, or none."""
+    return EngineJudge(trace, rules_of(trace, release), reach, protocol, release)

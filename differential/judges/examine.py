@@ -1,34 +1,26 @@
 """One trace's verdict on one target: judged by the contracts and compared with the reference."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-import msgspec
-
+from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.judges.block_hash import BlockHashJudge
-from cacheproof.differential.judges.engine import EngineJudge
-from cacheproof.differential.judges.kv_cache import KVCacheJudge
+from cacheproof.differential.judges.judge import Judge
 from cacheproof.differential.judges.lockstep import Difference, compare
-from cacheproof.differential.judges.manager import Judge, Rules, Violation
-from cacheproof.differential.judges.media_hash import MediaHashJudge
+from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
-from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.records import EncoderCacheState
 
 LOCKSTEP = "lockstep"
 SERVED = "SC-18"
 """The contract that a release breaks by a refusal for which it has no documented reason."""
-AnyJudge = Judge | BlockHashJudge | MediaHashJudge | KVCacheJudge
 
 
 @dataclass(frozen=True)
@@ -37,8 +29,8 @@ class Examination:
     difference from the reference, if it was `compared` with that. `by_kind` has the first violation
     of each contract and kind. `illegal` means that nothing was judged."""
 
-    violations: dict[str, Violation]
-    by_kind: dict[tuple[str, str], Violation]
+    violations: Mapping[str, Violation]
+    by_kind: Mapping[tuple[str, str], Violation]
     difference: Difference | None
     illegal: str | None
     calls: int
@@ -56,14 +48,6 @@ class Examination:
             yield contract, kind, violation.event, violation.sentence
         if self.difference is not None:
             yield LOCKSTEP, "", self.difference.event, self.difference.sentence
-
-
-@lru_cache
-def rules_for(
-    manager: str, release: str | None, depth: str = "manager", *, asynchronous: bool = False
-) -> Rules:
-    """The contracts that judge a manager of a release, and at scheduler depth its scheduler."""
-    return Rules(manager, release, asynchronous=asynchronous, depth=depth)
 
 
 def examine(
@@ -97,13 +81,14 @@ def examine(
         expected = reference.run([trace])[0]
         difference = compare(expected, result) if expected.illegal is None else None
     violations = judge.violations
-    by_kind = (
-        judge.by_kind
-        if isinstance(judge, MediaHashJudge)
-        else {(contract, one.kind): one for contract, one in violations.items()}
-    )
     return Examination(
-        violations, by_kind, difference, None, judge.calls_judged, judge.resident_sum, compared
+        violations,
+        judge.by_kind,
+        difference,
+        None,
+        judge.calls_judged,
+        judge.resident_sum,
+        compared,
     )
 
 
@@ -111,9 +96,7 @@ def _not_judged(illegal: str) -> Examination:
     return Examination({}, {}, None, illegal, 0, 0, compared=False)
 
 
-def judge_record(
-    judge: AnyJudge, number: int, event: Any, record: StepRecord, target: Target
-) -> None:
+def judge_record(judge: Judge, number: int, event: Any, record: StepRecord, target: Target) -> None:
     """Judge the record of event number `number`.
 
     Raises:
@@ -126,7 +109,7 @@ def judge_record(
             f"host of {target.name}: the record of event {number + 1} does not fit the trace "
             f"({type(error).__name__}: {error})"
         ) from error
-    if record[3] is not None and isinstance(judge, Judge):
+    if record[3] is not None and isinstance(judge, ManagerJudge):
         _check_replay(judge, record[3], target, number)
 
 
@@ -136,27 +119,10 @@ def judge_of(
     protocol: Protocol,
     capacity: int | None,
     reach: Reachability,
-) -> AnyJudge:
+) -> Judge:
     """What judges the records of a trace; `capacity` is what the release made of the trace's."""
-    if trace.depth == "block_hash":
-        return BlockHashJudge(trace, release, reach)
-    if trace.depth == "media_hash":
-        return MediaHashJudge(release, reach)
-    if trace.depth == "kv_cache":
-        semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
-        return KVCacheJudge(msgspec.to_builtins(trace.header.config), semantics, release, reach)
-    asynchronous = (
-        isinstance(trace.header.config, SchedulerConfig) and trace.header.config.async_scheduling
-    )
-    rules = rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)
-    judge: Judge
-    if trace.depth == "engine":
-        judge = EngineJudge(trace, rules, reach, protocol, release)
-    elif trace.has_scheduler:
-        judge = SchedulerJudge(trace, rules, reach, protocol, release)
-    else:
-        judge = Judge(trace, rules, reach, protocol)
-    if capacity is not None:
+    judge: Judge = part(DEPTHS[trace.depth].judge).judge_of(trace, release, protocol, reach)
+    if capacity is not None and isinstance(judge, ManagerJudge):
         judge.set_capacity(capacity)
     return judge
 
@@ -165,8 +131,7 @@ def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
     """Every event has a record, up to the first exception; the last one carries the full state."""
     records = result.records
     ended = len(records) == len(trace.events) or (records and records[-1][2] is not None)
-    has_state = trace.has_scheduler or trace.depth == "manager"
-    without_state = has_state and records and records[-1][3] is None
+    without_state = DEPTHS[trace.depth].has_ledger and records and records[-1][3] is None
     if not ended or without_state:
         raise HarnessError(
             f"host of {target.name}: {len(records)} records for {len(trace.events)} events, or "
@@ -174,7 +139,7 @@ def _check_complete(trace: Trace, result: TraceResult, target: Target) -> None:
         )
 
 
-def _check_replay(judge: Judge, full: FullState, target: Target, number: int) -> None:
+def _check_replay(judge: ManagerJudge, full: FullState, target: Target, number: int) -> None:
     state = judge.state
     agrees = state.free_slots == full.free and list(state.notices) == full.notices
     if isinstance(state, EncoderCacheState):

@@ -15,9 +15,12 @@ from cacheproof.differential.judges.kv_cache_mirror import (
     filled,
 )
 from cacheproof.differential.judges.kv_cache_rare import RareStates
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import about, by_subject
+from cacheproof.differential.judges.violation import Violation, by_kind
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import (
     PoolEvents,
@@ -42,23 +45,12 @@ from cacheproof.spec.kv_cache import (
     Statistics,
     Tables,
 )
-from cacheproof.spec.registry import Contract, contracts
+from cacheproof.spec.registry import contracts
 
 Event = Mapping[str, Any]
 FIRST_BLOCKS = "first blocks of a window"
 DROPPED = "a block that a lookup drops"
 MANAGER = cacheproof.spec.kv_cache.COMPONENT
-_LETTERS = {
-    PoolState: "s",
-    Tables: "s",
-    PoolEvents: "w",
-    PoolForgets: "w",
-    PoolRelease: "w",
-    PoolReset: "w",
-    PoolTake: "w",
-    StoredBlocks: "w",
-    StoredChain: "w",
-}
 
 
 class KVCacheJudge:
@@ -81,10 +73,7 @@ class KVCacheJudge:
         self.calls_judged = 0
         self._config = config
         self._semantics = semantics
-        self._rules: dict[type, list[Contract]] = {}
-        for rule in contracts(MANAGER, release):
-            (kind,) = set(rule.predicate.__annotations__.values()) - {bool}
-            self._rules.setdefault(kind, []).append(rule)
+        self._rules = by_subject(contracts(MANAGER, release))
         self._layout = Layout(config)
         self._mirror = KVCacheMirror(config, semantics)
         self._requests: dict[str, RequestGhost] = {}
@@ -99,6 +88,11 @@ class KVCacheJudge:
     def pool(self) -> PoolState:
         """The pool as the records say that it is."""
         return self._mirror.pool
+
+    @property
+    def by_kind(self) -> dict[tuple[str, str], Violation]:
+        """The violations by contract and kind."""
+        return by_kind(self.violations)
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`; the event may also be plain data."""
@@ -145,7 +139,7 @@ class KVCacheJudge:
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
             if rule.id not in self.violations and not rule.predicate(subject):
-                why = rule.explain(**{_LETTERS.get(type(subject), "c"): subject})
+                why = rule.explain(**about(rule, subject))
                 self.violations[rule.id] = Violation(rule, *self._where, "", why, kind)
                 self.subjects[rule.id] = subject
 
@@ -254,7 +248,7 @@ class KVCacheJudge:
         mirror, layout = self._mirror, self._layout
         tables = mirror.tables.get(name, [[] for _ in layout.groups])
         start = known.computed + asked.hit + asked.external
-        if self._semantics.keeps_window_of_last_token:
+        if self._semantics.kv_cache.keeps_window_of_last_token:
             start = layout.start(known, asked)
 
         def need(tokens: int, *, capped: bool) -> int:
@@ -268,7 +262,7 @@ class KVCacheJudge:
             return blocks
 
         keeps = asked.others and known.state in ("waiting", "preempted")
-        watermark = self._config["watermark"] if self._semantics.keeps_watermark else 0.0
+        watermark = self._config["watermark"] if self._semantics.kv_cache.keeps_watermark else 0.0
         return Admission(
             granted,
             need(layout.slots(known, asked), capped=False),
@@ -477,5 +471,13 @@ class KVCacheJudge:
         found: Counter[str] = Counter()
         for key, count in counts.items():
             number = key.split(":")[1]
-            found[key if self._semantics.events_name_groups else f"None:{number}"] += count
+            found[key if self._semantics.kv_cache.events_name_groups else f"None:{number}"] += count
         return found
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> KVCacheJudge:
+    """What judges a trace of a target that is that release, or none."""
+    semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
+    return KVCacheJudge(msgspec.to_builtins(trace.header.config), semantics, release, reach)

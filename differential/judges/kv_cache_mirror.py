@@ -32,10 +32,10 @@ class KVCacheMirror:
         self.found: dict[str, tuple[int, ...]] = {}
         self.tables: dict[str, Tables] = {}
         self.put_off: list[list[int]] = []
-        self._splits = semantics.stacks_without_caching
+        self._splits = semantics.kv_cache.stacks_without_caching
         if config["enable_caching"]:
-            self._splits = semantics.reuses_unfindable_first
-        self._splits_in_windows = semantics.reuses_unfindable_in_windows
+            self._splits = semantics.kv_cache.reuses_unfindable_first
+        self._splits_in_windows = semantics.kv_cache.reuses_unfindable_in_windows
         self._windows = [group["kind"] == "sliding_window" for group in config["groups"]]
 
     @property

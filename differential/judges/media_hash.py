@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.media.descriptions import Description
 from cacheproof.differential.media.differences import kind_of, parts_of
 from cacheproof.differential.media.meaning import Meaning, content, same_form, spelling
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.media_hash import COMPONENT, Answer, HashedPair
 from cacheproof.spec.registry import contracts
 
@@ -124,3 +126,10 @@ class MediaHashJudge:
         found = parts_of(last, value)
         if len(found) == 1 and found <= RARE_STATES.keys():
             self._reach.meet(*found)
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> MediaHashJudge:
+    """What judges a trace of a target that is that release, or none."""
+    return MediaHashJudge(release, reach)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cacheproof.differential.judges.examine import AnyJudge, judge_of
+from cacheproof.differential.judges.examine import judge_of
+from cacheproof.differential.judges.judge import Judge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
@@ -34,7 +35,7 @@ class Break:
 
     event: int
     call: int
-    judge: AnyJudge
+    judge: Judge
     before: State
 
 
@@ -90,7 +91,7 @@ class Retrace:
                 return self.at(number, call)
         return self.at(number, count)
 
-    def _judge_up_to(self, number: int, count: int) -> AnyJudge:
+    def _judge_up_to(self, number: int, count: int) -> Judge:
         """Judge the events before `number` and of that one only its first `count` calls."""
         judge = self._judge()
         for earlier, (event, record) in enumerate(
@@ -105,5 +106,5 @@ class Retrace:
         judge.judge(number, self.trace.events[number], (outcome, calls[:count], raised, None))
         return judge
 
-    def _judge(self) -> AnyJudge:
+    def _judge(self) -> Judge:
         return judge_of(self.trace, self.release, self.protocol, self.capacity, Reachability())

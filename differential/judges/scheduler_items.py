@@ -42,8 +42,10 @@ class Stopping:
     def __init__(self, config: SchedulerConfig, facts: Semantics) -> None:
         self._config = config
         drafter = int(config.drafter and config.num_speculative_tokens > 0)
-        rolls_back = facts.rolls_back_for_drafter and not facts.ends_at_whole_items
-        clamps = facts.encodes_ahead and not facts.reads_ahead_without
+        rolls_back = (
+            facts.scheduler.rolls_back_for_drafter and not facts.scheduler.ends_at_whole_items
+        )
+        clamps = facts.scheduler.encodes_ahead and not facts.scheduler.reads_ahead_without
         self._before_refused = drafter if clamps else 0
         self._before_whole = drafter if rolls_back else 0
 

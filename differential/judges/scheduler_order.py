@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.judges.scheduler_items import Item, Rest
+from cacheproof.differential.judges.scheduler_position import Arrivals
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
@@ -20,12 +21,11 @@ _NOBODY_OVERTAKEN = Overtaking(*[frozenset()] * len(Overtaking._fields))
 class Order:
     """The requests of one trace in the order in which they are due."""
 
-    def __init__(self, config: SchedulerConfig, facts: Semantics) -> None:
+    def __init__(self, config: SchedulerConfig, facts: Semantics, arrivals: Arrivals) -> None:
         self._config = config
         self._facts = facts
         self._arrived: dict[str, int] = {}
-        self._added: dict[str, Add] = {}
-        self._has_run: set[str] = set()
+        self.go_to(arrivals)
 
     def add(self, request: Add) -> None:
         """A request arrives."""
@@ -38,13 +38,9 @@ class Order:
         self._has_run.discard(name)
         self._arrived = {other: place for place, other in enumerate(self._arrived)}
 
-    def position(self) -> tuple[Any, ...]:
-        """All that later verdicts depend on: who arrived how, in order, and who has run."""
-        return self._added, self._has_run
-
-    def go_to(self, position: tuple[Any, ...]) -> None:
-        """Go on from a position, which is used up."""
-        self._added, self._has_run = position
+    def go_to(self, arrivals: Arrivals) -> None:
+        """Go on from there; what arrives and runs is noted in it."""
+        self._added, self._has_run = arrivals.added, arrivals.has_run
         self._arrived = {name: place for place, name in enumerate(self._added)}
 
     def added(self, name: str) -> Add:
@@ -87,13 +83,13 @@ class Order:
             item={
                 name
                 for name in overtaken
-                if self._facts.passes_over_unschedulable
+                if self._facts.scheduler.passes_over_unschedulable
                 and any(self._is_refused(item, rest) for item in items(name))
             },
             prompt={
                 name
                 for name in overtaken
-                if not self._facts.waits_for_long_prompts
+                if not self._facts.scheduler.waits_for_long_prompts
                 and not self._config.chunked_prefill
                 and self._added[name].prompt + self._added[name].max_tokens > rest.tokens
             },
@@ -128,7 +124,10 @@ class Order:
     @property
     def _sets_apart(self) -> bool:
         """Whether who was passed over once goes before those that were preempted."""
-        return self._facts.sets_passed_over_apart and not self._facts.rejoins_passed_over
+        return (
+            self._facts.scheduler.sets_passed_over_apart
+            and not self._facts.scheduler.rejoins_passed_over
+        )
 
     def _urgency(self, name: str) -> tuple[int, int]:
         return self._added[name].priority, self._arrived[name]

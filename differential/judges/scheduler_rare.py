@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from cacheproof.differential.judges.requests import JudgedRequest
 from cacheproof.differential.judges.scheduler_items import Item, Rest
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig
-from cacheproof.spec.scheduler import Stops
+from cacheproof.spec.scheduler import Plan, Stops
 
 Outcome = Mapping[str, Any]
 
@@ -48,6 +49,18 @@ class RareStates:
         if self._groups:
             self._hold(outcome)
         self._running = set(outcome["running"])
+
+    def whole_items(
+        self, plan: Plan, running: Iterable[str], requests: Mapping[str, JudgedRequest]
+    ) -> None:
+        """A step of items that must be whole: who stands at one that it does not hold whole."""
+        for name in running:
+            request = requests[name]
+            window = plan.windows.get(name)
+            start, stop = (request.computed, request.computed) if window is None else window
+            for offset, end in request.spans if start < request.end_of_items else ():
+                if offset == start and end > stop:
+                    self._meet("whole item that does not fit")
 
     def update(self, outcome: Outcome, thrown_back: Iterable[str]) -> None:
         """Output has arrived, and with it word of who is `thrown_back` to compute KV anew."""

@@ -1,18 +1,14 @@
 """All lanes, in the order in which searches take turns."""
 
-from cacheproof.differential.lanes import (
-    block_hash,
-    encoder_cache,
-    encoder_decoder,
-    engine,
-    kv_cache,
-    media_hash,
-    scheduler,
-)
+from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.lanes.lane import Lane
 
-_DEPTHS = encoder_cache, encoder_decoder, scheduler, engine, block_hash, media_hash, kv_cache
-LANES = {lane.name: lane for depth in _DEPTHS for lane in depth.LANES}
+LANES: dict[str, Lane] = {
+    lane.name: lane
+    for depth in DEPTHS.values()
+    for module in depth.lanes
+    for lane in part(module).LANES
+}
 
 
 def lane_called(name: str) -> Lane:

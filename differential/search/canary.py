@@ -7,8 +7,8 @@ one per contract, each by itself, and is void when one of them does not come bac
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from cacheproof.differential.judges.examine import examine, rules_for
-from cacheproof.differential.judges.manager import ENGINE, SCHEDULER
+from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.rules import ENGINE, SCHEDULER, rules_for
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -146,7 +146,7 @@ _OF_DECODING_ENGINES = {
     "WM-3": "never_frees",
     "WM-3a": "keeps_what_it_cut_off",
 }
-_ASKS_FOR = {"drops_what_is_encoded": "sends_items_again"}
+_ASKS_FOR = {"drops_what_is_encoded": "scheduler.sends_items_again"}
 """Faults in what not every release says: fault -> the flag of those that say it."""
 NO_CANARY = {
     ("encoder_decoder", "manager", "WM-2"): (
@@ -224,7 +224,7 @@ def canaries(
 
 def _can_be_planted(fault: str, release: str | None) -> bool:
     """Whether the release says anything of what the fault falsifies."""
-    return fault not in _ASKS_FOR or getattr(offered_by(release), _ASKS_FOR[fault])
+    return fault not in _ASKS_FOR or offered_by(release).flags[_ASKS_FOR[fault]]
 
 
 def _canaries_of(contract: str, faults: str | Mapping[str, str]) -> list[Canary]:
@@ -280,4 +280,4 @@ def plant(some: Iterable[Canary], target: Target, lane: Lane) -> dict[str, bool]
 
 def _plans(target: Target) -> bool:
     """Whether the target is the reference's own scheduler, under semantics that plan its walks."""
-    return isinstance(target, ReferenceTarget) and target.semantics.takes_after_blocks
+    return isinstance(target, ReferenceTarget) and target.semantics.scheduler.takes_after_blocks

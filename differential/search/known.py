@@ -12,6 +12,7 @@ from msgspec import structs
 
 from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.judges import examine  # noqa: F401  (judges register all contracts)
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.traces.trace import ModelRunner
 from cacheproof.spec.registry import contracts

@@ -10,7 +10,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.lanes.lane import Lane
@@ -104,9 +104,9 @@ class _Comparison:
         if ours is not None and theirs is not None:
             self._reference = ReferenceTarget(ours)
             self._changed = {
-                flag.name: ReferenceTarget(replace(ours, **{flag.name: getattr(theirs, flag.name)}))
-                for flag in fields(ours)
-                if getattr(ours, flag.name) != getattr(theirs, flag.name)
+                flag: ReferenceTarget(ours.changed({flag: value}))
+                for flag, value in theirs.flags.items()
+                if ours.flags[flag] != value
             }
 
     @property

@@ -6,7 +6,8 @@ from typing import Any
 
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE, Finding
-from cacheproof.differential.judges.examine import LOCKSTEP, rules_for
+from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.spec.registry import by_id

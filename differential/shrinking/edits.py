@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.shrinking.media_hash import smaller_calls, weight
+from cacheproof.differential.shrinking.descriptions import weight
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import (
-    EMBEDDED,
-    BlockHashConfig,
     BlockHashEvent,
     Prompt,
 )
-from cacheproof.differential.traces.kv_cache import Arrive, KVCacheConfig
+from cacheproof.differential.traces.kv_cache import Arrive
 from cacheproof.differential.traces.manager import (
     Add,
     Finish,
@@ -59,7 +58,7 @@ LOWEST = {
     "drafts": 0, "external": 0, "encoder": 0, "reserved": 0, "accepted": 0, "valid": 0,
     "failed": 0,
 }  # fmt: skip
-_EXTRAS = {
+EXTRAS = {
     "lora": None, "salt": None, "embeds": None, "one_object": False, "algorithm": "sha256",
     "skip_reading": False, "resumable": False, "stop_after": None, "accepts": (), "running": False,
     "long_prefill_token_threshold_adaptive": False, "max_num_active_seqs": None,
@@ -77,7 +76,7 @@ def cost(trace: Trace) -> tuple[Any, ...]:
     extras = [
         name
         for holder in (trace.header.config, *trace.events)
-        for name, plain in _EXTRAS.items()
+        for name, plain in EXTRAS.items()
         if getattr(holder, name, plain) != plain
     ]
     return (
@@ -87,8 +86,13 @@ def cost(trace: Trace) -> tuple[Any, ...]:
         sum(item.is_embed is not None or item.mm_hash is not None for item in items) + len(extras),
         len({item.identifier for item in items}),
         sum(_numbers_of(trace)),
-        tuple(_KINDS.index(kind(event)) for event in trace.events),
+        tuple(_rank(kind(event)) for event in trace.events),
     )
+
+
+def _rank(kind: str) -> int:
+    """Where kinds of events are expected; those of which nothing is said come last."""
+    return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
 
 
 def shape(trace: Trace) -> str:
@@ -256,106 +260,18 @@ def scaled(trace: Trace) -> Iterator[Trace | None]:
                 yield edited(trace, *fit, *also)
 
 
-def simpler_groups(trace: Trace) -> Iterator[Trace | None]:
-    """A KV cache with fewer groups, plain settings and shorter texts."""
-    config = trace.header.config
-    if not isinstance(config, KVCacheConfig | SchedulerConfig):
-        return
-    for number in range(len(config.groups) if len(config.groups) > 1 else 0):
-        yield edited(trace, _remove(("header", "config", "groups"), number))
-    if isinstance(config, SchedulerConfig):
-        return
-    for number, group in enumerate(config.groups):
-        if group.has_drafter:
-            yield edited(trace, put(("header", "config", "groups", number, "has_drafter"), False))
-    for name in ("use_eagle", "kv_events", "async_scheduling"):
-        if getattr(config, name):
-            yield edited(trace, put(("header", "config", name), False))
-    for position, event in enumerate(trace.events):
-        path = ("events", position)
-        if isinstance(event, Arrive):
-            for number, (_, count) in enumerate(event.text):
-                if len(event.text) > 1:
-                    yield edited(trace, _remove((*path, "text"), number))
-                for lower in lower_values(count, 1):
-                    yield edited(trace, put((*path, "text", number, 1), lower))
-        for name in ("delay", "must_fit", "others", "defer"):
-            if getattr(event, name, False):
-                yield edited(trace, put((*path, name), False))
-
-
 def plainer(trace: Trace) -> Iterator[Trace | None]:
     """Without what few configurations and few requests have."""
     holders: list[tuple[tuple[Any, ...], Any]] = [(("header", "config"), trace.header.config)]
     holders += [(("events", position), event) for position, event in enumerate(trace.events)]
     for path, holder in holders:
-        for name, plain in _EXTRAS.items():
+        for name, plain in EXTRAS.items():
             if getattr(holder, name, plain) != plain:
                 yield edited(trace, put((*path, name), plain))
 
 
-def simpler_values(trace: Trace) -> Iterator[Trace | None]:
-    """Calls of the media hasher with less in them."""
-    hashed = [(n, event.value) for n, event in enumerate(trace.events) if isinstance(event, Hash)]
-    for values in smaller_calls([value for _, value in hashed]) if hashed else ():
-        edits = zip(hashed, values, strict=True)
-        yield edited(trace, *(put(("events", n, "value"), value) for (n, _), value in edits))
-
-
-def simpler_prompts(trace: Trace) -> Iterator[Trace | None]:
-    """Prompts with fewer and plainer tokens."""
-    if not isinstance(trace.header.config, BlockHashConfig):
-        return
-    for position, event in enumerate(with_tokens(trace)):
-        path = ("events", position)
-        for number in reversed(range(len(event.tokens))):
-            yield edited(trace, _remove_token(position, number))
-            if event.tokens[number] not in (0, EMBEDDED):
-                yield edited(trace, put((*path, "tokens", number), 0))
-        for number, row in enumerate(_rows(event)):
-            zero = "0" * len(row or "")
-            if row is not None:
-                yield edited(trace, put((*path, "embeds", number), zero))
-            yield edited(
-                trace, put((*path, "embeds", number), None), put((*path, "tokens", number), 0)
-            )
-    prompts = [number for number, event in enumerate(trace.events) if isinstance(event, Prompt)]
-    for name, plain in _EXTRAS.items():
-        yield edited(trace, *(put(("events", position, name), plain) for position in prompts))
-    for number in range(max(len(event.tokens) for event in with_tokens(trace)), 0, -1):
-        yield edited(
-            trace,
-            *(
-                _remove_token(position, number - 1)
-                for position, event in enumerate(trace.events)
-                if isinstance(event, Prompt) and len(event.tokens) >= number
-            ),
-        )
-
-
-def with_tokens(trace: Trace) -> list[BlockHashEvent]:
-    return [event for event in trace.events if isinstance(event, BlockHashEvent)]
-
-
-def _rows(event: BlockHashEvent) -> tuple[str | None, ...]:
+def rows(event: BlockHashEvent) -> tuple[str | None, ...]:
     return (event.embeds or ()) if isinstance(event, Prompt) else ()
-
-
-def _remove_token(position: int, number: int) -> Edit:
-    """Without one token: items behind it move up, one that holds it becomes shorter."""
-
-    def edit(lines: Lines) -> None:
-        event = lines["events"][position]
-        event["tokens"].pop(number)
-        if event.get("embeds"):
-            event["embeds"].pop(number)
-        for item in event.get("items", ()):
-            if item["offset"] > number:
-                item["offset"] -= 1
-            elif item["offset"] + item["length"] > number:
-                item["length"] -= 1
-
-    return edit
 
 
 def closed(trace: Trace) -> Iterator[Trace | None]:
@@ -384,7 +300,7 @@ def put(path: tuple[Any, ...], value: Any) -> Edit:
     return lambda lines: at(lines, path[:-1]).__setitem__(path[-1], value)
 
 
-def _remove(path: tuple[Any, ...], number: int) -> Edit:
+def remove(path: tuple[Any, ...], number: int) -> Edit:
     return lambda lines: at(lines, path).pop(number)
 
 
@@ -438,7 +354,7 @@ def as_lines(trace: Trace) -> Lines:
 
 
 def kind(event: AnyEvent) -> str:
-    return str(type(event).__struct_config__.tag)
+    return tag_of(type(event))
 
 
 def request_names(trace: Trace) -> list[str]:
@@ -482,7 +398,7 @@ def _numbers_of(trace: Trace) -> Iterator[int]:
             yield weight(event.value)
         if isinstance(event, BlockHashEvent):
             yield from (1 + token for token in event.tokens)
-            yield from (row is None or row.strip("0") != "" for row in _rows(event))
+            yield from (row is None or row.strip("0") != "" for row in rows(event))
         else:
             yield from (abs(getattr(event, name, 0) or 0) for name in NUMBERS)
     for item in all_items(trace):

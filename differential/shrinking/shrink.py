@@ -4,7 +4,7 @@ Candidates are judged in whole batches, because over a pipe a round trip costs m
 Hypothesis would shrink too, but asks for one candidate at a time: a round trip each.
 
 Everything is deterministic. A candidate is taken only when it is cheaper than what it replaces
-(`smaller.cost`), so the search ends; `batches` bounds it where a trace resists.
+(`edits.cost`), so the search ends; `batches` bounds it where a trace resists.
 """
 
 import math
@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.shrinking import edits as smaller
+from cacheproof.differential.depths import DEPTHS, part
+from cacheproof.differential.shrinking import edits
 from cacheproof.differential.shrinking.edits import cost, edited, put, without
 from cacheproof.differential.traces.trace import Trace
 
@@ -59,6 +60,12 @@ def shrink(
             break
     search.rename()
     return search.trace
+
+
+def _edits(trace: Trace) -> Sequence[Callable[[Trace], Iterable[Trace | None]]]:
+    """What may be tried at the trace's depth alone."""
+    module = DEPTHS[trace.depth].edits
+    return () if module is None else part(module).EDITS
 
 
 class _Search:
@@ -152,7 +159,7 @@ class _Search:
                     for number, event in enumerate(trace.events)
                     if getattr(event, "request", None) == request
                 )
-                for request in smaller.request_names(trace)
+                for request in edits.request_names(trace)
             ]
         )
 
@@ -164,17 +171,17 @@ class _Search:
             for pair in combinations(range(len(self.trace.events)), 2)
         ):
             pass
-        while self._try(smaller.fewer_steps(self.trace)):
+        while self._try(edits.fewer_steps(self.trace)):
             pass
-        while self._try(smaller.merged_walks(self.trace)) or self._try(
-            smaller.merged_requests(self.trace)
+        while self._try(edits.merged_walks(self.trace)) or self._try(
+            edits.merged_requests(self.trace)
         ):
             pass
 
     def drop_with_a_change(self) -> None:
         """Drop an event and change a number that the others then need to be different."""
         while len(self.trace.events) <= PAIRS_UP_TO and self._try(
-            smaller.dropped_and_changed(self.trace)
+            edits.dropped_and_changed(self.trace)
         ):
             pass
 
@@ -182,59 +189,51 @@ class _Search:
 
     def drop_items(self) -> None:
         while self._try(
-            edited(self.trace, smaller.remove_item(*site))
-            for site in smaller.item_sites(self.trace)
+            edited(self.trace, edits.remove_item(*site)) for site in edits.item_sites(self.trace)
         ):
             pass
 
     def simplify(self) -> None:
         """Dense masks, plain hashes, fewer identifiers, and a small cache of small items."""
-        while self._try(smaller.simpler_items(self.trace)):
+        while self._try(edits.simpler_items(self.trace)):
             pass
-        while self._try(smaller.plainer(self.trace)):
+        while self._try(edits.plainer(self.trace)):
             pass
-        while self._try(smaller.simpler_groups(self.trace)):
-            pass
-        while self._try(smaller.simpler_values(self.trace)):
-            pass
-        while smaller.with_tokens(self.trace) and self._try(smaller.simpler_prompts(self.trace)):
-            pass
-        self._try(smaller.scaled(self.trace))
+        for edit in _edits(self.trace):
+            while self._try(edit(self.trace)):
+                pass
+        self._try(edits.scaled(self.trace))
 
     # smaller numbers
 
     def lower_numbers(self) -> None:
-        self._try(smaller.closed(self.trace))
+        self._try(edits.closed(self.trace))
         for name in msgspec.structs.asdict(self.trace.header.config):
             self._lower(("header", "config", name))
         for position, event in enumerate(self.trace.events):
-            for name in smaller.NUMBERS:
+            for name in edits.NUMBERS:
                 if hasattr(event, name):
                     self._lower(("events", position, name))
-        for identifier in smaller.identifier_names(self.trace):
+        for identifier in edits.identifier_names(self.trace):
             self._lower_length(identifier)
-        for position, number in smaller.item_sites(self.trace):
+        for position, number in edits.item_sites(self.trace):
             self._lower(("events", position, "items", number, "offset"))
 
     def _lower(self, path: tuple[Any, ...]) -> None:
-        value = smaller.at(smaller.as_lines(self.trace), path)
+        value = edits.at(edits.as_lines(self.trace), path)
         if type(value) is int:
-            ladder = smaller.lower_values(value, smaller.LOWEST.get(path[-1], 1))
+            ladder = edits.lower_values(value, edits.LOWEST.get(path[-1], 1))
             self._try(edited(self.trace, put(path, lower)) for lower in ladder)
 
     def _lower_length(self, identifier: str) -> None:
         longest = max(
-            (
-                item.length
-                for item in smaller.all_items(self.trace)
-                if item.identifier == identifier
-            ),
+            (item.length for item in edits.all_items(self.trace) if item.identifier == identifier),
             default=1,
         )
         self._try(
-            edited(self.trace, smaller.cap_length(length, identifier), *also)
-            for length in smaller.lower_values(longest, 1)
-            for also in ((), (smaller.close_gaps,))
+            edited(self.trace, edits.cap_length(length, identifier), *also)
+            for length in edits.lower_values(longest, 1)
+            for also in ((), (edits.close_gaps,))
         )
 
     # order and names
@@ -252,23 +251,21 @@ class _Search:
                         )
                         for i in range(len(events) - 1)
                     ),
-                    *smaller.plainer_kinds(self.trace),
+                    *edits.plainer_kinds(self.trace),
                 ]
             ):
                 return
 
     def rename(self) -> None:
         """Call requests a, b, c and identifiers x, y, z, and forget the seed, if it still fails."""
-        requests = smaller.numbered(smaller.request_names(self.trace), smaller.REQUEST_NAMES)
-        identifiers = smaller.numbered(
-            smaller.identifier_names(self.trace), smaller.IDENTIFIER_NAMES
-        )
-        for edits in (
-            (smaller.rename("request", requests), smaller.rename("identifier", identifiers)),
-            (smaller.rename("identifier", identifiers),),
-            (smaller.rename("request", requests),),
+        requests = edits.numbered(edits.request_names(self.trace), edits.REQUEST_NAMES)
+        identifiers = edits.numbered(edits.identifier_names(self.trace), edits.IDENTIFIER_NAMES)
+        for renames in (
+            (edits.rename("request", requests), edits.rename("identifier", identifiers)),
+            (edits.rename("identifier", identifiers),),
+            (edits.rename("request", requests),),
         ):
-            renamed = edited(self.trace, *edits)
+            renamed = edited(self.trace, *renames)
             if renamed is not None and self._still_fails([renamed])[0]:
                 self.trace = renamed
                 return

@@ -21,17 +21,18 @@ from typing import IO, Any
 
 import msgspec
 
+from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
 from cacheproof.differential.targets.host_server import SERVERS, ForkedHost, HostServer
 from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.traces.records import ExplorerStep, TraceResult
-from cacheproof.differential.traces.trace import EVENTS_OF_DEPTH, AnyEvent, Header, Trace
+from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
 
 HOST_FOLDER = Path(__file__).parent / "host"
 START_SECONDS = 300.0
 BATCH_SECONDS = 300.0
-DEPTHS_OF_A_RELEASE = frozenset(EVENTS_OF_DEPTH) - {"engine"}
+DEPTHS_OF_A_RELEASE = frozenset(name for name, depth in DEPTHS.items() if not depth.is_executed)
 """Its Python alone executes nothing."""
 LOOK_SECONDS = 1.0
 """Between two looks at a host that has not answered: a child of it may hold the pipe open."""

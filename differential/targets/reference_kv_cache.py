@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSession
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.variants.block_pool import BLOCK_POOL_VARIANTS
 from cacheproof.differential.variants.kv_cache import KV_CACHE_VARIANTS
 from cacheproof.reference.block_hash import BlockHasher, get_request_block_hasher
@@ -35,7 +39,7 @@ FAULTS: dict[str, Callable[[Any], None]] = KV_CACHE_FAULTS | {
 
 def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheManager) -> Kit:
     """The manager of that configuration. Raises Illegal where the reference does not model it."""
-    if not semantics.tells_external_tokens:
+    if not semantics.kv_cache.tells_external_tokens:
         raise Illegal("the reference does not model external tokens before 0.14.0")
     caches = KVCacheConfig(
         config["num_blocks"],
@@ -58,15 +62,15 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
             log_stats=True,
             enable_kv_cache_events=config["kv_events"],
             metrics_collector=metrics,
-            watermark=config["watermark"] if semantics.keeps_watermark else 0.0,
+            watermark=config["watermark"] if semantics.kv_cache.keeps_watermark else 0.0,
             semantics=semantics,
         )
     except NotModelledCache as reason:
         raise Illegal(f"the reference does not model {reason}") from reason
     hasher = get_request_block_hasher(
         caches.hash_block_size,
-        hash_function(semantics),
-        semantics=semantics,
+        hash_function(semantics.block_keys),
+        semantics=semantics.block_keys,
         seed=HASH_SEED,
     )
     return Kit(
@@ -79,7 +83,24 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
     )
 
 
-def run(
+def is_there(target: Any) -> bool:
+    """Whether that reference can run any trace of this depth."""
+    return True
+
+
+def runs(target: Any, trace: Trace) -> bool:
+    """Whether that reference models the trace's configuration."""
+    return models(msgspec.to_builtins(trace.header.config), target.semantics)
+
+
+def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+    """The reference's records. Raises Illegal as `build` does."""
+    config = msgspec.to_builtins(trace.header.config)
+    events = [msgspec.to_builtins(event) for event in trace.events]
+    return TraceResult(step_records(config, events, target.semantics, fault))
+
+
+def step_records(
     config: Event, events: Iterable[Event], semantics: Semantics, fault: str | None = None
 ) -> list[Any]:
     """The step records of one trace. Raises Illegal as `build` does."""
@@ -100,25 +121,25 @@ def models(config: Event, semantics: Semantics) -> bool:
 
 def _takes(semantics: Semantics) -> frozenset[str]:
     takes = {"lora_name"}
-    if semantics.admits_in_allocation:
+    if semantics.kv_cache.admits_in_allocation:
         takes.add("full_sequence_must_fit")
-    if semantics.reserves_blocks:
+    if semantics.kv_cache.reserves_blocks:
         takes.add("reserved_blocks")
-    if semantics.keeps_watermark:
+    if semantics.kv_cache.keeps_watermark:
         takes.add("has_scheduled_reqs")
-    if semantics.defers_frees:
+    if semantics.kv_cache.defers_frees:
         takes.add("pop_blocks_for_free")
-    if semantics.knows_prefix_tokens:
+    if semantics.kv_cache.knows_prefix_tokens:
         takes.add("block_hash_num_tokens")
-    if semantics.tells_longer_hits:
+    if semantics.kv_cache.tells_longer_hits:
         takes.add("shared_prefix_boundary")
-    if semantics.events_carry_extra_keys:
+    if semantics.kv_cache.events_carry_extra_keys:
         takes.add("extra_keys")
-    if semantics.events_name_groups:
+    if semantics.kv_cache.events_name_groups:
         takes.add("group_idx")
-    if semantics.events_tell_kinds:
+    if semantics.kv_cache.events_tell_kinds:
         takes |= {"kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
-    if semantics.events_name_sessions:
+    if semantics.kv_cache.events_name_sessions:
         takes.add("session_id")
     return frozenset(takes)
 

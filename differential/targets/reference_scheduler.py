@@ -15,7 +15,10 @@ from cacheproof.differential.targets.host.scheduler_session import (
     SchedulerKit,
     SchedulerSession,
 )
+from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference_kv_cache import attention_spec
+from cacheproof.differential.traces.records import TraceResult, with_states
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.block_hash import get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -36,6 +39,24 @@ from cacheproof.reference.scheduler.state import PauseState
 from cacheproof.reference.semantics import Semantics
 
 
+def is_there(target: Any) -> bool:
+    """Whether that reference can run any trace of this depth."""
+    return True
+
+
+def runs(target: Any, trace: Trace) -> bool:
+    """Whether that reference models all that the trace asks for."""
+    return models(target.lines(trace), target.semantics)
+
+
+def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+    """The reference's records. Raises Illegal as `session` does."""
+    lines = target.lines(trace)
+    driven = session(lines, target.semantics, fault)
+    records = run_events(driven, lines["events"])
+    return TraceResult(with_states(records), capacity=driven.recorder.manager.cache_size)
+
+
 def models(trace: Event, semantics: Semantics) -> bool:
     """Whether the reference models all that the trace asks for."""
     return _unknown(trace, semantics) is None
@@ -53,24 +74,27 @@ def _unknowns(trace: Event, semantics: Semantics) -> Iterator[str]:
         "groups of several block sizes": {group["block_size"] for group in config["groups"]}
         - {config["block_size"]},
         "groups other than one of full attention before 0.14.0": kinds - {"full"}
-        and not semantics.tells_external_tokens,
+        and not semantics.kv_cache.tells_external_tokens,
         "a drafter beside chunked local attention": config["drafter"] and "chunked_local" in kinds,
-        "speculative decoding": config["num_speculative_tokens"] and not semantics.takes_drafts,
-        "a watermark": config["watermark"] and not semantics.keeps_watermark,
+        "speculative decoding": config["num_speculative_tokens"]
+        and not semantics.scheduler.takes_drafts,
+        "a watermark": config["watermark"] and not semantics.kv_cache.keeps_watermark,
         "admission of parts": not config["scheduler_reserve_full_isl"]
-        and not semantics.admits_whole_sequences,
+        and not semantics.kv_cache.admits_whole_sequences,
         "an adaptive threshold": config["long_prefill_token_threshold_adaptive"]
-        and not semantics.spares_lone_prefill,
+        and not semantics.scheduler.spares_lone_prefill,
         "a limit of active requests": config["max_num_active_seqs"]
-        and not semantics.spares_lone_prefill,
-        "loads of encoder outputs": config["ec_connector"] and not semantics.loads_encodings,
+        and not semantics.scheduler.spares_lone_prefill,
+        "loads of encoder outputs": config["ec_connector"]
+        and not semantics.scheduler.loads_encodings,
         "KV from elsewhere for several groups": config["kv_connector"] and config["groups"],
         "the end of requests whose load failed": config["kv_connector"] == "fail"
-        and not semantics.ends_failed_loads,
+        and not semantics.scheduler.ends_failed_loads,
         "where a release puts what is left of videos": config.get("video_pruning_rate"),
-        "a second model runner": config["v2_model_runner"] and not semantics.has_second_runner,
+        "a second model runner": config["v2_model_runner"]
+        and not semantics.scheduler.has_second_runner,
         "a prefill interval": config["prefill_schedule_interval"] > 1
-        and not semantics.holds_prefills,
+        and not semantics.scheduler.holds_prefills,
     }
     if _is_decoder(trace):
         asked |= {
@@ -88,27 +112,27 @@ def _unknowns(trace: Event, semantics: Semantics) -> Iterator[str]:
             case "add":
                 yield from _unknown_of_request(event, config, semantics)
             case "received":
-                if event["failed"] is not None and not semantics.retries_failed_loads:
+                if event["failed"] is not None and not semantics.scheduler.retries_failed_loads:
                     yield "a load that fails"
             case "pause":
-                if not semantics.pauses:
+                if not semantics.scheduler.pauses:
                     yield "a pause"
             case "reset_prefix":
-                if event["running"] and not semantics.restarts_running:
+                if event["running"] and not semantics.scheduler.restarts_running:
                     yield "a restart of running requests"
 
 
 def _unknown_of_request(event: Event, config: Event, semantics: Semantics) -> Iterator[str]:
     is_asynchronous = config["async_scheduling"]
     is_sent = event["sends"] and config["kv_connector"]
-    if is_sent and is_asynchronous and not semantics.keeps_until_loaded:
+    if is_sent and is_asynchronous and not semantics.scheduler.keeps_until_loaded:
         yield "a request that is sent under asynchronous scheduling"
-    if event["skip_reading"] and not semantics.skips_reading:
+    if event["skip_reading"] and not semantics.scheduler.skips_reading:
         yield "a request that skips reading"
     if event["resumable"]:
-        if not semantics.continues_requests:
+        if not semantics.block_keys.continues_requests:
             yield "a resumable request"
-        if is_asynchronous and not semantics.marks_stale_output:
+        if is_asynchronous and not semantics.scheduler.marks_stale_output:
             yield "a resumable request under asynchronous scheduling"
 
 
@@ -127,7 +151,7 @@ def _outgrow(trace: Event, semantics: Semantics) -> bool:
             turns[name] = event["max_tokens"]
             lengths[name] = event["prompt"] + turns[name]
         elif kind == "chunk" and name in lengths:
-            own = semantics.takes_max_tokens_of_chunks
+            own = semantics.scheduler.takes_max_tokens_of_chunks
             lengths[name] += event["prompt"] + (event["max_tokens"] if own else turns[name])
     most: int = trace["header"]["config"]["max_model_len"]
     return any(length > most for length in lengths.values())
@@ -154,11 +178,11 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     capacity = max(config["capacity"], largest)
     is_decoder = _is_decoder(trace)
     manager = (EncoderDecoderCacheManager if is_decoder else EncoderCacheManager)(
-        capacity, semantics
+        capacity, semantics.encoder_cache
     )
     if fault is not None and fault not in SCHEDULER_FAULTS:
         FAULTS[fault](manager)
-    recorder = Recorder(manager, shows_sizes=semantics.remembers_sizes)
+    recorder = Recorder(manager, shows_sizes=semantics.encoder_cache.remembers_sizes)
     drafter = _has_drafter(config)
     scheduler = Scheduler(
         SchedulerConfig(
@@ -193,14 +217,14 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         SCHEDULER_FAULTS[fault](scheduler)
     hasher = get_request_block_hasher(
         config["block_size"],
-        hash_function(semantics),
+        hash_function(semantics.block_keys),
         _hash_lookahead(config, semantics),
-        semantics=semantics,
+        semantics=semantics.block_keys,
         seed=HASH_SEED,
     )
 
     def make_request(event: Event, arrival_time: float) -> ScheduledRequest:
-        if config["disable_chunked_mm_input"] and semantics.refuses_long_whole_items:
+        if config["disable_chunked_mm_input"] and semantics.scheduler.refuses_long_whole_items:
             _check_lengths(event["items"], config["max_num_batched_tokens"])
         return ScheduledRequest(
             event["request"],
@@ -235,7 +259,7 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
         scheduler.update_draft_token_ids,
         lambda mode: scheduler.set_pause_state(PauseState(mode)),
         RequestStatus.PREEMPTED,
-        semantics.resets,
+        semantics.encoder_cache.resets,
     )
 
 
@@ -259,7 +283,7 @@ def _has_drafter(config: Event) -> bool:
 def _hash_lookahead(config: Event, semantics: Semantics) -> int:
     """Tokens after a block that its key covers, since a drafter reads them."""
     looks_ahead = (
-        semantics.looks_ahead and config["kv_connector"] is None
+        semantics.block_keys.looks_ahead and config["kv_connector"] is None
     )  # keys are shared with it
     return int(_has_drafter(config) and config["prefix_caching"] and looks_ahead)
 
@@ -267,7 +291,7 @@ def _hash_lookahead(config: Event, semantics: Semantics) -> int:
 def _kv_cache_manager(config: Event, semantics: Semantics) -> KVCacheManager:
     """The KV cache manager of a configuration. Raises NotModelledCache as it does."""
     groups = tuple(map(attention_spec, config["groups"]))
-    is_asynchronous = config["async_scheduling"] and semantics.keeps_window_in_flight
+    is_asynchronous = config["async_scheduling"] and semantics.kv_cache.keeps_window_in_flight
     caches = KVCacheConfig(
         config["num_blocks"],
         tuple(map(KVCacheGroupSpec, groups or (FullAttentionSpec(config["block_size"]),))),
@@ -316,11 +340,13 @@ def _check_lengths(items: list[Event], tokens_max: int) -> None:
 def _size(item: Event, semantics: Semantics) -> int:
     """Encoder cache slots of an item."""
     mask = item["is_embed"]
-    return item["length"] if mask is None or not semantics.counts_embeds else sum(mask)
+    return (
+        item["length"] if mask is None or not semantics.encoder_cache.counts_embeds else sum(mask)
+    )
 
 
 def _feature(item: Event, semantics: Semantics) -> MultiModalFeature:
-    mask = item["is_embed"] if semantics.counts_embeds else None
+    mask = item["is_embed"] if semantics.encoder_cache.counts_embeds else None
     position = PlaceholderRange(
         item["offset"], item["length"], None if mask is None else tuple(mask)
     )

@@ -1,7 +1,6 @@
 """From what the user writes after --target to a target that runs."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
@@ -160,7 +159,7 @@ def hasher_beside(target: HostTarget, semantics: Semantics) -> HostTarget:
 
 
 def _flags(semantics: Semantics) -> dict[str, str]:
-    return {REFERENCE_SETTING: json.dumps(asdict(semantics))}
+    return {REFERENCE_SETTING: json.dumps(semantics.flags)}
 
 
 def _semantics(version: str) -> Semantics:

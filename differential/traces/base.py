@@ -42,3 +42,8 @@ class Group(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     kind: Literal["full", "sliding_window", "chunked_local", "cross"]
     block_size: Size
     window: Count = 0
+
+
+def tag_of(kind: type) -> str:
+    """How files call that kind of event, or header."""
+    return str(kind.__struct_config__.tag)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """Events and header of a trace for block keys."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -67,3 +67,7 @@ class BlockHashHeader(
     manager: Literal["block_hash"] = "block_hash"
     seed: int | None = None
     generator: Name | None = None
+
+
+HEADER = BlockHashHeader
+EVENTS = get_args(BlockHashEvent)

@@ -1,6 +1,6 @@
 """Events and header of a trace for an engine, which executes what its scheduler decides."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -30,3 +30,7 @@ class EngineHeader(
     config: EngineConfig
     seed: int | None = None
     generator: Name | None = None
+
+
+HEADER = EngineHeader
+EVENTS = get_args(EngineEvent)

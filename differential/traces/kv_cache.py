@@ -1,6 +1,6 @@
 """Events and header of a trace for a KV cache manager."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -160,3 +160,7 @@ class KVCacheHeader(
     manager: Literal["kv_cache"] = "kv_cache"
     seed: int | None = None
     generator: Name | None = None
+
+
+HEADER = KVCacheHeader
+EVENTS = get_args(KVCacheEvent)

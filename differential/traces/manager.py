@@ -1,6 +1,6 @@
 """Events and header of a trace for an encoder cache manager alone."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -95,3 +95,7 @@ class ManagerHeader(
     config: ManagerConfig
     seed: int | None = None
     generator: Name | None = None
+
+
+HEADER = ManagerHeader
+EVENTS = get_args(ManagerEvent)

@@ -35,3 +35,7 @@ class MediaHashHeader(
     manager: Literal["media_hash"] = "media_hash"
     seed: int | None = None
     generator: Name | None = None
+
+
+HEADER = MediaHashHeader
+EVENTS = (Hash,)

@@ -41,3 +41,11 @@ class TraceResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     records: list[StepRecord]
     illegal: str | None = None
     capacity: int | None = None
+
+
+def with_states(records: list[tuple[Any, ...]]) -> list[StepRecord]:
+    """Records as a session writes them, with their full states as targets report them."""
+    return [
+        record if record[3] is None else (*record[:3], msgspec.convert(record[3], FullState))
+        for record in records
+    ]

@@ -1,6 +1,6 @@
 """Events and header of a trace for a scheduler."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -144,3 +144,7 @@ class SchedulerHeader(
     config: SchedulerConfig
     seed: int | None = None
     generator: Name | None = None
+
+
+HEADER = SchedulerHeader
+EVENTS = get_args(SchedulerEvent)

@@ -1,17 +1,19 @@
 """A trace: a header, and what the engine does. It names no answer, so any target can run it."""
 
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
+from cacheproof.differential.depths import DEPTHS
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import (
     BlockHashEvent,
     BlockHashHeader,
     Continue,
     Prompt,
 )
-from cacheproof.differential.traces.engine import EngineEvent, EngineHeader
+from cacheproof.differential.traces.engine import EngineHeader
 from cacheproof.differential.traces.kv_cache import Arrive, KVCacheEvent, KVCacheHeader
 from cacheproof.differential.traces.manager import Add, ManagerEvent, ManagerHeader
 from cacheproof.differential.traces.media_hash import MediaHashEvent, MediaHashHeader
@@ -25,15 +27,6 @@ from cacheproof.differential.traces.scheduler import (
 AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent | MediaHashEvent | KVCacheEvent
 Arrival = Add | Prompt | Arrive
 Showing = Arrival | Chunk | Continue
-EVENTS_OF_DEPTH = {
-    "manager": get_args(ManagerEvent),
-    "scheduler": get_args(SchedulerEvent),
-    "engine": get_args(EngineEvent),
-    "block_hash": get_args(BlockHashEvent),
-    "media_hash": (MediaHashEvent,),
-    "kv_cache": get_args(KVCacheEvent),
-}
-SCHEDULER_DEPTHS = ("scheduler", "engine")
 Header = (
     ManagerHeader
     | SchedulerHeader
@@ -54,13 +47,13 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def depth(self) -> str:
-        """How the target is driven: one of `EVENTS_OF_DEPTH`."""
+        """How the target is driven: one of `DEPTHS`."""
         return depth_of(self.header)
 
     @property
     def has_scheduler(self) -> bool:
         """Whether a scheduler takes the decisions; an engine executes them as well."""
-        return self.depth in SCHEDULER_DEPTHS
+        return DEPTHS[self.depth].has_scheduler
 
     @property
     def runner(self) -> ModelRunner | None:
@@ -81,4 +74,4 @@ class Trace(msgspec.Struct, frozen=True):
 
 def depth_of(header: Header) -> str:
     """The tag of a header."""
-    return str(type(header).__struct_config__.tag)
+    return tag_of(type(header))

@@ -1,18 +1,20 @@
 """Traces as JSON Lines: the first line is the header, each further line one event."""
 
 from collections.abc import Iterable
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 
 import msgspec
 
+from cacheproof.differential.depths import DEPTHS, Depth
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.media.descriptions import Malformed, check_call
-from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.base import SCHEMA, Item, tag_of
 from cacheproof.differential.traces.block_hash import EMBEDDED, Continue, Prompt
 from cacheproof.differential.traces.kv_cache import Arrive
 from cacheproof.differential.traces.media_hash import Hash
 from cacheproof.differential.traces.trace import (
-    EVENTS_OF_DEPTH,
     AnyEvent,
     Arrival,
     Header,
@@ -34,8 +36,6 @@ class _Schema(msgspec.Struct):
 
 
 _SCHEMA = msgspec.json.Decoder(_Schema)
-_HEADER = msgspec.json.Decoder(Header)
-_EVENT = msgspec.json.Decoder(AnyEvent)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -55,6 +55,7 @@ def parse(lines: Iterable[bytes], source: str) -> Trace:
     header: Header | None = None
     events: list[AnyEvent] = []
     requests: set[str] = set()
+    _, events_of = _decoders(*DEPTHS.values())
     for number, line in enumerate(lines, start=1):
         where = f"{source} line {number}"
         if len(line) > MAX_LINE:
@@ -64,7 +65,7 @@ def parse(lines: Iterable[bytes], source: str) -> Trace:
         if header is None:
             header = _header(line, where)
             continue
-        event = _decode(_EVENT, line, f"{where}: not an event")
+        event = _decode(events_of, line, f"{where}: not an event")
         _check(event, header, requests, where)
         events.append(event)
         if len(events) > MAX_EVENTS:
@@ -76,6 +77,16 @@ def parse(lines: Iterable[bytes], source: str) -> Trace:
     return Trace(header, tuple(events))
 
 
+@lru_cache
+def _decoders(*depths: Depth) -> tuple[Any, Any]:
+    """What reads the headers, and the events, of these depths."""
+    events = {event: None for depth in depths for event in depth.events}
+    return (
+        msgspec.json.Decoder(reduce(or_, (depth.header for depth in depths))),
+        msgspec.json.Decoder(reduce(or_, events)),
+    )
+
+
 def _header(line: bytes, where: str) -> Header:
     """The header, its version first: what else stands in another version's is not its fault."""
     what = f"{where}: not a trace header"
@@ -84,7 +95,7 @@ def _header(line: bytes, where: str) -> Header:
         raise InputError(
             f"{where}: schema version {schema}; expected {SCHEMA}, which this cacheproof reads"
         )
-    header: Header = _decode(_HEADER, line, what)
+    header: Header = _decode(_decoders(*DEPTHS.values())[0], line, what)
     _check_names([header.generator], where)
     return header
 
@@ -101,9 +112,9 @@ def _decode(decoder: Any, line: bytes, what: str) -> Any:
 
 def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> None:
     depth = depth_of(header)
-    kind = type(event).__struct_config__.tag
-    if not isinstance(event, EVENTS_OF_DEPTH[depth]):
-        kinds = ", ".join(one.__struct_config__.tag for one in EVENTS_OF_DEPTH[depth])
+    kind = tag_of(type(event))
+    if not isinstance(event, DEPTHS[depth].events):
+        kinds = ", ".join(map(tag_of, DEPTHS[depth].events))
         raise InputError(f"{where}: event {kind!r} at {depth} depth; expected one of {kinds}")
     if isinstance(event, Hash):
         _check_value(event, where)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.media.values import written
+from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import Continue, Decode, Prompt
 from cacheproof.differential.traces.kv_cache import Arrive, Slots
 from cacheproof.differential.traces.manager import (
@@ -90,7 +91,7 @@ def told(event: AnyEvent, outcome: Any) -> str:
             parts = [f"{_tokens(count)} of {request}" for request, count in scheduled.items()]
             return f"schedule(): {', '.join(parts) or 'nothing'}"
         case _:
-            kind = str(type(event).__struct_config__.tag).replace("_", " ")
+            kind = tag_of(type(event)).replace("_", " ")
             return " ".join(part for part in (kind, getattr(event, "request", "")) if part)
 
 

@@ -2,7 +2,7 @@
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.request import Request
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
 
 class RefusesExactFit(EncoderCacheManager):
@@ -68,7 +68,7 @@ class GrantsWithoutRoom(EncoderCacheManager):
 class RefusalTakesHold(EncoderCacheManager):
     """A refused request holds, until the next look-up or end, what it shows and others hold."""
 
-    def __init__(self, cache_size: int, semantics: Semantics | None = None) -> None:
+    def __init__(self, cache_size: int, semantics: EncoderCacheSemantics | None = None) -> None:
         super().__init__(cache_size, semantics)
         self._lent: list[tuple[str, str]] = []
 

@@ -2,7 +2,7 @@
 
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.request import Request
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
 
 class DecoderAllocationDebitsTwice(EncoderDecoderCacheManager):
@@ -61,7 +61,7 @@ class DecoderReportsTwice(EncoderDecoderCacheManager):
 class DecoderReportsLate(EncoderDecoderCacheManager):
     """An encoder-decoder entry is reported, and its slots credited, two steps late."""
 
-    def __init__(self, cache_size: int, semantics: Semantics | None = None) -> None:
+    def __init__(self, cache_size: int, semantics: EncoderCacheSemantics | None = None) -> None:
         super().__init__(cache_size, semantics)
         self._late: list[list[tuple[str, int]]] = [[], [], [], []]
 

@@ -2,7 +2,7 @@
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.request import Request
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
 
 class HitKeepsEntryQueued(EncoderCacheManager):
@@ -60,7 +60,7 @@ class HitIsHeldForNobody(EncoderCacheManager):
 class ReleaseSwapsOutShared(EncoderCacheManager):
     """A release swaps out a shared entry; its holders come back with the next encode."""
 
-    def __init__(self, cache_size: int, semantics: Semantics | None = None) -> None:
+    def __init__(self, cache_size: int, semantics: EncoderCacheSemantics | None = None) -> None:
         super().__init__(cache_size, semantics)
         self._swapped: dict[str, set[str]] = {}
 

@@ -2,7 +2,7 @@
 
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.request import Request
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
 
 class EvictionIsNotReported(EncoderCacheManager):
@@ -46,7 +46,7 @@ class IdleIsReported(EncoderCacheManager):
 class HitsTheDeparted(EncoderCacheManager):
     """Whatever the worker has ever been told to drop is a hit."""
 
-    def __init__(self, cache_size: int, semantics: Semantics | None = None) -> None:
+    def __init__(self, cache_size: int, semantics: EncoderCacheSemantics | None = None) -> None:
         super().__init__(cache_size, semantics)
         self._departed: set[str] = set()
 

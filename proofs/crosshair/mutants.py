@@ -195,6 +195,8 @@ def queued_with_another_size(owner: ast.ClassDef) -> None:
 NO_NOTICES = answering("get_freed_mm_hashes", "[]")
 STARTS_SHORT = ending("__init__", "self.num_free_slots -= 1")
 FORGETS = f"for one in {CLAIM_TABLES}:\n    getattr(self, one, {{}}).clear()"
+DROPS = "self.cached.clear()\ngetattr(self, 'num_embeds_by_hash', {}).clear()"
+"""Older releases have no table of sizes: to ask for it ends the call before EC-6 is judged."""
 ITEM = "request.mm_features[input_id].identifier"
 
 OF_ENCODER_CACHE = (
@@ -235,7 +237,7 @@ OF_ENCODER_CACHE = (
         "an admission drops all entries",
         "admit",
         "EC-6",
-        beginning("can_allocate", "self.cached.clear(); self.num_embeds_by_hash.clear()"),
+        beginning("can_allocate", DROPS),
     ),
     Mutant(
         "an allocation is held for nobody",

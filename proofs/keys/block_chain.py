@@ -19,7 +19,7 @@ from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
 from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.source import run_text
 from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text, Truth, number
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 INT = z3.IntSort()
 KEY = z3.Function("key", INT, DIGEST)
@@ -28,7 +28,7 @@ TOKENS = z3.Function("tokens", INT, INT, CONTENT)
 EXTRA = z3.Function("extra", INT, INT, CONTENT)
 SIZE, LOOKAHEAD, LENGTH, HASHED, BLOCK = z3.Ints("size lookahead length hashed block")
 SEED = z3.Const("seed", CONTENT)
-_IDEAL = Semantics.ideal()
+_IDEAL = BlockKeySemantics()
 
 
 def _key(block: Any) -> Whole:
@@ -143,7 +143,7 @@ class Chain:
 
 
 @cache
-def chain(text: str, seed: int = 0, semantics: Semantics = _IDEAL) -> Chain:
+def chain(text: str, seed: int = 0, semantics: BlockKeySemantics = _IDEAL) -> Chain:
     """Runs the hasher from nothing, then behind any number of keys.
 
     Keys that the request has are those that hashing from nothing gives: with the claims below that
@@ -168,7 +168,7 @@ def chain(text: str, seed: int = 0, semantics: Semantics = _IDEAL) -> Chain:
 
 def _hash(
     text: str,
-    semantics: Semantics,
+    semantics: BlockKeySemantics,
     claims: Claims,
     blocks: _Blocks,
     ahead: bool,
@@ -177,7 +177,7 @@ def _hash(
 ) -> Any:
     blocks.begun = False
 
-    def extra_keys(of: Any, under: Semantics) -> Any:
+    def extra_keys(of: Any, under: BlockKeySemantics) -> Any:
         if of is not request or under is not semantics:
             raise Unread("extra keys of something else than the request")
         return SimpleNamespace(

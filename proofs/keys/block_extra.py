@@ -37,7 +37,7 @@ from cacheproof.proofs.keys.symbolic import (
     number,
 )
 from cacheproof.reference import block_hash
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 INT = z3.IntSort()
 ELEMENT = z3.Function("element", INT, VALUE)
@@ -56,7 +56,7 @@ class Hashing:
     """By which text keys are made, under which semantics, and whether a prompt may mix tokens and
     embeddings: where it may not, all of its rows are given."""
 
-    semantics: Semantics
+    semantics: BlockKeySemantics
     text: str = field(default_factory=partial(text_of, block_hash))
     mixes: bool = True
 

@@ -16,7 +16,7 @@ from cacheproof.proofs.keys.source import run_text, text_of
 from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text
 from cacheproof.proofs.keys.symbolic import number as term_of
 from cacheproof.reference import block_hash
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 INT = z3.IntSort()
 OFFSET, END = z3.Function("offset of item", INT, INT), z3.Function("end of item", INT, INT)
@@ -125,7 +125,7 @@ def passed(item: Any, start: Any) -> Any:
     return z3.Implies(item > ANY, END(ANY) <= start)
 
 
-def failures(semantics: Semantics, text: str | None = None, seed: int = 0) -> list[str]:
+def failures(semantics: BlockKeySemantics, text: str | None = None, seed: int = 0) -> list[str]:
     """What fails of: a block's key names the items in it; and an item of which it does.
 
     The first block that is hashed, of a request with keys or without, and any block after it.
@@ -138,7 +138,7 @@ def failures(semantics: Semantics, text: str | None = None, seed: int = 0) -> li
 
 
 def naming_paths(
-    semantics: Semantics, text: str | None, claims: Claims, *, later: bool
+    semantics: BlockKeySemantics, text: str | None, claims: Claims, *, later: bool
 ) -> list[paths.Path[Any]]:
     """Every way to name the items of the first block that is hashed, or of a later one. The result
     is whether any one item is named."""
@@ -157,7 +157,9 @@ def _shown(model: z3.ModelRef) -> str:
     )
 
 
-def _names_items(semantics: Semantics, text: str | None, claims: Claims, later: bool) -> Any:
+def _names_items(
+    semantics: BlockKeySemantics, text: str | None, claims: Claims, later: bool
+) -> Any:
     start, end = Number(BLOCK_START), Number(BLOCK_END)
     passing, naming = _Passing(claims, start), _Naming(claims, start, end)
     names = run_text(

@@ -22,7 +22,7 @@ from cacheproof.reference.request import (
     PromptEmbeds,
     TokenRequest,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 NAMES = "abcdefgh"
 
@@ -64,7 +64,7 @@ def pairs(hashing: Hashing, seed: int = 0) -> Iterator[Pair]:
         yield _pair(agreement)
 
 
-def keys(block: Block, semantics: Semantics) -> list[bytes]:
+def keys(block: Block, semantics: BlockKeySemantics) -> list[bytes]:
     """The keys that the reference makes of it."""
     embeds = block.given and PromptEmbeds((bytes(8),) * WITNESS, block.given)
     items = [block.item] if block.item else []

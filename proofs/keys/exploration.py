@@ -17,7 +17,8 @@ from cacheproof.proofs.keys.running import (
     StreamOfRelease,
     identifier_by,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.block_hash import BlockContent, BlockPair, RequestKeys
 from cacheproof.spec.media_hash import DecodedStream, HashedPair, NamedPair
 from cacheproof.spec.registry import by_id
@@ -106,7 +107,7 @@ def media_decoded(texts: Texts) -> Iterator[str | None]:
         yield f"{_short(arguments)}, which is decoded to {_short(decoded)}" if broken else None
 
 
-def framed_apart(semantics: Semantics, text: str) -> Iterator[str | None]:
+def framed_apart(semantics: MediaSemantics, text: str) -> Iterator[str | None]:
     """MH-3 of None, texts, lists, and mappings from texts, nested, in a release's frames."""
     release = StreamOfRelease(text, semantics)
     apart = by_id("MH-3").predicate
@@ -125,7 +126,7 @@ def framed_apart(semantics: Semantics, text: str) -> Iterator[str | None]:
 
 def identifiers_apart(text: str) -> Iterator[str | None]:
     """MH-5: items named otherwise, or with another adapter, have other identifiers."""
-    identifier, ideal = identifier_by(text), Semantics.ideal()
+    identifier, ideal = identifier_by(text), MediaSemantics()
     apart = by_id("MH-5").predicate
     found = ((identifier(*named, ideal), named) for named in scopes.names())
     for pair in alike(found):
@@ -142,7 +143,7 @@ def identifiers_apart(text: str) -> Iterator[str | None]:
 
 def blocks_apart(contract: str, text: str) -> Iterator[str | None]:
     """BK-1 or BK-2: blocks with one key agree on what determines them, they or all before them."""
-    blocks = BlockTexts(text, Semantics.ideal())
+    blocks = BlockTexts(text, BlockKeySemantics())
     for size, ahead in scopes.SIZES:
         found = _keyed(blocks, size, ahead)
         for pair in alike(found):
@@ -186,7 +187,7 @@ def _contents(requested: Requested, size: int, ahead: int) -> Prefix:
     return tuple(found)
 
 
-def grown_as_fresh(semantics: Semantics, text: str) -> Iterator[str | None]:
+def grown_as_fresh(semantics: BlockKeySemantics, text: str) -> Iterator[str | None]:
     """BK-3: keys of a request that grows, and keys behind any number of others, are those of
     hashing it afresh; each names the items that reach into its block."""
     blocks = BlockTexts(text, semantics)

@@ -31,7 +31,7 @@ from cacheproof.proofs.keys.symbolic import (
 from cacheproof.proofs.keys.witnesses import witness
 from cacheproof.reference import media_identifier
 from cacheproof.reference.media_identifier import ItemName
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.media import MediaSemantics
 
 CHARACTERS = "characters"
 ID = "id"
@@ -94,7 +94,7 @@ class Length(Number):
         return self._formatted.mark(self, form)
 
 
-def layouts(semantics: Semantics, text: str | None = None) -> list[Layout]:
+def layouts(semantics: MediaSemantics, text: str | None = None) -> list[Layout]:
     """Identifiers of an item named by its digest or by a user, with an adapter or without. Names of
     users and of adapters are not empty."""
     text = text_of(media_identifier) if text is None else text
@@ -106,7 +106,7 @@ def layouts(semantics: Semantics, text: str | None = None) -> list[Layout]:
 
 
 def _identifier(
-    semantics: Semantics, text: str, is_users: bool, adapts: bool
+    semantics: MediaSemantics, text: str, is_users: bool, adapts: bool
 ) -> tuple[str, str, tuple[Any, ...], tuple[Piece, ...]]:
     formatted = Formatted()
     name = Characters("name", formatted, b"" if is_users else HEXADECIMAL)
@@ -135,7 +135,7 @@ class Pair:
         return f"{_shown(*self.first)} as {_shown(*self.second)}"
 
 
-def pairs(semantics: Semantics, text: str | None = None, seed: int = 0) -> Iterator[Pair]:
+def pairs(semantics: MediaSemantics, text: str | None = None, seed: int = 0) -> Iterator[Pair]:
     """Two items that have one identifier, for each two kinds of which there are such."""
     found = layouts(semantics, text)
     for one, other in itertools.combinations_with_replacement(found, 2):

@@ -50,6 +50,8 @@ from cacheproof.reference import block_hash, media_hash_of_vllm, media_identifie
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, digest_of, witnessed
 from cacheproof.spec.versions import release_key
 
@@ -168,7 +170,7 @@ class Own(Protocol):
     def of_growth(self) -> Explore: ...
 
 
-def _of_growth(semantics: Semantics) -> SecondReading:
+def _of_growth(semantics: BlockKeySemantics) -> SecondReading:
     return SecondReading(
         explored(partial(grown_as_fresh, semantics), "hashings"),
         partial(validation_of_loops.of_growth, semantics),
@@ -296,7 +298,7 @@ def _identifiers(seed: int) -> Claim:
 
 def identifier_confusion(seed: int, text: str) -> str | None:
     """Kinds of items with one identifier."""
-    ambiguity = Reader(seed, whole=True).ambiguity(identifiers.layouts(Semantics.ideal(), text))
+    ambiguity = Reader(seed, whole=True).ambiguity(identifiers.layouts(MediaSemantics(), text))
     return None if ambiguity is None else str(ambiguity)
 
 
@@ -309,7 +311,7 @@ def _identifiers_of_release(release: str, seed: int) -> Claim:
         "identifier",
         "unbounded",
         text,
-        partial(shared_identifiers, Semantics.of_vllm(release), seed),
+        partial(shared_identifiers, Semantics.of_vllm(release).media, seed),
         [(uncoloned.name, uncoloned.text)],
         digest_of([text]),
         replace(_OF_IDENTIFIERS, of_release=True),
@@ -317,7 +319,7 @@ def _identifiers_of_release(release: str, seed: int) -> Claim:
     )
 
 
-def shared_identifiers(semantics: Semantics, seed: int, text: str) -> str | None:
+def shared_identifiers(semantics: MediaSemantics, seed: int, text: str) -> str | None:
     """Pairs of items with one identifier, checked by running the reference on them.
 
     Raises:
@@ -335,7 +337,7 @@ def shared_identifiers(semantics: Semantics, seed: int, text: str) -> str | None
 
 def _blocks(seed: int) -> Iterator[Claim]:
     text = text_of(block_hash)
-    ideal = Semantics.ideal()
+    ideal = BlockKeySemantics()
     parts: list[tuple[str, str, Callable[[str], str | None], Sequence[str], Sequence[Edit]]] = [
         ("BK-1", "extra keys", partial(beside_failure, seed), BESIDE,
          (without_an_element, without_a_yield, without_an_operand)),
@@ -364,7 +366,7 @@ def _blocks(seed: int) -> Iterator[Claim]:
 def beside_failure(seed: int, text: str) -> str | None:
     """What fails of: blocks with equal keys have the same beside their tokens. The keys are those
     that the hasher makes of the extra keys, and those name the items of a block."""
-    ideal = Semantics.ideal()
+    ideal = BlockKeySemantics()
     return beside_confusion(seed, Hashing(ideal), text) or growth_failure(ideal, seed, text)
 
 
@@ -395,14 +397,14 @@ def chain_failure(seed: int, text: str) -> str | None:
     return ", ".join(dict.fromkeys(failed)) or None
 
 
-def growth_failure(semantics: Semantics, seed: int, text: str) -> str | None:
+def growth_failure(semantics: BlockKeySemantics, seed: int, text: str) -> str | None:
     """What fails of: hashing on gives the keys that hashing from nothing gives."""
     failed = block_chain.chain(text, seed, semantics).failed
     return ", ".join(dict.fromkeys(failed)) or items_failure(semantics, seed, text)
 
 
 @cache
-def items_failure(semantics: Semantics, seed: int, text: str) -> str | None:
+def items_failure(semantics: BlockKeySemantics, seed: int, text: str) -> str | None:
     """What fails of: a key names the items of its block, wherever hashing began."""
     return ", ".join(block_items.failures(semantics, text, seed)) or None
 
@@ -413,7 +415,7 @@ def harmful(changed: Iterator[Mutant]) -> Iterator[Mutant]:
 
 
 def _media_of_release(release: str, seed: int, own: Own | None) -> Iterator[Claim]:
-    semantics, text = Semantics.of_vllm(release), text_of(media_hash_of_vllm)
+    semantics, text = Semantics.of_vllm(release).media, text_of(media_hash_of_vllm)
     digest = digest_of([text])
     of_frames = SecondReading(
         explored(partial(framed_apart, semantics), "values"),
@@ -450,7 +452,7 @@ def _media_of_release(release: str, seed: int, own: Own | None) -> Iterator[Clai
         )
 
 
-def collisions(semantics: Semantics, seed: int, text: str) -> str | None:
+def collisions(semantics: MediaSemantics, seed: int, text: str) -> str | None:
     """Pairs of calls with one stream, checked by running the reference on them.
 
     Raises:
@@ -464,14 +466,14 @@ def collisions(semantics: Semantics, seed: int, text: str) -> str | None:
     return "; ".join(map(str, found)) or None
 
 
-def frames_confusion(semantics: Semantics, reader: Reader, text: str) -> str | None:
+def frames_confusion(semantics: MediaSemantics, reader: Reader, text: str) -> str | None:
     """What frames of a release can be read as, two ways."""
     ambiguity = reader.ambiguity(vllm_media.ReleaseEncoding(semantics, text).frames())
     return None if ambiguity is None else str(ambiguity)
 
 
 def _blocks_of_release(release: str, seed: int, own: Own | None) -> Iterator[Claim]:
-    semantics, text = Semantics.of_vllm(release), text_of(block_hash)
+    semantics, text = Semantics.of_vllm(release).block_keys, text_of(block_hash)
     asked = None if own is None else own.of_growth
     second = replace(_of_growth(semantics), of_release=True, own=asked)
     unnamed = next(
@@ -507,7 +509,7 @@ def _blocks_of_release(release: str, seed: int, own: Own | None) -> Iterator[Cla
 def hashing_of(release: str) -> Hashing:
     """How a release makes the keys of blocks."""
     mixes = release_key(release) >= release_key(MIXES_EMBEDS_SINCE)
-    return Hashing(Semantics.of_vllm(release), mixes=mixes)
+    return Hashing(Semantics.of_vllm(release).block_keys, mixes=mixes)
 
 
 def shared_keys(seed: int, hashing: Hashing, text: str) -> str | None:

@@ -29,7 +29,8 @@ from cacheproof.reference.request import (
     PromptEmbeds,
     TokenRequest,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+from cacheproof.reference.semantics.media import MediaSemantics
 
 SEED = "seed"
 
@@ -122,7 +123,7 @@ class MediaTexts:
 class StreamOfRelease:
     """The media hash of a text under the semantics of a release."""
 
-    def __init__(self, text: str, semantics: Semantics) -> None:
+    def __init__(self, text: str, semantics: MediaSemantics) -> None:
         self._of = run_by_python(text, MEDIA_HASH_OF_VLLM)["ReleaseStream"](semantics)
 
     def stream(self, value: Any) -> bytes:
@@ -194,7 +195,7 @@ _NUMBERS: dict[str, bytes] = {}
 class BlockTexts:
     """Block keys by a text, under an ideal hash: the text of the value that is hashed."""
 
-    def __init__(self, text: str, semantics: Semantics) -> None:
+    def __init__(self, text: str, semantics: BlockKeySemantics) -> None:
         self._names = run_by_python(text, BLOCK_HASH)
         self._semantics = semantics
 

@@ -26,7 +26,8 @@ from cacheproof.proofs.keys.running import (
 )
 from cacheproof.proofs.keys.scopes import Made
 from cacheproof.proofs.keys.symbolic import Repeated
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+from cacheproof.reference.semantics.media import MediaSemantics
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def _of_layout(
     return Values(symbols, rounds=loops, nested=stream)
 
 
-def of_frames(semantics: Semantics, text: str, of_python: str | None = None) -> Validated:
+def of_frames(semantics: MediaSemantics, text: str, of_python: str | None = None) -> Validated:
     """MH-3 of the values that a release's frames tell apart."""
     release = StreamOfRelease(of_python or text, semantics)
     layouts = vllm_media.ReleaseEncoding(semantics, text).frames()
@@ -224,7 +225,7 @@ def _framed(made: Made, stream: Callable[[Any], bytes]) -> Callable[[Layout], Va
 
 def of_identifiers(text: str, of_python: str | None = None) -> Validated:
     """MH-5: every kind of name, with an adapter and without."""
-    ideal = Semantics.ideal()
+    ideal = MediaSemantics()
     identifier = identifier_by(of_python or text)
 
     def runs() -> Iterator[Run]:
@@ -247,7 +248,7 @@ def of_identifiers(text: str, of_python: str | None = None) -> Validated:
 
 def of_extra(text: str, of_python: str | None = None) -> Validated:
     """BK-1: extra keys of blocks with every choice of what there may be beside tokens."""
-    hashing = Hashing(Semantics.ideal(), text)
+    hashing = Hashing(BlockKeySemantics(), text)
     layouts, runs = [], []
     for first in (True, False):
         for layout in block_extra.layouts(hashing, first=first):

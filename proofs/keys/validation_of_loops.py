@@ -26,7 +26,7 @@ from cacheproof.proofs.keys.source import run_round_by_round
 from cacheproof.proofs.keys.symbolic import CONTENT, Number, Symbol, Text, size
 from cacheproof.proofs.keys.symbolic import number as term_of
 from cacheproof.proofs.keys.validation import Validated, of_extra
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ def _equal(wanted: Sequence[int], result: Sequence[Any]) -> Any:
 
 @cache
 def of_chain(
-    text: str, of_python: str | None = None, semantics: Semantics | None = None
+    text: str, of_python: str | None = None, semantics: BlockKeySemantics | None = None
 ) -> Validated:
     """BK-2 and BK-3: how many keys are added, and what each is the hash of."""
-    semantics = semantics or Semantics.ideal()
+    semantics = semantics or BlockKeySemantics()
     blocks = BlockTexts(of_python or text, semantics)
     chain = block_chain.chain(text, 0, semantics)
     groups = {
@@ -217,7 +217,7 @@ def _covering(found: Validated, chain: block_chain.Chain, blocks: BlockTexts) ->
 
 
 @cache
-def of_items(semantics: Semantics, text: str, of_python: str | None = None) -> Validated:
+def of_items(semantics: BlockKeySemantics, text: str, of_python: str | None = None) -> Validated:
     """BK-3: which items a block names."""
     blocks = BlockTexts(of_python or text, semantics)
     claims = Claims()
@@ -232,7 +232,7 @@ def of_items(semantics: Semantics, text: str, of_python: str | None = None) -> V
     return found if found.against else _round_by_round(found, semantics, text, blocks)
 
 
-def of_growth(semantics: Semantics, text: str, of_python: str | None = None) -> Validated:
+def of_growth(semantics: BlockKeySemantics, text: str, of_python: str | None = None) -> Validated:
     """BK-3: hashing on, and the items of a block."""
     found = of_chain(text, of_python, semantics)
     if found.against:
@@ -244,7 +244,7 @@ def of_growth(semantics: Semantics, text: str, of_python: str | None = None) -> 
 
 def of_blocks(text: str, of_python: str | None = None) -> Validated:
     """BK-1 and BK-2: what a key covers, extra keys, and the items among them."""
-    ideal = Semantics.ideal()
+    ideal = BlockKeySemantics()
     found = of_extra(text, of_python)
     if found.against:
         return found
@@ -254,7 +254,7 @@ def of_blocks(text: str, of_python: str | None = None) -> Validated:
 
 
 def _round_by_round(
-    found: Validated, semantics: Semantics, text: str, blocks: BlockTexts
+    found: Validated, semantics: BlockKeySemantics, text: str, blocks: BlockTexts
 ) -> Validated:
     """The very keys, by the text that is read, its loops run round by round on numbers."""
     count = 0
@@ -271,7 +271,7 @@ def _round_by_round(
 
 
 def _named_by_reader(
-    semantics: Semantics,
+    semantics: BlockKeySemantics,
     text: str,
     items: Sequence[tuple[str, int, int]],
     spans: Sequence[tuple[int, int]],

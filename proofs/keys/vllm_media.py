@@ -35,7 +35,7 @@ from cacheproof.proofs.keys.symbolic import (
 )
 from cacheproof.proofs.keys.witnesses import witness
 from cacheproof.reference import media_hash_of_vllm
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.media import MediaSemantics
 
 Maker = Callable[[], Symbol | bool]
 SHOWN = 40
@@ -124,7 +124,7 @@ def _pack(form: str, value: Any) -> Data:
 class ReleaseEncoding:
     """The encoding that a text is under the semantics of a release."""
 
-    def __init__(self, semantics: Semantics, text: str | None = None) -> None:
+    def __init__(self, semantics: MediaSemantics, text: str | None = None) -> None:
         self._semantics = semantics
         names = run_text(
             text_of(media_hash_of_vllm) if text is None else text,
@@ -206,7 +206,7 @@ SUSPECTS = (
 """Shapes of two calls for which a stream is looked for that is both."""
 
 
-def pairs(semantics: Semantics, text: str | None = None, seed: int = 0) -> Iterator[Pair]:
+def pairs(semantics: MediaSemantics, text: str | None = None, seed: int = 0) -> Iterator[Pair]:
     """Two calls that have one stream, of each two suspect shapes for which there are such.
 
     Raises:

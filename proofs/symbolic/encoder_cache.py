@@ -46,7 +46,8 @@ from cacheproof.proofs.symbolic.values import (
     disjunction,
     negated,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_cache as contracts_of_component
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import contracts
@@ -399,11 +400,9 @@ def judged_at(operation: str, rules: Sequence[Any]) -> list[Predicate]:
 
 def of_reference(assumptions: Sequence[Assumption] = ()) -> Subject:
     """The reference manager, as it should be."""
-    folder = Path(inspect.getfile(Semantics)).parent
-    constants = {("m", "semantics"): Semantics.ideal()}
-    return subject_of(
-        REFERENCE, source_of(folder / "encoder_cache.py", CLASS), None, assumptions, constants
-    )
+    path = Path(inspect.getfile(EncoderCacheManager))
+    constants = {("m", "semantics"): EncoderCacheSemantics()}
+    return subject_of(REFERENCE, source_of(path, CLASS), None, assumptions, constants)
 
 
 def of_release(release: str, source: Source, assumptions: Sequence[Assumption] = ()) -> Subject:

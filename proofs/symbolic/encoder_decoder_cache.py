@@ -57,7 +57,7 @@ from cacheproof.proofs.symbolic.values import (
     conjunction,
 )
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_decoder_cache as contracts_of_component
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import contracts
@@ -302,7 +302,7 @@ def of_reference(assumptions: Sequence[Assumption] = ()) -> Subject:
     """The reference manager, as it should be."""
     path = Path(inspect.getfile(EncoderDecoderCacheManager))
     base = source_of(path.with_name("encoder_cache.py"), encoder_cache.CLASS)
-    constants = {("m", "semantics"): Semantics.ideal()}
+    constants = {("m", "semantics"): EncoderCacheSemantics()}
     source = source_of(path, CLASS).of_base(base)
     return _subject_of(encoder_cache.REFERENCE, source, None, assumptions, constants)
 

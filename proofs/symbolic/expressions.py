@@ -31,6 +31,7 @@ from cacheproof.proofs.symbolic.state import (
     Empty,
     Feature,
     Features,
+    Flags,
     Lazy,
     Loop,
     Obligation,
@@ -67,7 +68,6 @@ from cacheproof.proofs.symbolic.values import (
     is_ordered,
     negated,
 )
-from cacheproof.reference.semantics import Semantics
 
 
 def _facts_since(before: State, after: State) -> list[Formula]:
@@ -550,7 +550,7 @@ class Expressions(ABC):
                 return Features(term, gives_identifiers=True)
             case Feature(request, number) if name == "identifier":
                 return self.words.item(request, number)
-        if isinstance(operand, Semantics) and hasattr(operand, name):
+        if isinstance(operand, Flags) and hasattr(operand, name):
             return getattr(operand, name)
         raise self._refused_in(state, node)
 

@@ -10,6 +10,10 @@ import z3
 from cacheproof.proofs.symbolic.predicates import NotTranslated, truth
 from cacheproof.proofs.symbolic.values import Formula, MapOf, SetOf, Type, Value
 from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
+from cacheproof.reference.semantics.kv_cache import KVCacheSemantics
+
+Flags = Semantics | EncoderCacheSemantics | KVCacheSemantics
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,7 @@ def truth_of(state: State, operand: Any) -> Formula:
     plain = found is None or isinstance(found, bool | int | str | tuple | z3.ArithRef | z3.BoolRef)
     if plain or isinstance(found, Value):
         return bool(found) if isinstance(found, tuple) else truth(found)
-    if isinstance(found, Receiver | RequestOf | Feature | Semantics):
+    if isinstance(found, Receiver | RequestOf | Feature | Flags):
         return True
     raise NotTranslated(f"the truth value of {found}")
 

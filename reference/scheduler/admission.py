@@ -33,18 +33,20 @@ def walk(
             encoder_compute_budget=step.encoder_compute_budget,
         )
         return found.num_new_tokens, found
-    if state.config.disable_chunked_mm_input and state.semantics.spares_whole_items:
+    if state.config.disable_chunked_mm_input and state.semantics.scheduler.spares_whole_items:
         whole = up_to_whole_item(request, num_computed_tokens, num_new_tokens)
         num_new_tokens = min(whole, step.token_budget)
     found = walk_encoder_inputs(
         request,
         num_computed_tokens,
         num_new_tokens,
-        manager=Foresight(manager) if state.semantics.takes_after_blocks else manager,
+        manager=Foresight(manager) if state.semantics.scheduler.takes_after_blocks else manager,
         encoder_compute_budget=step.encoder_compute_budget,
         disable_chunked_mm_input=state.config.disable_chunked_mm_input,
         num_lookahead_tokens=(
-            state.config.num_prefill_lookahead_tokens if state.semantics.encodes_ahead else 0
+            state.config.num_prefill_lookahead_tokens
+            if state.semantics.scheduler.encodes_ahead
+            else 0
         ),
         semantics=state.semantics,
         connector=state.connector,
@@ -59,7 +61,7 @@ def take_encoder_inputs(
 ) -> None:
     """Take from the encoder cache what the walk found: the request's tokens have KV blocks."""
     manager = state.encoder_cache_manager
-    if state.semantics.takes_after_blocks and not state.config.is_encoder_decoder:
+    if state.semantics.scheduler.takes_after_blocks and not state.config.is_encoder_decoder:
         _claim_and_evict(state, request, found, step.encoder_compute_budget)
     if found.inputs:
         step.encoder_inputs[request.request_id] = found.inputs
@@ -69,7 +71,7 @@ def take_encoder_inputs(
         manager.allocate(request, input_id)
         if state.connector is not None:
             state.connector.update_state_after_alloc(request, input_id)
-    if state.semantics.claims_duplicates:
+    if state.semantics.encoder_cache.claims_duplicates:
         for input_id in found.repeats:
             manager.check_and_update_cache(request, input_id)
 

@@ -109,10 +109,10 @@ def walk_encoder_inputs(
     walk = EncoderWalk(num_new_tokens, encoder_compute_budget)
     end = num_computed_tokens + num_new_tokens
     read_end = end + num_lookahead_tokens
-    rollback = num_lookahead_tokens if semantics.rolls_back_for_drafter else 0
-    if semantics.ends_at_whole_items:
+    rollback = num_lookahead_tokens if semantics.scheduler.rolls_back_for_drafter else 0
+    if semantics.scheduler.ends_at_whole_items:
         rollback = 0
-    clamp = 0 if semantics.reads_ahead_without else num_lookahead_tokens
+    clamp = 0 if semantics.scheduler.reads_ahead_without else num_lookahead_tokens
     sizes: dict[str, int] = {}
     for input_id in _in_window(request.mm_features, num_computed_tokens, read_end):
         feature = request.mm_features[input_id]
@@ -121,15 +121,15 @@ def walk_encoder_inputs(
             position, num_computed_tokens, end, semantics
         )
         before = position.offset - num_computed_tokens
-        if is_split and semantics.keeps_hits_whole:
+        if is_split and semantics.scheduler.keeps_hits_whole:
             walk.num_new_tokens = max(0, before - rollback)
             break
 
         size = position.get_num_embeds()
         known = sizes.get(identifier)
-        if known is None and semantics.refuses_resized:
+        if known is None and semantics.encoder_cache.refuses_resized:
             known = manager.get_cached_num_encoder_embeds(request, input_id)
-        if semantics.refuses_resized and known not in (None, size):
+        if semantics.encoder_cache.refuses_resized and known not in (None, size):
             return EncoderWalk(0, encoder_compute_budget, resized=True)
         if identifier in sizes:
             walk.repeats.append(input_id)
@@ -140,13 +140,13 @@ def walk_encoder_inputs(
         if is_split:
             walk.num_new_tokens = max(0, before - rollback)
             break
-        is_sparse = semantics.counts_embeds and _is_sparse(
+        is_sparse = semantics.encoder_cache.counts_embeds and _is_sparse(
             position,
             num_computed_tokens,
-            read_end if semantics.reads_ahead_sparsely else end,
+            read_end if semantics.scheduler.reads_ahead_sparsely else end,
             semantics,
         )
-        if is_sparse and semantics.passes_sparse_items:
+        if is_sparse and semantics.scheduler.passes_sparse_items:
             continue
         if not manager.can_allocate(
             request, input_id, walk.encoder_compute_budget, walk.num_embeds
@@ -205,13 +205,17 @@ def up_to_whole_item(
 
 def _is_split(position: PlaceholderRange, start: int, end: int, semantics: Semantics) -> bool:
     """Whether [start, end) has the first token of the item, and not all of them."""
-    has_first = start <= position.offset if semantics.keeps_items_whole else start < position.offset
+    has_first = (
+        start <= position.offset
+        if semantics.scheduler.keeps_items_whole
+        else start < position.offset
+    )
     return has_first and end < position.end
 
 
 def _is_sparse(position: PlaceholderRange, start: int, end: int, semantics: Semantics) -> bool:
     """Whether the item places no embedding in [start, end)."""
-    if end == position.offset and position.is_embed and not semantics.counts_no_rows:
+    if end == position.offset and position.is_embed and not semantics.scheduler.counts_no_rows:
         return False
     first = max(0, start - position.offset)
     last = max(first, min(position.length, end - position.offset))

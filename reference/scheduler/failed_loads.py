@@ -36,7 +36,10 @@ def fail_loads(
 
 def give_back_items(state: SchedulerState, failed: Collection[str]) -> None:
     """Who computes its tokens anew claims its items anew as well, behind the releases of all."""
-    if not state.semantics.gives_back_items_ahead or not state.config.recomputes_failed_loads:
+    if (
+        not state.semantics.scheduler.gives_back_items_ahead
+        or not state.config.recomputes_failed_loads
+    ):
         return
     for request in state.running:
         if request.request_id in failed:
@@ -69,7 +72,7 @@ def _cut(
         request.num_computed_tokens = own[0] * state.block_size if own else before
         if own:
             tainted.update(block_ids[own[0] :])
-        if state.semantics.drops_output_of_failed_loads:
+        if state.semantics.scheduler.drops_output_of_failed_loads:
             request.drop_output()
     return affected, tainted
 
@@ -78,11 +81,11 @@ def _tokens_before(
     state: SchedulerState, request: ScheduledRequest, num_scheduled_tokens: Mapping[str, int]
 ) -> int:
     """Tokens that the request had, or was to have from elsewhere, before the step."""
-    if state.semantics.cuts_behind_the_step:
+    if state.semantics.scheduler.cuts_behind_the_step:
         return request.num_computed_tokens - num_scheduled_tokens.get(request.request_id, 0)
     if request.status is not RequestStatus.WAITING_FOR_REMOTE_KVS:
         return request.num_cached_tokens
-    if state.semantics.counts_loaded_tokens or request.request_id in state.failed_recving:
+    if state.semantics.scheduler.counts_loaded_tokens or request.request_id in state.failed_recving:
         return request.num_computed_tokens
     (block_ids,) = state.kv_cache_manager.get_block_ids(request.request_id)
     return len(block_ids) * state.block_size

@@ -26,7 +26,7 @@ def ask(state: SchedulerState, request: ScheduledRequest, num_hit_tokens: int) -
     if state.kv_connector is None or request.num_computed_tokens > 0:
         return External()
     count, later = state.kv_connector.get_num_new_matched_tokens(request, num_hit_tokens)
-    if request.skip_reading_prefix_cache and state.semantics.skips_reading_elsewhere:
+    if request.skip_reading_prefix_cache and state.semantics.scheduler.skips_reading_elsewhere:
         return External()
     return None if count is None else External(count, later)
 
@@ -52,7 +52,7 @@ def begin_load(
         return False
     tell(state, request, num_external_tokens)
     request.status = RequestStatus.WAITING_FOR_REMOTE_KVS
-    if state.semantics.counts_loaded_tokens:
+    if state.semantics.scheduler.counts_loaded_tokens:
         request.num_computed_tokens = num_hit_tokens + num_external_tokens
     state.kv_cache_manager.record_prefix_cache_stats(request, num_hit_tokens)
     state.unfinished_prefills.add(request)
@@ -76,7 +76,7 @@ def end_load(state: SchedulerState, request: ScheduledRequest) -> bool:
         _keep_what_came(state, request)
     else:
         _take_over(state, request)
-    was_preempted = request.num_preemptions > 0 and state.semantics.resumes_loaded
+    was_preempted = request.num_preemptions > 0 and state.semantics.scheduler.resumes_loaded
     request.status = RequestStatus.PREEMPTED if was_preempted else RequestStatus.WAITING
     return True
 
@@ -84,12 +84,12 @@ def end_load(state: SchedulerState, request: ScheduledRequest) -> bool:
 def _take_over(state: SchedulerState, request: ScheduledRequest) -> None:
     """All has come. The last known token is computed all the same, for its logits."""
     loaded = request.num_computed_tokens
-    if not state.semantics.counts_loaded_tokens:
+    if not state.semantics.scheduler.counts_loaded_tokens:
         (block_ids,) = state.kv_cache_manager.get_block_ids(request.request_id)
         loaded = min(len(block_ids) * state.block_size, request.num_tokens - 1)
     state.kv_cache_manager.cache_blocks(request, loaded)
     request.num_computed_tokens = min(loaded, request.num_tokens - 1)
-    if state.semantics.counts_loaded_tokens:
+    if state.semantics.scheduler.counts_loaded_tokens:
         request.note_cached_tokens(request.num_computed_tokens)
 
 
@@ -99,19 +99,21 @@ def _keep_what_came(state: SchedulerState, request: ScheduledRequest) -> None:
         state.kv_cache_manager.cache_blocks(request, request.num_computed_tokens)
         return
     state.kv_cache_manager.free(request)
-    if state.semantics.reserves_for_holders:
+    if state.semantics.scheduler.reserves_for_holders:
         state.unfinished_prefills.discard(request)
 
 
 def _reserved_blocks(state: SchedulerState) -> int:
     """Blocks that a load leaves to others whose prompts are not done: it cannot be preempted."""
     is_alone = not state.running and not state.unfinished_prefills
-    nothing = is_alone and state.semantics.spares_lone_loads
-    if nothing or not state.semantics.reserves_for_prefills:
+    nothing = is_alone and state.semantics.scheduler.spares_lone_loads
+    if nothing or not state.semantics.scheduler.reserves_for_prefills:
         return 0
     drafts, lookahead = state.config.num_speculative_tokens, state.config.num_lookahead_tokens
-    further = 1 + drafts + lookahead if drafts and state.semantics.reserves_for_drafts else 0
-    fits = state.semantics.fits_reserved_drafts
+    further = (
+        1 + drafts + lookahead if drafts and state.semantics.scheduler.reserves_for_drafts else 0
+    )
+    fits = state.semantics.scheduler.fits_reserved_drafts
     blocks_of_step = ceil_div(further, state.block_size)
     manager = state.kv_cache_manager
 
@@ -144,5 +146,5 @@ def end_transfers(state: SchedulerState, report: KVConnectorOutput) -> None:
         else:
             state.give_back(request)
     for request_id in report.finished_sending:
-        if request_id in state.requests or not state.semantics.ignores_unknown_sendings:
+        if request_id in state.requests or not state.semantics.scheduler.ignores_unknown_sendings:
             state.give_back(state.requests[request_id])

@@ -17,7 +17,7 @@ _URGENCY = attrgetter("urgency")
 
 def schedule_running(state: SchedulerState, step: Step) -> None:
     """Schedule what the running requests compute."""
-    if state.config.policy == "priority" and state.semantics.runs_urgent_first:
+    if state.config.policy == "priority" and state.semantics.scheduler.runs_urgent_first:
         state.running.sort(key=_URGENCY)  # so that no victim has been scheduled already
     num_lookahead_tokens = state.config.num_lookahead_tokens
     position = 0
@@ -43,7 +43,9 @@ def schedule_running(state: SchedulerState, step: Step) -> None:
             )
             if blocks is None:
                 victim = _victim(state)
-                if state.semantics.spares_unfreeable_victims and not state.frees.can_free(victim):
+                if state.semantics.scheduler.spares_unfreeable_victims and not state.frees.can_free(
+                    victim
+                ):
                     break
                 position -= _preempt(state, step, victim, position)
         if blocks is not None:
@@ -54,7 +56,9 @@ def schedule_running(state: SchedulerState, step: Step) -> None:
                 _take_drafts(step, request, num_new_tokens)
             if items is not None:
                 take_encoder_inputs(state, step, request, items)
-        elif not (_is_preempted(request) and state.semantics.goes_on_after_preempting_itself):
+        elif not (
+            _is_preempted(request) and state.semantics.scheduler.goes_on_after_preempting_itself
+        ):
             break
 
 
@@ -64,7 +68,7 @@ def _is_preempted(request: ScheduledRequest) -> bool:
 
 def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest) -> int:
     """How many tokens the request may compute, as far as its items let it."""
-    if state.semantics.spares_sure_ends and _is_sure_to_end(request):
+    if state.semantics.scheduler.spares_sure_ends and _is_sure_to_end(request):
         return 0
     if step.holds_prefills and request.is_prefill_chunk:
         return 0
@@ -72,7 +76,7 @@ def _num_new_tokens(state: SchedulerState, step: Step, request: ScheduledRequest
         return 0
     known = request.num_tokens_with_spec + request.num_output_placeholders
     end = state.config.max_model_len
-    if not state.semantics.drafts_past_the_end:
+    if not state.semantics.scheduler.drafts_past_the_end:
         end = min(end, request.num_prompt_tokens + request.max_tokens)
     return min(
         step.bounded(known - request.num_computed_tokens),
@@ -90,7 +94,7 @@ def _is_sure_to_end(request: ScheduledRequest) -> bool:
 
 
 def _awaits_transfer(state: SchedulerState, request: ScheduledRequest) -> bool:
-    return state.semantics.awaits_later_transfers and state.awaits_transfer(
+    return state.semantics.scheduler.awaits_later_transfers and state.awaits_transfer(
         request, request.num_confirmed_tokens
     )
 
@@ -107,10 +111,10 @@ def _take_drafts(step: Step, request: ScheduledRequest, num_new_tokens: int) -> 
 def _preempt(state: SchedulerState, step: Step, victim: ScheduledRequest, position: int) -> int:
     """Preempt the victim; by how much requests behind it move up before `position`."""
     moves_up = state.running.index(victim) < position
-    counts = state.semantics.omits_nobody
+    counts = state.semantics.scheduler.omits_nobody
     if victim in step.running:
-        counts = counts or state.semantics.unschedules_victims
-        step.unschedule(victim, wholly=state.semantics.unschedules_victims)
+        counts = counts or state.semantics.scheduler.unschedules_victims
+        step.unschedule(victim, wholly=state.semantics.scheduler.unschedules_victims)
     state.preempt(victim)
     step.preempted.append(victim)
     return int(moves_up and counts)

@@ -179,14 +179,14 @@ class Scheduler:
         Raises:
             RuntimeError: blocks are held even so.
         """
-        waits = self.state.semantics.refuses_reset_beside_transfers
+        waits = self.state.semantics.scheduler.refuses_reset_beside_transfers
         if reset_running_requests and waits and self.state.transfers_hold_blocks:
             return False
         if reset_running_requests:
             for request in reversed(self.state.running[:]):
                 self.state.preempt(request, drops_output=True)
             self.state.scheduled_before.clear()
-            if self.state.semantics.restarts_sessions:
+            if self.state.semantics.scheduler.restarts_sessions:
                 self.state.take_back_from_holding()
         done = self.state.kv_cache_manager.reset_prefix_cache()
         if reset_running_requests and not done:
@@ -204,7 +204,7 @@ def _long_prefill_token_threshold(state: SchedulerState) -> int:
     if threshold == 0:
         return 0
     eligible = len(state.running) + state.num_waiting
-    if eligible <= 1 and state.semantics.spares_lone_prefill:
+    if eligible <= 1 and state.semantics.scheduler.spares_lone_prefill:
         return 0
     if state.config.long_prefill_token_threshold_adaptive:
         return max(threshold, state.config.max_num_batched_tokens // eligible)
@@ -224,7 +224,7 @@ def _count(state: SchedulerState, step: Step) -> None:
     """Count the step, and remember whether it had tokens of a prompt."""
     if step.num_scheduled_tokens:
         state.num_executed_steps += 1
-    withdrew = step.withdrew_prefill and not state.semantics.forgets_withdrawn_prefills
+    withdrew = step.withdrew_prefill and not state.semantics.scheduler.forgets_withdrawn_prefills
     if step.admits_prefill or step.runs_prefill or withdrew:
         state.last_prefill_step = state.num_executed_steps
 
@@ -243,19 +243,19 @@ def _output(state: SchedulerState, step: Step) -> SchedulerOutput:
         num_common_prefix_blocks=_num_common_prefix_blocks(state),
         preempted_req_ids=preempted_requests(state, step),
         encoder_input_updates=encoder_input_updates(state, step, new),
-        has_sync_kv_loads=step.loads_kv and state.semantics.tells_loads_within_step,
+        has_sync_kv_loads=step.loads_kv and state.semantics.scheduler.tells_loads_within_step,
         skip_drafts=skips_drafts(state, step),
     )
 
 
 def _num_common_prefix_blocks(state: SchedulerState) -> list[int] | None:
     """In how many blocks all running requests begin alike; None where nobody asks any more."""
-    if state.semantics.shares_no_prefix_reads:
+    if state.semantics.kv_cache.shares_no_prefix_reads:
         return None
     if not state.running:
         return [0] * len(state.kv_cache_manager.kv_cache_config.kv_cache_groups)
     first = state.running[0].request_id
-    if state.kv_cache_manager.enable_caching and not state.semantics.counts_all_holders:
+    if state.kv_cache_manager.enable_caching and not state.semantics.scheduler.counts_all_holders:
         (blocks,) = state.kv_cache_manager.get_blocks(first).blocks
         alike = takewhile(lambda block: block.ref_cnt == len(state.running), blocks)
         return [sum(1 for _ in alike)]

@@ -21,14 +21,18 @@ def add_chunk(state: SchedulerState, session: ScheduledRequest, chunk: Scheduled
 
 
 def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
-    """A request has stopped. Whether it is a session that goes on, now or later."""
+    """A request has stopped. Whether it is a session that goes on, now or later.
+
+    Raises:
+        AssertionError: less than nothing is computed, as after a load that failed.
+    """
     if not request.resumable:
         return False
-    if state.semantics.drops_output_of_ended_turns:
+    if state.semantics.scheduler.drops_output_of_ended_turns:
         assert request.num_confirmed_tokens >= 0  # what follows a failed load may end a turn
         request.num_computed_tokens = request.num_confirmed_tokens
         request.drop_output()
-    if state.semantics.releases_between_turns:
+    if state.semantics.scheduler.releases_between_turns:
         state.encoder_cache_manager.free(request)
     if not request.streaming_queue:
         request.status = RequestStatus.WAITING_FOR_STREAMING_REQ
@@ -44,7 +48,7 @@ def end_turn(state: SchedulerState, request: ScheduledRequest) -> bool:
 def _go_on(state: SchedulerState, session: ScheduledRequest, chunk: ScheduledRequest) -> None:
     """The session's next turn begins."""
     kept = session.num_tokens - 1
-    if not state.semantics.keeps_decoded_of_sessions:
+    if not state.semantics.scheduler.keeps_decoded_of_sessions:
         kept = min(session.num_computed_tokens, session.num_tokens)
     discarded = max(0, session.num_prompt_tokens - kept)
     continue_request(
@@ -52,16 +56,16 @@ def _go_on(state: SchedulerState, session: ScheduledRequest, chunk: ScheduledReq
         chunk,
         state.kv_cache_manager.block_pool.hash_block_size,
         kept=kept,
-        semantics=state.semantics,
+        semantics=state.semantics.block_keys,
     )
     session.num_discarded_prompt_tokens = discarded
     session.num_prompt_tokens += discarded
     session.arrival_time = chunk.arrival_time
     session.stop_token_ids = chunk.stop_token_ids
-    if state.semantics.takes_max_tokens_of_chunks:
+    if state.semantics.scheduler.takes_max_tokens_of_chunks:
         session.max_tokens = chunk.max_tokens
     if session.status is RequestStatus.WAITING_FOR_STREAMING_REQ:
         state.num_waiting_for_streaming_input -= 1
-        if state.semantics.sorts_continued_sessions:
+        if state.semantics.scheduler.sorts_continued_sessions:
             state.restore_order()
     session.status = RequestStatus.WAITING

@@ -74,7 +74,9 @@ class SchedulerState:
         self.unfinished_prefills: set[ScheduledRequest] = set()
         self.frees = DeferredFrees(
             kv_cache_manager,
-            defers=kv_connector is not None and config.async_scheduling and semantics.defers_frees,
+            defers=kv_connector is not None
+            and config.async_scheduling
+            and semantics.kv_cache.defers_frees,
         )
         self.requests: dict[str, ScheduledRequest] = {}
         self.holding = create_request_queue(config.policy)
@@ -108,7 +110,7 @@ class SchedulerState:
         listens = request.status is RequestStatus.WAITING_FOR_STREAMING_REQ
         if listens:
             self.deferred.add(request)
-        if request.holds_kv_blocks and self.semantics.admits_holders_first:
+        if request.holds_kv_blocks and self.semantics.scheduler.admits_holders_first:
             self.holding.add_request(request)
         elif listens and self._sets_apart:
             self.passed_over.add_request(request)
@@ -118,7 +120,10 @@ class SchedulerState:
     @property
     def _sets_apart(self) -> bool:
         """Whether requests that cannot be admitted now wait in a queue of their own."""
-        return self.semantics.sets_passed_over_apart and not self.semantics.rejoins_passed_over
+        return (
+            self.semantics.scheduler.sets_passed_over_apart
+            and not self.semantics.scheduler.rejoins_passed_over
+        )
 
     def restore_order(self) -> None:
         """The urgency of a request that waits has changed."""
@@ -136,9 +141,9 @@ class SchedulerState:
         self.encoder_cache_manager.free(request)
         request.status = RequestStatus.PREEMPTED
         request.num_computed_tokens = 0
-        if self.semantics.forgets_drafts:
+        if self.semantics.scheduler.forgets_drafts:
             request.spec_token_ids = ()
-        if self.semantics.marks_stale_output:
+        if self.semantics.scheduler.marks_stale_output:
             still_dropped = request.drop_stale_output and request.num_stale_output_tokens > 0
             request.drop_stale_output = drops_output or still_dropped
             request.num_stale_output_tokens = request.num_in_flight_tokens
@@ -160,7 +165,7 @@ class SchedulerState:
 
     def finish(self, requests: Iterable[ScheduledRequest], status: RequestStatus) -> None:
         """Requests end from outside of a step: aborted, or in error."""
-        once = self.semantics.ends_once
+        once = self.semantics.scheduler.ends_once
         ended = [request for request in requests if not (once and request.status.is_finished)]
         self.remove_from_queues(set(ended))
         for request in ended:
@@ -168,7 +173,9 @@ class SchedulerState:
                 self.num_waiting_for_streaming_input -= 1
             is_loading = self._drop_load(request)
             request.status = status
-            self.free(request, keeps_blocks=is_loading and self.semantics.keeps_until_loaded)
+            self.free(
+                request, keeps_blocks=is_loading and self.semantics.scheduler.keeps_until_loaded
+            )
 
     def _drop_load(self, request: ScheduledRequest) -> bool:
         """Whether blocks of a request that ends are still written by a load."""
@@ -206,9 +213,9 @@ class SchedulerState:
         if not requests:
             return
         self.deferred.update(requests)
-        if not self.semantics.keeps_passed_over_in_order:
+        if not self.semantics.scheduler.keeps_passed_over_in_order:
             requests = requests[::-1]
-        holds = self.semantics.admits_holders_first
+        holds = self.semantics.scheduler.admits_holders_first
         holding = [one for one in requests if holds and one.holds_kv_blocks]
         others = [one for one in requests if one not in holding]
         self.holding.prepend_requests(holding)
@@ -258,7 +265,7 @@ class SchedulerState:
 
     def _blocks_to_send(self, request: ScheduledRequest) -> list[int]:
         (block_ids,) = self.kv_cache_manager.get_block_ids(request.request_id)
-        if self.semantics.sends_computed_blocks:
+        if self.semantics.scheduler.sends_computed_blocks:
             return block_ids[: ceil_div(request.num_computed_tokens, self.block_size)]
         return block_ids
 
@@ -270,14 +277,15 @@ class SchedulerState:
         **further: Any,
     ) -> KVCacheBlocks | None:
         """Slots for a waiting request, or None where others shall have what is left."""
-        if not self.semantics.tells_external_tokens:
+        if not self.semantics.kv_cache.tells_external_tokens:
             num_new_tokens, num_external_tokens = num_new_tokens + num_external_tokens, 0
         return self.kv_cache_manager.allocate_slots(
             request,
             num_new_tokens,
             num_external_computed_tokens=num_external_tokens,
             full_sequence_must_fit=(
-                self.config.scheduler_reserve_full_isl and self.semantics.admits_whole_sequences
+                self.config.scheduler_reserve_full_isl
+                and self.semantics.kv_cache.admits_whole_sequences
             ),
             has_scheduled_reqs=bool(self.running),
             **further,

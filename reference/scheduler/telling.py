@@ -34,7 +34,7 @@ def cached_requests(state: SchedulerState, step: Step) -> CachedRequestData:
     """Requests that the workers know."""
     resumed = [] if state.config.v2_model_runner else step.resumed
     cached = [*step.running, *resumed]
-    tells_tokens = state.semantics.tells_known_tokens
+    tells_tokens = state.semantics.scheduler.tells_known_tokens
     return CachedRequestData(
         [request.request_id for request in cached],
         {request.request_id for request in resumed},
@@ -50,9 +50,9 @@ def cached_requests(state: SchedulerState, step: Step) -> CachedRequestData:
 def preempted_requests(state: SchedulerState, step: Step) -> Set[str] | None:
     """Who lost its blocks: in this step, or since the last one; None where workers are not told."""
     since_last, state.preempted_req_ids = state.preempted_req_ids, set()
-    if not state.semantics.has_second_runner:
+    if not state.semantics.scheduler.has_second_runner:
         return None
-    if state.semantics.tells_preemptions_by_reset:
+    if state.semantics.scheduler.tells_preemptions_by_reset:
         return since_last
     return {request.request_id for request in step.preempted}
 
@@ -61,7 +61,7 @@ def encoder_input_updates(
     state: SchedulerState, step: Step, new: Sequence[NewRequestData]
 ) -> dict[str, dict[int, MultiModalFeature | None]]:
     """Item data that the second model runner drops (None), and gets again, by request."""
-    if not (state.config.v2_model_runner and state.semantics.sends_items_again):
+    if not (state.config.v2_model_runner and state.semantics.scheduler.sends_items_again):
         return {}
     for one in new:
         everything = range(len(state.requests[one.req_id].mm_features))
@@ -77,7 +77,7 @@ def encoder_input_updates(
 def skips_drafts(state: SchedulerState, step: Step) -> bool:
     """Whether the second model runner's drafter has nothing to propose for."""
     return (
-        state.semantics.skips_unused_drafts
+        state.semantics.scheduler.skips_unused_drafts
         and state.config.v2_model_runner
         and state.config.num_lookahead_tokens > 0
         and not step.uses_drafts
@@ -109,7 +109,7 @@ def _all_token_ids(
     state: SchedulerState, cached: Sequence[ScheduledRequest]
 ) -> Mapping[str, Sequence[int]]:
     """All tokens of requests that the last step left out."""
-    if state.config.v2_model_runner and state.semantics.spares_second_runner_tokens:
+    if state.config.v2_model_runner and state.semantics.scheduler.spares_second_runner_tokens:
         return {}
     return {
         request.request_id: list(request.all_token_ids)
@@ -121,7 +121,7 @@ def _all_token_ids(
 def _withheld_inputs(state: SchedulerState, request: ScheduledRequest) -> list[int]:
     """Items whose data the workers are not given: where some stays behind, those of which every
     token is computed."""
-    if state.semantics.sends_all_items:
+    if state.semantics.scheduler.sends_all_items:
         return []
     return [
         number

@@ -17,7 +17,10 @@ from cacheproof.reference.scheduler.state import SchedulerState
 def advance(state: SchedulerState, output: SchedulerOutput) -> None:
     """The step is on its way: its tokens count as computed."""
     number = state.frees.step_scheduled() if output.num_scheduled_tokens else 0
-    releases, looks_forward = not state.semantics.releases_on_update, state.config.async_scheduling
+    releases, looks_forward = (
+        not state.semantics.encoder_cache.releases_on_update,
+        state.config.async_scheduling,
+    )
     for request_id, count in output.num_scheduled_tokens.items():
         request = state.requests[request_id]
         request.last_step = number
@@ -67,7 +70,7 @@ def update_from_output(
             _reject(request, len(drafts) + 1 - len(new_token_ids))
         if request.load_is_unsure and not is_stale:
             _trust_load(state, request)
-        if state.semantics.releases_on_update:
+        if state.semantics.encoder_cache.releases_on_update:
             release_consumed(state, request)
         was_running = request.status is RequestStatus.RUNNING
         tokens = _append(state, request, new_token_ids, is_stale)
@@ -77,7 +80,7 @@ def update_from_output(
             stopped.add(request)
             if not end_turn(state, request):
                 state.free(request)
-            elif was_running or state.semantics.keeps_sessions_that_waited:
+            elif was_running or state.semantics.scheduler.keeps_sessions_that_waited:
                 going_on.append(request)
         if tokens:
             answers.append(EngineCoreOutput(request_id, tokens, reason))
@@ -99,9 +102,9 @@ def release_consumed(state: SchedulerState, request: ScheduledRequest) -> None:
     if not held:
         return
     reached = request.num_computed_tokens
-    if state.semantics.releases_confirmed:
+    if state.semantics.scheduler.releases_confirmed:
         reached = request.num_confirmed_tokens
-        if not state.semantics.releases_ahead:
+        if not state.semantics.scheduler.releases_ahead:
             reached -= state.config.num_prefill_lookahead_tokens
     is_decoding = state.config.is_encoder_decoder and request.num_computed_tokens > 0
     for input_id in sorted(held):
@@ -140,7 +143,7 @@ def _append(
             kept = number
             break
     if not is_stale:
-        uncounted = len(sampled) - kept if state.semantics.uncounts_trimmed else 0
+        uncounted = len(sampled) - kept if state.semantics.scheduler.uncounts_trimmed else 0
         request.num_computed_tokens -= uncounted
         if had_placeholders:
             request.num_output_placeholders -= kept + uncounted
@@ -152,7 +155,7 @@ def _append(
 
 def _cache(state: SchedulerState, request: ScheduledRequest, *, is_due: bool) -> None:
     """Let the blocks be found whose tokens are certain now that output has arrived."""
-    if state.semantics.caches_processed:
+    if state.semantics.scheduler.caches_processed:
         if is_due:
             certain = request.num_computed_tokens - request.num_in_flight_tokens
             state.kv_cache_manager.cache_blocks(request, certain)
@@ -176,7 +179,7 @@ def _end_in_error(state: SchedulerState, failed_loads: Set[str]) -> list[EngineC
     from elsewhere."""
     failed = state.encoder_cache_mismatch_reqs | failed_loads
     state.encoder_cache_mismatch_reqs.clear()
-    if state.connector is not None and state.semantics.fails_lost_transfers:
+    if state.connector is not None and state.semantics.scheduler.fails_lost_transfers:
         failed |= state.connector.take_unavailable_requests()
     if not failed:
         return []

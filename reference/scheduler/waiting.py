@@ -52,7 +52,10 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
     if step.preempted or state.pause_state is PauseState.PAUSED_ALL:
         return
     step.loras = _adapters(state, step)
-    if state.pause_state is PauseState.PAUSED_NEW and not state.semantics.drains_when_paused:
+    if (
+        state.pause_state is PauseState.PAUSED_NEW
+        and not state.semantics.scheduler.drains_when_paused
+    ):
         return
     passed_over: list[ScheduledRequest] = []
     only_holders = False
@@ -62,7 +65,7 @@ def schedule_waiting(state: SchedulerState, step: Step) -> None:
             break
         outcome = _consider(state, step, queue.peek_request())
         if outcome is _Outcome.ENDS_PASS:
-            only_holders = queue is state.holding and state.semantics.tries_all_holders
+            only_holders = queue is state.holding and state.semantics.scheduler.tries_all_holders
             if not only_holders:
                 break
         request = queue.pop_request()
@@ -91,13 +94,13 @@ def _consider(state: SchedulerState, step: Step, request: ScheduledRequest) -> _
     if candidate is None:
         return _Outcome.ENDS_PASS
     if candidate.num_new_tokens > step.token_budget:
-        waits = semantics.waits_for_long_prompts
+        waits = semantics.scheduler.waits_for_long_prompts
         return _Outcome.ENDS_PASS if waits else _Outcome.PASSED_OVER
     num_new_tokens, items = walk(
         state, step, request, candidate.num_computed_tokens, candidate.num_new_tokens
     )
     if num_new_tokens == 0:
-        passes = semantics.passes_over_unschedulable
+        passes = semantics.scheduler.passes_over_unschedulable
         return _Outcome.PASSED_OVER if passes else _Outcome.ENDS_PASS
     if not _allocate_slots(state, candidate, num_new_tokens, items):
         _give_back(state, request)
@@ -112,7 +115,7 @@ def _adapters(state: SchedulerState, step: Step) -> set[int]:
     """Adapters that the step has already. Raises AssertionError when there are too many."""
     if state.config.max_loras == 0:
         return set()
-    requests = state.running if state.semantics.counts_running_loras else step.running
+    requests = state.running if state.semantics.scheduler.counts_running_loras else step.running
     adapters = {one.lora_request.lora_int_id for one in requests if one.lora_request is not None}
     assert len(adapters) <= state.config.max_loras
     return adapters
@@ -121,7 +124,7 @@ def _adapters(state: SchedulerState, step: Step) -> set[int]:
 def _has_place(state: SchedulerState) -> bool:
     """Whether one more request may run."""
     active = len(state.running)
-    if state.semantics.counts_listening_sessions:
+    if state.semantics.scheduler.counts_listening_sessions:
         active += state.num_waiting_for_streaming_input
     return active < (state.config.max_num_active_seqs or state.config.max_num_seqs)
 
@@ -149,9 +152,9 @@ def _awaits_transfer(state: SchedulerState, request: ScheduledRequest, num_new_t
     its way."""
     semantics = state.semantics
     waits = (
-        semantics.awaits_transfers
+        semantics.scheduler.awaits_transfers
         if request.num_computed_tokens == 0
-        else semantics.awaits_later_transfers
+        else semantics.scheduler.awaits_later_transfers
     )
     return waits and state.awaits_transfer(request, request.num_computed_tokens + num_new_tokens)
 
@@ -191,15 +194,17 @@ def _num_padded_tokens(
     """Tokens of a request that joins others in decoding, padded; 0 where it is not, more than the
     step has where it shall wait."""
     count = 1 + state.config.num_speculative_tokens
-    joins = bool(step.running) or (state.semantics.pads_lone_requests and num_computed_tokens > 0)
-    if not state.semantics.pads_drafts or wanted != 1 or count == 1 or not joins:
+    joins = bool(step.running) or (
+        state.semantics.scheduler.pads_lone_requests and num_computed_tokens > 0
+    )
+    if not state.semantics.scheduler.pads_drafts or wanted != 1 or count == 1 or not joins:
         return 0
     if step.runs_prefill:
         return 0
-    if state.semantics.pads_within_threshold and step.bounded(count) < count:
+    if state.semantics.scheduler.pads_within_threshold and step.bounded(count) < count:
         return 0
     room = state.config.max_model_len - num_computed_tokens
-    if state.semantics.pads_wholly:
+    if state.semantics.scheduler.pads_wholly:
         return count if count < room else 0
     return count if count <= room else step.token_budget + 1
 
@@ -208,7 +213,7 @@ def _look_up(state: SchedulerState, request: ScheduledRequest) -> tuple[KVCacheB
     """What is cached of a request that has nothing computed: blocks, and tokens."""
     if request.num_computed_tokens > 0:
         return state.kv_cache_manager.empty_kv_cache_blocks, 0
-    if request.resumable and state.semantics.looks_ahead:
+    if request.resumable and state.semantics.block_keys.looks_ahead:
         request.rehash()  # without what a drafter once read and was then discarded
     hit, num_hit_tokens, request.shared_prefix_boundary = (
         state.kv_cache_manager.get_computed_blocks(request)
@@ -220,8 +225,8 @@ def _allocate_slots(
     state: SchedulerState, candidate: _Candidate, num_new_tokens: int, items: EncoderWalk | None
 ) -> bool:
     request, semantics = candidate.request, state.semantics
-    looks_ahead = semantics.looks_ahead_at_once or request.num_computed_tokens > 0
-    is_unsure = candidate.num_external_tokens > 0 and semantics.caches_loads_when_right
+    looks_ahead = semantics.scheduler.looks_ahead_at_once or request.num_computed_tokens > 0
+    is_unsure = candidate.num_external_tokens > 0 and semantics.scheduler.caches_loads_when_right
     blocks = state.admit_slots(
         request,
         num_new_tokens,
@@ -242,7 +247,7 @@ def _num_encoder_tokens(
     """Encoder tokens of which cross-attention keeps the KV."""
     if not state.config.is_encoder_decoder:
         return 0
-    if not state.semantics.fits_cross_attention:
+    if not state.semantics.scheduler.fits_cross_attention:
         return state.config.num_cross_attention_tokens
     return 0 if items is None else sum(map(request.get_num_encoder_embeds, items.inputs))
 
@@ -250,8 +255,8 @@ def _num_encoder_tokens(
 def _give_back(state: SchedulerState, request: ScheduledRequest) -> None:
     """Give back what a walk claimed that came to nothing."""
     semantics = state.semantics
-    has_claims = request.has_encoder_inputs and not semantics.takes_after_blocks
-    if has_claims and semantics.frees_stalled:
+    has_claims = request.has_encoder_inputs and not semantics.scheduler.takes_after_blocks
+    if has_claims and semantics.encoder_cache.frees_stalled:
         state.encoder_cache_manager.free(request)
 
 
@@ -281,5 +286,5 @@ def _admit(state: SchedulerState, step: Step, candidate: _Candidate, num_new_tok
 def _pad(state: SchedulerState, step: Step, request: ScheduledRequest, num_new_tokens: int) -> None:
     """Stand-ins for drafts. Raises AssertionError when they were cut short."""
     count = state.config.num_speculative_tokens
-    assert num_new_tokens == 1 + count or not state.semantics.pads_wholly
+    assert num_new_tokens == 1 + count or not state.semantics.scheduler.pads_wholly
     step.spec_decode_tokens[request.request_id] = (-1,) * count

@@ -1,6 +1,5 @@
 """The run over every release: it sees what differs and what breaks, and leaves no release out."""
 
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -28,13 +27,13 @@ def test_what_decides_as_the_reference_does_is_clean(script):
 @pytest.mark.parametrize(
     ("depth", "flag"),
     [
-        ("manager", "remembers_sizes"),
-        ("scheduler", "passes_over_unschedulable"),
-        ("kv_cache", "caches_aligned"),
+        ("manager", "encoder_cache.remembers_sizes"),
+        ("scheduler", "scheduler.passes_over_unschedulable"),
+        ("kv_cache", "kv_cache.caches_aligned"),
     ],
 )
 def test_what_decides_otherwise_is_counted_and_told(script, depth, flag):
-    changed = target(replace(NEWEST, **{flag: False}))
+    changed = target(NEWEST.without(flag))
     outcome = script.checked(changed, target(NEWEST), depth, 0, 1_000)
     assert outcome.differences
     assert not outcome.is_clean
@@ -42,7 +41,7 @@ def test_what_decides_otherwise_is_counted_and_told(script, depth, flag):
 
 
 def test_a_break_that_no_entry_lists_is_told_by_itself(script):
-    broken = target(replace(NEWEST, holds_until_last_occurrence=False))
+    broken = target(NEWEST.without("encoder_cache.holds_until_last_occurrence"))
     outcome = script.checked(broken, None, "manager", 0, 2_000)
     assert outcome.compared == outcome.differences == 0
     assert any("EC-6" in sentence for sentence in outcome.unlisted)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
 from functools import cache
 
 import msgspec
@@ -36,8 +35,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
         @cache
         def release(pairs: bool, tagged: bool) -> Release:
-            semantics = replace(IDEAL, pairs_decoder_rows=pairs)
-            patch.setenv(REFERENCE_SETTING, json.dumps(asdict(semantics)))
+            semantics = IDEAL.changed({"encoder_cache.pairs_decoder_rows": pairs})
+            patch.setenv(REFERENCE_SETTING, json.dumps(semantics.flags))
             return Release(tagged=tagged)
 
         @cache

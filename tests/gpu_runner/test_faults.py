@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cache
 from typing import NamedTuple
 
@@ -54,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The runner on a seed's trace, with a fault or none, and with tags or not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MODELS_SETTING, str(tmp_path_factory.mktemp("models")))
-        patch.setenv(REFERENCE_SETTING, json.dumps(asdict(Semantics.ideal())))
+        patch.setenv(REFERENCE_SETTING, json.dumps(Semantics.ideal().flags))
         releases = {tagged: Release(tagged=tagged) for tagged in (True, False)}
 
         @cache

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import cache
 
 import msgspec
@@ -28,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """The records of a seed's trace, with a fault or none, of a model that prunes or does not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MODELS_SETTING, str(tmp_path_factory.mktemp("models")))
-        patch.setenv(REFERENCE_SETTING, json.dumps(asdict(Semantics.ideal())))
+        patch.setenv(REFERENCE_SETTING, json.dumps(Semantics.ideal().flags))
         release = Release(tagged=False)
 
         @cache

@@ -1,7 +1,6 @@
 """Block keys of the reference: injective encodings, and equal keys for equal content alone."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,26 +22,10 @@ from cacheproof.reference.request import (
     PromptEmbeds,
     TokenRequest,
 )
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import CHANGES, Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
-IDEAL = Semantics.ideal()
-OF_BLOCK_KEYS = {
-    "keys_adapter_names",
-    "keys_prompt_embeds",
-    "digests_prompt_embeds",
-    "zeroes_embed_positions",
-    "keys_item_offsets",
-    "passes_items_at_boundary",
-    "tags_block_keys",
-    "keys_adapter_paths",
-    "finds_items_when_grown",
-    "keys_embed_masks",
-    "keys_by_content",
-    "offers_xxhash",
-    "continues_requests",
-    "drops_keys_of_discarded",
-    "looks_ahead",
-}
+IDEAL = BlockKeySemantics()
 LEAVES = (
     st.none()
     | st.integers(-(2**63), 2**63 - 1)
@@ -56,7 +39,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3).map(tupl
 def request(
     tokens: Sequence[int],
     items: Sequence[tuple[str, int, int]] = (),
-    semantics: Semantics = IDEAL,
+    semantics: BlockKeySemantics = IDEAL,
     lookahead: int = 0,
     algorithm: Algorithm = "sha256",
     **more: Any,
@@ -90,15 +73,15 @@ def test_unequal_values_are_encoded_apart_and_equal_ones_alike(
 )
 def test_the_first_parent_is_that_of_the_function(algorithm: Algorithm, parent: str) -> None:
     """As `kv_cache_utils.NONE_HASH` of vLLM 0.33.0 under PYTHONHASHSEED=0."""
-    function = hash_function(Semantics.of_vllm("0.33.0"), algorithm)
+    function = hash_function(Semantics.of_vllm("0.33.0").block_keys, algorithm)
     assert none_hash(function, "0").hex() == parent
     assert none_hash(function, "1").hex() != parent
 
 
 def test_a_release_offers_the_functions_that_it_has_and_refuses_others_by_name() -> None:
-    old = Semantics.of_vllm("0.12.0")
+    old = Semantics.of_vllm("0.12.0").block_keys
     assert algorithms(old) == ("sha256", "sha256_cbor")
-    assert algorithms(Semantics.of_vllm("0.13.0")) == algorithms(IDEAL)
+    assert algorithms(Semantics.of_vllm("0.13.0").block_keys) == algorithms(IDEAL)
     with pytest.raises(ValueError, match=r"no block hash 'xxhash'; expected one of sha256, sha2"):
         hash_function(old, "xxhash")
 
@@ -146,7 +129,7 @@ def test_growing_gives_the_keys_of_hashing_afresh(tokens: list[int], data: st.Da
 
 def test_before_it_was_mended_growing_forgot_all_items_but_the_last() -> None:
     """Red twin of the property above: two requests with other images have one key."""
-    old = Semantics.of_vllm("0.30.0")
+    old = Semantics.of_vllm("0.30.0").block_keys
     keys = []
     for image in ("x", "y"):
         grown = request([1, 1, 3, 3], [(image, 2, 1), ("z", 3, 1)], old)
@@ -159,7 +142,9 @@ def test_before_it_was_mended_growing_forgot_all_items_but_the_last() -> None:
     assert grown_x == grown_y
 
 
-def continued(semantics: Semantics = IDEAL, lookahead: int = 0, discarded: int = 8) -> TokenRequest:
+def continued(
+    semantics: BlockKeySemantics = IDEAL, lookahead: int = 0, discarded: int = 8
+) -> TokenRequest:
     """[1, 2, 3], stopped at a token, and then [4, 5] with an item on the last of them."""
     grown = request([1, 2, 3], semantics=semantics, lookahead=lookahead)
     grown.append_output_token_ids([discarded])
@@ -179,7 +164,7 @@ def test_a_continued_request_has_the_keys_of_its_tokens() -> None:
 
 def test_before_it_was_mended_a_discarded_token_stayed_in_the_key() -> None:
     """Red twin: the block of [3, 4] has the key of [3, 8]."""
-    old = Semantics.of_vllm("0.31.0")
+    old = Semantics.of_vllm("0.31.0").block_keys
     assert continued(old).block_hashes == request([1, 2, 3, 8], semantics=old).block_hashes
 
 
@@ -202,7 +187,7 @@ def test_the_hash_of_the_ideal_does_not_depend_on_shared_objects() -> None:
     twin = name.encode().decode()
     assert name is not twin
     shared, apart = ((name, name), (name, twin))
-    release = Semantics.of_vllm("0.33.0")
+    release = Semantics.of_vllm("0.33.0").block_keys
     for algorithm in algorithms(release):
         of_content, of_release = hash_function(IDEAL, algorithm), hash_function(release, algorithm)
         assert of_content(shared) == of_content(apart)
@@ -211,17 +196,15 @@ def test_the_hash_of_the_ideal_does_not_depend_on_shared_objects() -> None:
 
 
 SUPERSEDED_BY = {
-    "keys_item_offsets": "tags_block_keys",
-    "passes_items_at_boundary": "finds_items_when_grown",
+    "block_keys.keys_item_offsets": "block_keys.tags_block_keys",
+    "block_keys.passes_items_at_boundary": "block_keys.finds_items_when_grown",
 }
 
 
-@pytest.mark.parametrize("flag", sorted(OF_BLOCK_KEYS))
+@pytest.mark.parametrize("flag", [flag for flag in CHANGES if flag.startswith("block_keys.")])
 def test_each_flag_alone_changes_a_key(flag: str) -> None:
     newer = SUPERSEDED_BY.get(flag)
-    base = replace(IDEAL, **{newer: False}) if newer else IDEAL
-    with_flag, without = (
-        ReferenceTarget(semantics) for semantics in (base, replace(base, **{flag: False}))
-    )
+    base = Semantics.ideal().without(newer) if newer else Semantics.ideal()
+    with_flag, without = (ReferenceTarget(semantics) for semantics in (base, base.without(flag)))
     traces = [block_hash_trace(seed) for seed in range(200)]
     assert with_flag.run(traces) != without.run(traces)

@@ -1,7 +1,5 @@
 """The KV cache manager: what is hit, who gets slots, what is given back."""
 
-from dataclasses import replace
-
 import pytest
 
 from cacheproof.reference.block_hash import get_request_block_hasher
@@ -37,7 +35,7 @@ def of(config: KVCacheConfig, **options: object) -> KVCacheManager:
 
 def request(name: str, tokens: int, size: int = 2, **options: bool) -> ScheduledRequest:
     """A request with the first `tokens` tokens of the one text there is."""
-    ideal = Semantics.ideal()
+    ideal = Semantics.ideal().block_keys
     hasher = get_request_block_hasher(size, hash_function(ideal), semantics=ideal, seed="0")
     return ScheduledRequest(name, list(range(tokens)), block_hasher=hasher, **options)
 
@@ -277,7 +275,9 @@ def test_external_tokens_are_not_modelled_before_allocation_was_told_of_them() -
 
 def test_slots_for_a_hit_alone_are_granted_from_the_release_on_that_grants_them() -> None:
     for adopts in (True, False):
-        manager = make(FULL, semantics=replace(Semantics.ideal(), adopts_hits_alone=adopts))
+        manager = make(
+            FULL, semantics=Semantics.ideal().changed({"kv_cache.adopts_hits_alone": adopts})
+        )
         admit(manager, request("r1", 5))
         shown = request("r2", 5)
         blocks, hit, _ = manager.get_computed_blocks(shown)
@@ -291,7 +291,9 @@ def test_slots_for_a_hit_alone_are_granted_from_the_release_on_that_grants_them(
 
 def test_blocks_to_be_given_back_later_begin_with_one_that_is_held() -> None:
     for trims, begins_with_null in ((True, False), (False, True)):
-        manager = make(WINDOW, semantics=replace(Semantics.ideal(), trims_null_heads=trims))
+        manager = make(
+            WINDOW, semantics=Semantics.ideal().changed({"kv_cache.trims_null_heads": trims})
+        )
         shown = request("r1", 8)
         admit(manager, shown)
         manager.remove_skipped_blocks("r1", 8)
@@ -390,7 +392,7 @@ def test_a_drafter_drops_a_block_of_the_groups_that_it_reads_alone() -> None:
 def test_groups_that_are_marked_drop_nothing_without_a_drafter_where_keys_may_look_ahead() -> None:
     groups = (KVCacheGroupSpec(FULL, is_eagle_group=True),)
     for looks_ahead in (True, False):
-        semantics = replace(Semantics.ideal(), looks_ahead=looks_ahead)
+        semantics = Semantics.ideal().changed({"block_keys.looks_ahead": looks_ahead})
         coordinator = of(KVCacheConfig(13, groups), semantics=semantics).coordinator
         assert coordinator.eagle_group_ids == {0}
         assert coordinator.single_type_managers[0].use_eagle is not looks_ahead

@@ -27,10 +27,11 @@ from cacheproof.reference.media_hash import (
 )
 from cacheproof.reference.media_stream import decode, encode
 from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.media_hash import DecodedStream, uniquely_decodable
 
 IDEAL = MultiModalHasher()
-NEWEST = Semantics.of_vllm("0.33.0")
+NEWEST = Semantics.of_vllm("0.33.0").media
 SCALARS = (
     st.none()
     | st.booleans()
@@ -214,7 +215,7 @@ def test_every_process_gives_the_digest_that_is_written_here(seed: str) -> None:
 
 def test_a_release_without_a_choice_has_blake3_alone() -> None:
     with pytest.raises(ValueError, match="expected blake3, the release's only one"):
-        MultiModalHasher(Semantics.of_vllm("0.14.1")).hash_kwargs("sha256", x=1)
+        MultiModalHasher(Semantics.of_vllm("0.14.1").media).hash_kwargs("sha256", x=1)
 
 
 def test_an_int_beyond_64_bits_has_no_digest_in_any_release() -> None:
@@ -222,7 +223,7 @@ def test_an_int_beyond_64_bits_has_no_digest_in_any_release() -> None:
         digest(MultiModalHasher(NEWEST), x=2**64)
 
 
-def outcome(semantics: Semantics, arguments: dict[str, Any], algorithm: str = "blake3") -> str:
+def outcome(semantics: MediaSemantics, arguments: dict[str, Any], algorithm: str = "blake3") -> str:
     try:
         return MultiModalHasher(semantics).hash_kwargs(algorithm, **arguments)
     except Exception as error:
@@ -230,7 +231,7 @@ def outcome(semantics: Semantics, arguments: dict[str, Any], algorithm: str = "b
 
 
 FRAMES = numpy.zeros((2, 4), "u1")
-SHOWS: dict[str, Callable[[Semantics], str]] = {
+SHOWS: dict[str, Callable[[MediaSemantics], str]] = {
     "hashes_image_modes": lambda s: outcome(s, {"x": image("L")}),
     "hashes_array_views": lambda s: outcome(s, {"x": numpy.zeros(1, "<M8[s]")}),
     "hashes_original_bytes": lambda s: str(media_kinds(s)),
@@ -250,9 +251,9 @@ SHOWS: dict[str, Callable[[Semantics], str]] = {
 def test_a_flag_alone_changes_an_outcome(flag: str) -> None:
     """Flags of releases show beside the release that had them last or first; the last beside the
     ideal."""
-    base = Semantics.ideal() if flag == "hashes_media_content" else NEWEST
+    base = MediaSemantics() if flag == "hashes_media_content" else NEWEST
     if flag == "hashes_none_by_key":
-        base = Semantics.of_vllm("0.30.0")
+        base = Semantics.of_vllm("0.30.0").media
     before, after = (replace(base, **{flag: value}) for value in (False, True))
     assert SHOWS[flag](before) != SHOWS[flag](after)
 
@@ -263,5 +264,5 @@ def test_a_flag_alone_changes_an_outcome(flag: str) -> None:
 def test_an_image_is_hashed_in_another_way_by_these_releases(one: str, other: str) -> None:
     shown = {"x": image("P", palette=bytes(range(12)), transparency=0)}
     same = {one, other} == {"0.11.0", "0.28.0"}
-    digests = {outcome(Semantics.of_vllm(release), shown) for release in (one, other)}
+    digests = {outcome(Semantics.of_vllm(release).media, shown) for release in (one, other)}
     assert len(digests) == (1 if same else 2)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from cacheproof.reference.media_identifier import ItemName, identifier, processor_key
 from cacheproof.reference.request import encoder_identifier
 from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.media_hash import NamedPair, identifiers_apart
 
-IDEAL = Semantics.ideal()
+IDEAL = MediaSemantics()
 DIGEST = "af13"
 TEXTS = st.text("ab1:", min_size=1, max_size=4)
 NAMES = st.builds(ItemName, TEXTS, st.just(True)) | st.builds(
@@ -21,7 +22,7 @@ ADAPTERS = st.none() | TEXTS
 
 
 def pair(
-    semantics: Semantics,
+    semantics: MediaSemantics,
     one: tuple[ItemName, str | None],
     other: tuple[ItemName, str | None],
 ) -> NamedPair:
@@ -56,13 +57,13 @@ MEETS = {
 def test_without_a_flag_two_items_meet(flag: str) -> None:
     """The rest is as in the newest release, but for what the flag's own sake needs."""
     one, other = MEETS[flag]
-    newest = Semantics.of_vllm("0.33.0")
+    newest = Semantics.of_vllm("0.33.0").media
     assert identifiers_apart(pair(IDEAL, one, other))
     assert not identifiers_apart(pair(replace(newest, **{flag: False}), one, other))
 
 
 def test_the_newest_release_joins_names_as_the_reference_says() -> None:
-    newest = Semantics.of_vllm("0.33.0")
+    newest = Semantics.of_vllm("0.33.0").media
     assert identifier(ItemName("h"), "a", newest) == encoder_identifier("h", "a") == "a:h"
     assert identifier(ItemName("h"), None, newest) == encoder_identifier("h") == "h"
     assert processor_key(ItemName("mine", is_users=True), newest) == "mine"

@@ -1,195 +1,27 @@
-"""Each flag alone changes a decision, and each release has the flags of its time."""
+"""Each flag alone changes a decision, says what it is about, and is true of its releases."""
 
+import ast
+import re
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.releases import MODELLED, model_of
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
-from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics, UnknownRelease
-
-OF_THE_SCHEDULER = {
-    "counts_embeds",
-    "frees_stalled",
-    "resets",
-    "releases_on_update",
-    "refuses_resized",
-    "claims_duplicates",
-    "takes_drafts",
-    "drafts_past_the_end",
-    "encodes_ahead",
-    "fits_reserved_drafts",
-    "spares_sure_ends",
-    "unschedules_victims",
-    "waits_for_long_prompts",
-    "forgets_drafts",
-    "keeps_passed_over_in_order",
-    "skips_reading",
-    "pauses",
-    "restarts_running",
-    "sets_passed_over_apart",
-    "spares_lone_prefill",
-    "rejoins_passed_over",
-    "marks_stale_output",
-    "releases_confirmed",
-    "rolls_back_for_drafter",
-    "counts_no_rows",
-    "pads_drafts",
-    "looks_ahead_at_once",
-    "reads_ahead_sparsely",
-    "omits_nobody",
-    "pads_wholly",
-    "pads_lone_requests",
-    "keeps_hits_whole",
-    "passes_over_unschedulable",
-    "reads_ahead_without",
-    "releases_ahead",
-    "holds_prefills",
-    "forgets_withdrawn_prefills",
-    "counts_running_loras",
-    "caches_processed",
-    "keeps_items_whole",
-    "goes_on_after_preempting_itself",
-    "pads_within_threshold",
-    "takes_after_blocks",
-    "passes_sparse_items",
-    "runs_urgent_first",
-    "loads_encodings",
-    "awaits_transfers",
-    "awaits_later_transfers",
-    "fails_lost_transfers",
-    "counts_listening_sessions",
-    "admits_holders_first",
-    "drops_output_of_ended_turns",
-    "takes_max_tokens_of_chunks",
-    "drains_when_paused",
-    "keeps_decoded_of_sessions",
-    "keeps_sessions_that_waited",
-    "uncounts_trimmed",
-    "restarts_sessions",
-    "releases_between_turns",
-    "sorts_continued_sessions",
-    "spares_whole_items",
-    "refuses_long_whole_items",
-    "sends_all_items",
-    "ends_at_whole_items",
-    "fits_cross_attention",
-    "retains_sparsely",
-    "counts_all_holders",
-    "ends_once",
-    "ignores_unknown_sendings",
-    "retries_failed_loads",
-    "ends_failed_loads",
-    "resumes_loaded",
-    "counts_loaded_tokens",
-    "keeps_until_loaded",
-    "cuts_behind_the_step",
-    "reserves_for_prefills",
-    "sends_computed_blocks",
-    "spares_unfreeable_victims",
-    "reserves_for_drafts",
-    "skips_reading_elsewhere",
-    "gives_back_items_ahead",
-    "tries_all_holders",
-    "spares_lone_loads",
-    "reserves_for_holders",
-    "caches_loads_when_right",
-    "drops_output_of_failed_loads",
-    "refuses_reset_beside_transfers",
-    "counts_tables",
-    "forgets_refused",
-    "tells_known_tokens",
-    "has_second_runner",
-    "spares_second_runner_tokens",
-    "tells_preemptions_by_reset",
-    "tells_loads_within_step",
-    "sends_items_again",
-    "skips_unused_drafts",
-    "admits_whole_sequences",
-    "caps_admission",
-    "caps_admission_alone",
-    "reuses_unfindable_in_windows",
-}
-"""The first six shape how a manager is called; the others are shown in test_scheduler_semantics."""
-
-OF_THE_MEDIA_HASH = {
-    "hashes_image_modes",
-    "hashes_array_views",
-    "hashes_original_bytes",
-    "hashes_none_by_key",
-    "chooses_media_digest",
-    "hashes_array_scalars",
-    "sorts_keywords",
-    "hashes_decode_settings",
-    "hashes_video_bytes",
-    "hashes_video_tensors",
-    "frames_media_chunks",
-    "hashes_media_content",
-    "identifies_adapters",
-    "separates_user_ids",
-    "measures_adapter_names",
-}
-"""Shown in test_media_hash and test_media_identifier."""
-
-OF_BLOCK_KEYS = {
-    "keys_adapter_names",
-    "keys_prompt_embeds",
-    "digests_prompt_embeds",
-    "zeroes_embed_positions",
-    "keys_item_offsets",
-    "passes_items_at_boundary",
-    "tags_block_keys",
-    "keys_adapter_paths",
-    "finds_items_when_grown",
-    "keys_embed_masks",
-    "keys_by_content",
-    "offers_xxhash",
-    "continues_requests",
-    "drops_keys_of_discarded",
-    "looks_ahead",
-}
-"""Shown in test_block_hash."""
-
-OF_THE_KV_CACHE = {
-    "events_tell_kinds",
-    "admits_in_allocation",
-    "keeps_watermark",
-    "adopts_hits_alone",
-    "trims_null_heads",
-    "reuses_unfindable_first",
-    "stacks_without_caching",
-    "tells_external_tokens",
-    "touches_before_loading",
-    "keeps_window_of_last_token",
-    "loads_by_token",
-    "leaves_out_unreachable",
-    "leaves_out_in_lone_windows",
-    "caches_aligned",
-    "caches_prompt_tail",
-    "spares_last_prompt_token",
-    "events_carry_extra_keys",
-    "events_name_groups",
-    "events_name_sessions",
-    "keeps_window_in_flight",
-    "counts_admitted_hits",
-    "tells_longer_hits",
-    "knows_prefix_tokens",
-    "reserves_blocks",
-    "defers_frees",
-    "aligns_behind_drop",
-    "aligns_first_hit_once",
-    "caches_block_to_drop",
-    "looks_past_limit_to_drop",
-    "joins_equal_groups",
-    "tells_tokens_of_hashes",
-    "shares_no_prefix_reads",
-}
-"""Shown in test_kv_cache_semantics, the first two in test_kv_cache_manager."""
+from cacheproof.reference.semantics import CHANGES, NotModelled, Semantics, UnknownRelease
+from cacheproof.reference.semantics.change import FIRST_MODELLED, Change
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
+from cacheproof.spec.versions import release_key
 
 
 def request(name: str, *sizes: tuple[str, int]) -> Request:
@@ -208,19 +40,19 @@ def encode(manager: EncoderCacheManager, shows: Request, input_id: int = 0) -> b
     return admitted
 
 
-def reported_in_the_step_of_its_encode(semantics: Semantics) -> Any:
+def reported_in_the_step_of_its_encode(semantics: EncoderCacheSemantics) -> Any:
     manager = EncoderDecoderCacheManager(10, semantics)
     encode(manager, request("r1", ("a", 4)))
     return manager.get_freed_mm_hashes(), manager.get_freed_mm_hashes()
 
 
-def releasable_inputs_of_who_claimed_nothing(semantics: Semantics) -> Any:
+def releasable_inputs_of_who_claimed_nothing(semantics: EncoderCacheSemantics) -> Any:
     manager = EncoderCacheManager(10, semantics)
     encode(manager, request("r1", ("a", 4)))
     return manager.get_cached_input_ids(request("r2", ("a", 4)))
 
 
-def notices_of_an_entry_that_came_back(semantics: Semantics) -> Any:
+def notices_of_an_entry_that_came_back(semantics: EncoderCacheSemantics) -> Any:
     manager = EncoderCacheManager(4, semantics)
     first = request("r1", ("a", 4))
     encode(manager, first)
@@ -231,7 +63,7 @@ def notices_of_an_entry_that_came_back(semantics: Semantics) -> Any:
     return manager.get_freed_mm_hashes()
 
 
-def holders_after_the_first_occurrence(semantics: Semantics) -> Any:
+def holders_after_the_first_occurrence(semantics: EncoderCacheSemantics) -> Any:
     manager = EncoderCacheManager(10, semantics)
     twice = request("r1", ("a", 4), ("a", 4))
     encode(manager, twice)
@@ -240,7 +72,7 @@ def holders_after_the_first_occurrence(semantics: Semantics) -> Any:
     return manager.cached["a"], manager.num_freeable_slots
 
 
-def credit_for_a_smaller_release(semantics: Semantics) -> Any:
+def credit_for_a_smaller_release(semantics: EncoderCacheSemantics) -> Any:
     manager = EncoderCacheManager(10, semantics)
     large, small = request("r1", ("a", 4)), request("r2", ("a", 1))
     encode(manager, large)
@@ -250,7 +82,7 @@ def credit_for_a_smaller_release(semantics: Semantics) -> Any:
     return manager.num_freeable_slots
 
 
-def slots_after_a_second_release(semantics: Semantics) -> Any:
+def slots_after_a_second_release(semantics: EncoderCacheSemantics) -> Any:
     manager = EncoderDecoderCacheManager(10, semantics)
     shows = request("r1", ("a", 4))
     encode(manager, shows)
@@ -259,11 +91,19 @@ def slots_after_a_second_release(semantics: Semantics) -> Any:
     return manager.num_free_slots
 
 
-DECISIONS: dict[str, tuple[Callable[[Semantics], Any], Any, Any]] = {
-    "delays_decoder_notices": (reported_in_the_step_of_its_encode, ([], ["a"]), (["a"], [])),
+DECISIONS: dict[str, tuple[Callable[[EncoderCacheSemantics], Any], Any, Any]] = {
+    "delays_decoder_notices": (
+        reported_in_the_step_of_its_encode,
+        ([], ["a"]),
+        (["a"], []),
+    ),
     "remembers_claims": (releasable_inputs_of_who_claimed_nothing, set(), {0}),
     "drops_stale_notices": (notices_of_an_entry_that_came_back, ["b"], ["a", "b"]),
-    "holds_until_last_occurrence": (holders_after_the_first_occurrence, ({"r1"}, 6), (set(), 10)),
+    "holds_until_last_occurrence": (
+        holders_after_the_first_occurrence,
+        ({"r1"}, 6),
+        (set(), 10),
+    ),
     "remembers_sizes": (credit_for_a_smaller_release, 10, 7),
     "releases_decoder_once": (slots_after_a_second_release, 10, 14),
 }
@@ -272,49 +112,140 @@ DECISIONS: dict[str, tuple[Callable[[Semantics], Any], Any, Any]] = {
 @pytest.mark.parametrize("flag", DECISIONS)
 def test_a_flag_alone_changes_a_decision(flag: str) -> None:
     decide, ideal, without = DECISIONS[flag]
-    assert decide(Semantics.ideal()) == ideal
-    assert decide(replace(Semantics.ideal(), **{flag: False})) == without
+    assert decide(EncoderCacheSemantics()) == ideal
+    assert decide(replace(EncoderCacheSemantics(), **{flag: False})) == without
 
 
-def test_every_flag_of_a_manager_has_its_decision() -> None:
-    elsewhere = OF_THE_SCHEDULER | OF_THE_MEDIA_HASH | OF_BLOCK_KEYS | OF_THE_KV_CACHE
-    elsewhere = elsewhere | {"pairs_decoder_rows"}  # of the worker
-    assert {flag.name for flag in fields(Semantics)} == set(DECISIONS) | elsewhere
+@pytest.mark.parametrize(
+    ("flag", "lane"),
+    [
+        ("encoder_cache.counts_embeds", "encoder cache"),
+        ("encoder_cache.frees_stalled", "encoder cache"),
+        ("encoder_cache.resets", "encoder cache"),
+        ("encoder_cache.refuses_resized", "encoder cache"),
+        ("encoder_cache.claims_duplicates", "encoder cache"),
+        ("encoder_cache.releases_on_update", "scheduler"),
+    ],
+)
+def test_a_flag_alone_changes_how_the_scheduler_calls_its_manager(flag: str, lane: str) -> None:
+    trace = LANES[lane].trace(0, None)
+    ideal, without = (
+        ReferenceTarget(semantics).run([trace])[0]
+        for semantics in (Semantics.ideal(), Semantics.ideal().without(flag))
+    )
+    assert not without.illegal
+    assert compare(ideal, without) is not None
+
+
+def test_every_flag_is_named_by_a_test_that_shows_it() -> None:
+    """Those of block keys are not: their test goes over all of them."""
+    named = {
+        node.value.rpartition(".")[2]
+        for path in Path(__file__).parents[1].rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    flags = {flag for flag in CHANGES if not flag.startswith("block_keys.")}
+    assert {flag for flag in flags if flag.rpartition(".")[2] not in named} == set()
 
 
 def test_the_ideal_has_every_change() -> None:
-    ideal = Semantics.ideal()
-    assert all(getattr(ideal, flag.name) for flag in fields(Semantics))
+    assert Semantics.ideal().flags == dict.fromkeys(CHANGES, True)
 
 
-@pytest.mark.parametrize("flag", fields(Semantics), ids=lambda flag: flag.name)
-def test_a_change_comes_with_its_release_and_stays_until_another(flag: Any) -> None:
-    changes = {
-        flag.metadata[name]: name != "until"
-        for name in ("since", "until", "again")
-        if flag.metadata[name] is not None
-    }
-    expected = False
+def test_every_component_has_flags_and_no_two_have_one_of_the_same_name() -> None:
+    parts = Counter(flag.partition(".")[0] for flag in CHANGES)
+    assert list(parts) == [part.name for part in fields(Semantics)]
+    assert len({flag.partition(".")[2] for flag in CHANGES}) == len(CHANGES)
+
+
+def test_flags_are_changed_by_their_dotted_names() -> None:
+    changed = Semantics.ideal().changed({"kv_cache.caches_aligned": False})
+    assert not changed.kv_cache.caches_aligned
+    assert changed == Semantics.ideal().without("kv_cache.caches_aligned")
+    assert changed.changed({"kv_cache.caches_aligned": True}) == Semantics.ideal()
+    assert Semantics.ideal().changed(changed.flags) == changed
+
+
+@pytest.mark.parametrize("flag", ["caches_aligned", "scheduler.caches_aligned", "kv_cache.absent"])
+def test_a_flag_that_there_is_not_is_refused_by_name(flag: str) -> None:
+    with pytest.raises(ValueError, match=f"no flag of the semantics: {flag}"):
+        Semantics.ideal().without(flag)
+
+
+@pytest.mark.parametrize("flag", CHANGES)
+def test_a_change_comes_with_its_release_and_stays_until_another(flag: str) -> None:
+    change = CHANGES[flag]
+    is_true = False
     for release in MODELLED:
-        expected = changes.pop(release, expected)
-        assert getattr(Semantics.of_vllm(release), flag.name) is expected
-    assert not changes  # each names a release
+        is_true = (is_true or release == change.first) or release == change.again
+        assert Semantics.of_vllm(release).flags[flag] is is_true
+        is_true = is_true and release != change.last
 
 
-@pytest.mark.parametrize("flag", fields(Semantics), ids=lambda flag: flag.name)
-def test_a_change_names_its_thread_and_says_one_sentence(flag: Any) -> None:
-    assert flag.metadata["thread"]
-    assert flag.metadata["sentence"]
+def complaints(change: Change) -> list[str]:
+    """What a flag does not say as it should."""
+    named = [one for one in (change.first, change.last, change.again) if one is not None]
+    said = {
+        "a release that is not modelled": not {*named} <= {*MODELLED},
+        "releases that are not in order": named != sorted(named, key=release_key),
+        "a last release without a first": change.first is None and len(named) > 0,
+        "a return without an end": change.last is None and change.again is not None,
+        "no function": not re.fullmatch(r"\w+(\.\w+)?", change.function),
+        "a sentence that leans on its neighbour": bool(
+            re.match(r"(so|the same|and|but|nor|its|it|they|those)\b", change.sentence)
+        ),
+        "no sentence of its own": not re.fullmatch(r"\S.{10,}[^.\s]", change.sentence),
+        "an empty thread": change.thread == "",
+    }
+    return [complaint for complaint, holds in said.items() if holds]
+
+
+@pytest.mark.parametrize("flag", CHANGES)
+def test_a_change_says_where_it_is_since_when_and_what_in_a_sentence_of_its_own(flag: str) -> None:
+    assert complaints(CHANGES[flag]) == []
+    assert [one.sentence for one in CHANGES.values()].count(CHANGES[flag].sentence) == 1
+
+
+GOOD = Change("0.11.0", None, None, "Scheduler.schedule", "requests are scheduled in order", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"first": "0.11.5"}, "a release that is not modelled"),
+        ({"last": "0.10.2"}, "releases that are not in order"),
+        ({"first": None, "last": "0.12.0"}, "a last release without a first"),
+        ({"again": "0.12.0"}, "a return without an end"),
+        ({"function": ""}, "no function"),
+        ({"function": "the scheduler"}, "no function"),
+        ({"sentence": "so does every freed block"}, "a sentence that leans on its neighbour"),
+        ({"sentence": "the same for frames"}, "a sentence that leans on its neighbour"),
+        ({"sentence": "and the blocks of drafts"}, "a sentence that leans on its neighbour"),
+        ({"sentence": ""}, "no sentence of its own"),
+        ({"thread": ""}, "an empty thread"),
+    ],
+)
+def test_a_change_that_does_not_is_complained_of(
+    change: dict[str, str | None], complaint: str
+) -> None:
+    assert complaints(GOOD) == []
+    assert complaints(replace(GOOD, **change)) == [complaint]  # type: ignore[arg-type]
+
+
+def test_a_change_is_told_of_in_its_thread_or_else_in_the_function() -> None:
+    assert GOOD.source == "release source: Scheduler.schedule"
+    assert replace(GOOD, thread="vLLM #1").source == "vLLM #1"
 
 
 def test_what_a_release_lost_its_predecessor_has() -> None:
-    assert Semantics.of_vllm("0.28.0").sends_all_items
-    assert not Semantics.of_vllm("0.29.0").sends_all_items
+    assert Semantics.of_vllm("0.28.0").scheduler.sends_all_items
+    assert not Semantics.of_vllm("0.29.0").scheduler.sends_all_items
 
 
 def test_what_a_release_lost_a_later_one_can_have_again() -> None:
     stacks = [
-        Semantics.of_vllm(release).stacks_without_caching
+        Semantics.of_vllm(release).kv_cache.stacks_without_caching
         for release in ("0.23.0", "0.24.0", "0.26.0", "0.27.0", "0.27.1", "0.28.0")
     ]
     assert stacks == [False, True, True, False, False, True]

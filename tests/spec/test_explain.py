@@ -1,5 +1,6 @@
 """A broken contract says which comparison failed and what stood on both sides."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import pytest
@@ -47,6 +48,14 @@ def guarded(s: Any) -> bool:
     return ("h3" not in s.size or s.size["h3"] > 4) and s.free <= 5
 
 
+def none_there(s: Any) -> bool:
+    return all(h not in s for h in s)
+
+
+def empty(s: Any) -> bool:
+    return s == 0
+
+
 def agreeing(s: Any, g: Any) -> bool:
     return within(s.size, g)
 
@@ -69,6 +78,30 @@ CACHE = Cache(7, {"h1": 4, "h2": 5}, {"h1": frozenset({"r2", "r1"}), "h2": froze
 def test_the_failing_comparison_is_shown_with_both_sides(predicate: Any, why: str) -> None:
     assert not predicate(CACHE)
     assert subset.parse(predicate).explain({"s": CACHE}) == why
+
+
+@pytest.mark.parametrize(
+    ("predicate", "why"),
+    [
+        (none_there, "for h = Cache(free=1, size={}, held={'h': {'a', 'b', 'c'}}): "),
+        (empty, "s == 0 is false: {Cache(free=1, size={}, held={'h': {'a', 'b', 'c'}}), Cache("),
+    ],
+)
+def test_sets_are_in_order_whatever_the_seed_of_hashes(predicate: Any, why: str) -> None:
+    class Hashed(Cache):
+        """Of which any may come first in a set."""
+
+        number = 0
+
+        def __hash__(self) -> int:
+            return self.number
+
+    caches = [Hashed(free, {}, {"h": frozenset("abc")}) for free in (1, 2, 10)]
+    for numbers in itertools.permutations(range(3)):
+        for cache, number in zip(caches, numbers, strict=True):
+            cache.number = number
+        told = subset.parse(predicate).explain({"s": {*caches}})
+        assert told.replace("Hashed", "Cache").startswith(why)
 
 
 def test_a_contract_that_holds_is_explained_by_its_text() -> None:

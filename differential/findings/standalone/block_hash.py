@@ -22,7 +22,7 @@ from cacheproof.spec.block_hash import BlockContent
 _WIDTH = 92
 
 
-def block_hash_test(finding: Finding) -> tuple[str | None, str]:
+def standalone_test(finding: Finding) -> tuple[str | None, str]:
     """The file's text, or None and why there is none."""
     if finding.parting is not None or finding.contract == LOCKSTEP:
         return None, OF_A_DIFFERENCE

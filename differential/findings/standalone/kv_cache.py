@@ -76,7 +76,7 @@ class Statement(NamedTuple):
 NO_TEST = "what this rule compares is shown by its replay"
 
 
-def kv_cache_test(finding: Finding) -> tuple[str | None, str]:
+def standalone_test(finding: Finding) -> tuple[str | None, str]:
     """The file's text, or None and why there is none."""
     if finding.contract == LOCKSTEP:
         return None, NO_TEST

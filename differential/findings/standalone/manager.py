@@ -29,7 +29,7 @@ _METHODS = {
 _METHODS_PER_INPUT = {**_METHODS, "check": "has_cache", "notices": "get_freed_ids"}
 
 
-def manager_test(finding: Finding) -> tuple[str | None, str]:
+def standalone_test(finding: Finding) -> tuple[str | None, str]:
     """The file's text, or None and why there is none."""
     retrace, parting = finding.retrace, finding.parting
     if parting is None:

@@ -9,7 +9,7 @@ APART = ("MH-3", "MH-3a")
 """Contracts of two digests that must differ; by the others of that component two must be one."""
 
 
-def media_hash_test(finding: Finding) -> tuple[str | None, str]:
+def standalone_test(finding: Finding) -> tuple[str | None, str]:
     """The file's text, or None and why there is none."""
     calls = [event.value for event in finding.events if isinstance(event, Hash)]
     config = finding.configuration.config

@@ -20,7 +20,7 @@ from cacheproof.differential.findings.claims import (
 )
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render
-from cacheproof.differential.traces.base import Group
+from cacheproof.differential.traces.base import Group, tag_of
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import (
     Abort,
@@ -56,7 +56,7 @@ _SPECS = {
 }
 
 
-def scheduler_test(finding: Finding) -> tuple[str | None, str]:
+def standalone_test(finding: Finding) -> tuple[str | None, str]:
     """The file's text, or None and why there is none."""
     is_plug_in = PLUG_IN.fullmatch(finding.target) is not None
     shown = SchedulerTest(finding, is_plug_in=is_plug_in)
@@ -185,7 +185,7 @@ class SchedulerTest:
                 failed = "" if event.failed is None else f", failed={event.failed}"
                 return f"received({literal(event.request)}{failed})"
             case _:
-                return f"{type(event).__struct_config__.tag}()"
+                return f"{tag_of(type(event))}()"
 
     def _arrival(self, event: Add | Chunk) -> str:
         first = self._case.requests[event.request]

@@ -114,7 +114,7 @@ def _order_further_hashes(pool: Any) -> None:
 def _takes(manager: Any) -> frozenset[str]:
     """Which of the optional things this release has."""
     takes = set(inspect.signature(manager.allocate_slots).parameters).intersection(_OPTIONAL)
-    takes |= FURTHER_STORED_FIELDS.intersection(BlockStored.__struct_fields__)
+    takes |= set(FURTHER_STORED_FIELDS).intersection(BlockStored.__struct_fields__)
     if hasattr(manager, "pop_blocks_for_free"):
         takes.add("pop_blocks_for_free")
     if hasattr(manager.block_pool.null_block, "block_hash_num_tokens"):

@@ -11,15 +11,13 @@ Call = list[Any]
 State = dict[str, Any]
 
 STORED_FIELDS = ("block_size", "lora_id", "medium")
-FURTHER_STORED_FIELDS = frozenset(
-    {
-        "extra_keys",
-        "group_idx",
-        "kv_cache_spec_kind",
-        "kv_cache_spec_sliding_window",
-        "lora_name",
-        "session_id",
-    }
+FURTHER_STORED_FIELDS = (
+    "extra_keys",
+    "group_idx",
+    "kv_cache_spec_kind",
+    "kv_cache_spec_sliding_window",
+    "lora_name",
+    "session_id",
 )
 _LOW_64_BITS = (1 << 64) - 1
 _HASH_BYTES = 32
@@ -98,7 +96,7 @@ class KVCacheRecorder:
         kind = type(event).__name__
         if kind == "BlockStored":
             fields = {name: getattr(event, name) for name in STORED_FIELDS}
-            further = FURTHER_STORED_FIELDS & self._takes
+            further = [name for name in FURTHER_STORED_FIELDS if name in self._takes]
             fields.update({name: plain(getattr(event, name)) for name in further})
             fields["token_ids"] = list(event.token_ids)
             ahead = getattr(event, "lookahead_token_ids", None)

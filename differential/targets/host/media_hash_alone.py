@@ -90,4 +90,4 @@ def _parts(
 
 
 def _semantics(flags: dict[str, bool]) -> Any:
-    return ours("reference.semantics").Semantics(**flags)
+    return ours("reference.semantics").Semantics.ideal().changed(flags).media

@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import vllm
@@ -95,32 +96,59 @@ class Release:
     def _run_trace(
         self, trace: dict[str, Any], plug_in: str | None, fault: str | None
     ) -> dict[str, Any]:
-        header = trace["header"]
-
-        make_manager = functools.partial(_make_manager, header["manager"], plug_in, fault)
+        asked = Asked(trace, plug_in, fault, self.protocol)
         try:
-            session: Any
-            if header["depth"] == "block_hash":
-                records = run_events(block_hash_session(header, fault), trace["events"])
-                return {"records": records}
-            if header["depth"] == "media_hash":
-                hasher = media_hash.of_release(header["config"]["algorithm"], fault)
-                return {"records": run_events(hasher, trace["events"])}
-            if header["depth"] == "kv_cache":
-                return {"records": run_events(_kv_cache(header["config"], fault), trace["events"])}
-            if header["depth"] == "scheduler":
-                kit = build(trace, make_manager, _make_kv_cache_manager(plug_in))
-                if fault in SCHEDULER_FAULTS:
-                    SCHEDULER_FAULTS[fault](kit.scheduler)
-                session = SchedulerSession(kit, header["config"])
-            else:
-                session = ManagerSession(
-                    header, make_manager(header["config"]["capacity"]), self.protocol
-                )
-            records = run_events(session, trace["events"])
+            session = SESSIONS[trace["header"]["depth"]](asked)
+            result: dict[str, Any] = {"records": run_events(session, trace["events"])}
         except Illegal as reason:
             return {"records": reason.records, "illegal": str(reason)}
-        return {"records": records, "capacity": session.recorder.manager.cache_size}
+        if isinstance(session, ManagerSession | SchedulerSession):
+            result["capacity"] = session.recorder.manager.cache_size
+        return result
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A trace, on a plug-in or none, with a fault planted or none; `protocol` is the release's."""
+
+    trace: dict[str, Any]
+    plug_in: str | None
+    fault: str | None
+    protocol: Protocol
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The trace's first line."""
+        header: dict[str, Any] = self.trace["header"]
+        return header
+
+    def make_manager(self, capacity: int) -> Any:
+        """A manager of the kind that is asked for, with the fault."""
+        return _make_manager(self.header["manager"], self.plug_in, self.fault, capacity)
+
+
+def _manager_session(asked: Asked) -> ManagerSession:
+    manager = asked.make_manager(asked.header["config"]["capacity"])
+    return ManagerSession(asked.header, manager, asked.protocol)
+
+
+def _scheduler_session(asked: Asked) -> SchedulerSession:
+    kit = build(asked.trace, asked.make_manager, _make_kv_cache_manager(asked.plug_in))
+    if asked.fault in SCHEDULER_FAULTS:
+        SCHEDULER_FAULTS[asked.fault](kit.scheduler)
+    return SchedulerSession(kit, asked.header["config"])
+
+
+SESSIONS: dict[str, Callable[[Asked], Any]] = {
+    "manager": _manager_session,
+    "scheduler": _scheduler_session,
+    "block_hash": lambda asked: block_hash_session(asked.header, asked.fault),
+    "media_hash": lambda asked: media_hash.of_release(
+        asked.header["config"]["algorithm"], asked.fault
+    ),
+    "kv_cache": lambda asked: _kv_cache(asked.header["config"], asked.fault),
+}
+"""What a trace of each depth is driven by; an engine has a host of its own."""
 
 
 def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:

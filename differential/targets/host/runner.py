@@ -27,9 +27,8 @@ class Release:
 
     def __init__(self, *, tagged: bool = True) -> None:
         self._tagged = tagged
-        self._semantics = ours("reference.semantics").Semantics(
-            **json.loads(os.environ[REFERENCE_SETTING])
-        )
+        flags = json.loads(os.environ[REFERENCE_SETTING])
+        self._semantics = ours("reference.semantics").Semantics.ideal().changed(flags)
         self._protocol = ours("differential.targets.reference").protocol_of(self._semantics)
 
     def hello(self, plug_in: str | None) -> dict[str, Any]:
@@ -60,7 +59,7 @@ class Release:
             of_decisions = None if plant else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             worker = _Worker(config, self._store_size(trace, kit), tagged=self._tagged)
-            if _is_decoder(trace) and not self._semantics.pairs_decoder_rows:
+            if _is_decoder(trace) and not self._semantics.encoder_cache.pairs_decoder_rows:
                 pairs_rows_by_place(worker.runner)
             if plant:
                 plant(worker.runner)
@@ -74,7 +73,7 @@ class Release:
         """What the worker's store must hold: the ledger of a release that credits an item again and
         again bounds nothing, and its worker keeps what a step encodes."""
         capacity: int = kit.recorder.manager.cache_size
-        if _is_decoder(trace) and not self._semantics.releases_decoder_once:
+        if _is_decoder(trace) and not self._semantics.encoder_cache.releases_decoder_once:
             return max(capacity, trace["header"]["config"]["compute_budget"])
         return capacity
 

@@ -5,7 +5,6 @@ import json
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,7 +78,7 @@ def test_what_holds_is_no_finding() -> None:
 
 
 def test_what_is_made_small_breaks_nothing_else_first() -> None:
-    held_up = replace(Semantics.ideal(), tries_all_holders=False)
+    held_up = Semantics.ideal().without("scheduler.tries_all_holders")
     finding = found_in(
         ReferenceTarget(held_up), scheduler_trace(3534, kv_transfers=True), "LV-1", batches=40
     )
@@ -360,9 +359,11 @@ def run_standalone(finding: Finding, release: str) -> None:
         del scheduler._allocate_encoder_inputs
     names = {
         "Scheduler": scheduler,
-        "EncoderCacheManager": lambda cache_size: EncoderCacheManager(cache_size, semantics),
+        "EncoderCacheManager": lambda cache_size: EncoderCacheManager(
+            cache_size, semantics.encoder_cache
+        ),
         "EncoderDecoderCacheManager": lambda cache_size: EncoderDecoderCacheManager(
-            cache_size, semantics
+            cache_size, semantics.encoder_cache
         ),
     }
     exec("\n".join(kept), names)

@@ -1,12 +1,11 @@
 """Every fault is caught, no contract is idle, and the page that says so is current."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.findings.gallery import (
-    AS_NEWEST,
+from cacheproof.differential.findings.gallery.kill_matrix import (
     KEPT_BECAUSE,
     VARIANTS,
     KillMatrix,
@@ -15,7 +14,8 @@ from cacheproof.differential.findings.gallery import (
     killers,
     runnable,
 )
-from cacheproof.differential.targets.reference import MANAGERS
+from cacheproof.differential.findings.gallery.variant import AS_NEWEST
+from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 
@@ -70,8 +70,8 @@ def test_a_variant_says_what_it_does_on_one_line(variant: Variant) -> None:
 
 
 def lacks_what_the_newest_release_lacks(variant: Variant) -> bool:
-    newest = asdict(Semantics.of_vllm(NEWEST))
-    return any(not (stands or newest[flag]) for flag, stands in asdict(variant.semantics).items())
+    newest = Semantics.of_vllm(NEWEST).flags
+    return any(not (stands or newest[flag]) for flag, stands in variant.semantics.flags.items())
 
 
 def test_a_variant_that_is_as_the_newest_release_lacks_what_that_lacks() -> None:

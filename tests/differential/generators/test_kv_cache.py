@@ -3,7 +3,7 @@
 import random
 
 from cacheproof.differential.generators.kv_cache import generate
-from cacheproof.differential.targets.reference_kv_cache import run
+from cacheproof.differential.targets.reference_kv_cache import step_records
 from cacheproof.reference.semantics import Semantics
 from tests.differential.judges.kv_cache import judge_records
 
@@ -21,6 +21,6 @@ def test_any_part_of_a_trace_is_legal() -> None:
         config, events = generate(seed)
         rng = random.Random(seed)
         part = [event for event in events if rng.random() < 0.6]
-        records = run(config, part, IDEAL)
+        records = step_records(config, part, IDEAL)
         assert [record[2] for record in records] == [None] * len(part)
         assert not judge_records(config, part, records, IDEAL).violations

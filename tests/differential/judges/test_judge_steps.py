@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cacheproof.differential.judges.examine import examine, judge_of
-from cacheproof.differential.judges.manager import Judge
+from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
@@ -24,12 +24,12 @@ TRACES = [
 STEPS_BEFORE = 4
 
 
-def judge_every_step(judge: Judge, notices: tuple[str, ...]) -> None:
+def judge_every_step(judge: ManagerJudge, notices: tuple[str, ...]) -> None:
     judge._judge_step(notices)
     judge._new_step()
 
 
-def judge_no_step(judge: Judge, notices: tuple[str, ...]) -> None:
+def judge_no_step(judge: ManagerJudge, notices: tuple[str, ...]) -> None:
     judge._new_step()
 
 
@@ -43,13 +43,13 @@ def breaks() -> Iterator[tuple[str, int, object]]:
 
 def test_judging_every_step_finds_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     found = list(breaks())
-    monkeypatch.setattr(Judge, "_finish_step", judge_every_step)
+    monkeypatch.setattr(ManagerJudge, "_finish_step", judge_every_step)
     assert list(breaks()) == found
 
 
 def test_judging_no_step_finds_less(monkeypatch: pytest.MonkeyPatch) -> None:
     found = list(breaks())
-    monkeypatch.setattr(Judge, "_finish_step", judge_no_step)
+    monkeypatch.setattr(ManagerJudge, "_finish_step", judge_no_step)
     assert list(breaks()) != found
 
 

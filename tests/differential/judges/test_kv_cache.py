@@ -12,7 +12,7 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.reference_kv_cache import run
+from cacheproof.differential.targets.reference_kv_cache import step_records
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 from tests.differential.judges.kv_cache import judge_records
@@ -93,7 +93,7 @@ def broken(
     for seed in seeds:
         config, events = generate(seed)
         try:
-            records = run(config, events, semantics, fault)
+            records = step_records(config, events, semantics, fault)
         except Illegal:
             continue
         judge = judge_records(config, events, records, semantics, release)
@@ -122,7 +122,9 @@ def test_the_ideal_keeps_every_contract_and_meets_every_rare_state() -> None:
     reach = Reachability()
     for seed in range(120):
         config, events = generate(seed)
-        judge = judge_records(config, events, run(config, events, IDEAL), IDEAL, reach=reach)
+        judge = judge_records(
+            config, events, step_records(config, events, IDEAL), IDEAL, reach=reach
+        )
         assert not judge.violations
         assert judge.calls_judged > len(events)
     assert reach.never(frozenset(RARE)) == []
@@ -172,7 +174,7 @@ def test_every_fault_and_every_contract_is_in_the_table() -> None:
 
 def test_a_violation_names_place_and_request() -> None:
     config, events = generate(0)
-    records = run(config, events, IDEAL, "hands_out_a_shared_block")
+    records = step_records(config, events, IDEAL, "hands_out_a_shared_block")
     violation = judge_records(config, events, records, IDEAL).violations["KV-2"]
     assert violation.sentence.startswith(f"KV-2 at event {violation.event + 1} (slots) on r")
 

@@ -1,7 +1,6 @@
 """What schedulers of releases break, and the ideal one does not."""
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 from cacheproof.differential.generators.encoder_decoder import encoder_decoder_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.judges.examine import examine
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.scheduler_kv import KVMirror
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
 from cacheproof.differential.traces.manager import Add, Update
@@ -69,7 +68,7 @@ def trace(*events: AnyEvent, **changes: object) -> Trace:
 
 
 def without(*flags: str) -> Semantics:
-    return replace(Semantics.ideal(), **dict.fromkeys(flags, False))
+    return Semantics.ideal().without(*flags)
 
 
 DRAFTER = {"num_speculative_tokens": 1, "drafter": True}
@@ -80,17 +79,22 @@ WHOLE = trace(*LONG, *STEPS, disable_chunked_mm_input=True, long_prefill_token_t
 @pytest.mark.parametrize(
     ("trace", "lacking", "contract", "kind"),
     [
-        (LONE, ("reads_ahead_without", "releases_ahead"), "LV-1", "drafter"),
-        (WHOLE, ("spares_whole_items",), "LV-1", "whole items"),
-        (WHOLE, ("spares_whole_items", "keeps_items_whole"), "SC-4", ""),
-        (scheduler_trace(99), ("ends_at_whole_items",), "SC-4", ""),
-        (scheduler_trace(21), ("reads_ahead_sparsely",), "SC-2", ""),
-        (scheduler_trace(5), ("takes_after_blocks", "frees_stalled"), "SC-6", "while waiting"),
-        (scheduler_trace(162), ("keeps_passed_over_in_order",), "SC-7", ""),
-        (scheduler_trace(484), ("waits_for_long_prompts",), "SC-7", ""),
+        (LONE, ("scheduler.reads_ahead_without", "scheduler.releases_ahead"), "LV-1", "drafter"),
+        (WHOLE, ("scheduler.spares_whole_items",), "LV-1", "whole items"),
+        (WHOLE, ("scheduler.spares_whole_items", "scheduler.keeps_items_whole"), "SC-4", ""),
+        (scheduler_trace(99), ("scheduler.ends_at_whole_items",), "SC-4", ""),
+        (scheduler_trace(21), ("scheduler.reads_ahead_sparsely",), "SC-2", ""),
+        (
+            scheduler_trace(5),
+            ("scheduler.takes_after_blocks", "encoder_cache.frees_stalled"),
+            "SC-6",
+            "while waiting",
+        ),
+        (scheduler_trace(162), ("scheduler.keeps_passed_over_in_order",), "SC-7", ""),
+        (scheduler_trace(484), ("scheduler.waits_for_long_prompts",), "SC-7", ""),
         (
             scheduler_trace(2589),
-            ("pads_within_threshold",),
+            ("scheduler.pads_within_threshold",),
             "SC-8",
             "AssertionError in schedule",
         ),
@@ -138,7 +142,7 @@ def test_a_block_is_left_if_its_request_had_not_computed_it_when_it_was_preempte
 
 def test_a_request_joins_with_more_drafts_than_tokens() -> None:
     trace = found("padded-drafts-before")
-    lacking = without("pads_within_threshold", "pads_wholly")
+    lacking = without("scheduler.pads_within_threshold", "scheduler.pads_wholly")
     assert broken(trace) == {}
     assert broken(trace, lacking)["SC-10"].kind == "as they join"
 
@@ -160,18 +164,18 @@ def found(name: str) -> Trace:
 def test_an_item_that_stayed_behind_is_asked_for_in_three_ways(name: str, kind: str) -> None:
     of_name = found(name)
     assert "SC-9" not in broken(of_name)
-    assert broken(of_name, without("sends_all_items"))["SC-9"].kind == kind
+    assert broken(of_name, without("scheduler.sends_all_items"))["SC-9"].kind == kind
 
 
 def test_workers_that_are_told_anew_of_the_resumed_have_their_items() -> None:
     told_anew = found("stripped-item-hit").under_runner("second")
-    assert "SC-9" not in broken(told_anew, without("sends_all_items"))
+    assert "SC-9" not in broken(told_anew, without("scheduler.sends_all_items"))
 
 
 def test_workers_that_are_sent_an_item_again_have_it() -> None:
     loads = found("stripped-item-load").under_runner("second")
-    sends = without("sends_all_items")
-    once = without("sends_all_items", "sends_items_again")
+    sends = without("scheduler.sends_all_items")
+    once = without("scheduler.sends_all_items", "scheduler.sends_items_again")
     assert "SC-9" not in broken(loads, sends)
     assert broken(loads, once)["SC-9"].kind == "while it runs"
     assert broken(loads, sends, fault="drops_what_is_encoded")["SC-9"].kind == "while it runs"
@@ -321,7 +325,7 @@ def test_what_fits_no_step_is_refused_on_arrival_or_reported_there() -> None:
     never = trace(Add("a", 20, (Item("x", 2, 17),)), *STEPS, disable_chunked_mm_input=True)
     (refused,) = ReferenceTarget().run([never])
     assert refused.illegal == "an item of 17 tokens must be whole, and a step has 16"
-    assert broken(never, without("refuses_long_whole_items"))["LV-2"].event == 0
+    assert broken(never, without("scheduler.refuses_long_whole_items"))["LV-2"].event == 0
 
 
 def test_a_request_that_never_advances_is_told_with_the_state_that_repeats() -> None:
@@ -342,7 +346,7 @@ def test_requests_that_wait_in_vain_are_ended_by_updates_before_anybody_expects_
 
 def test_a_session_gives_back_its_items_when_its_turn_ends() -> None:
     assert broken(scheduler_trace(2110)) == {}
-    kept = broken(scheduler_trace(2110), without("releases_between_turns"))
+    kept = broken(scheduler_trace(2110), without("scheduler.releases_between_turns"))
     assert kept["SC-6"].kind == "between turns"
 
 
@@ -400,7 +404,7 @@ def test_who_holds_all_its_blocks_does_not_wait_behind_one_that_needs_another() 
         scheduler_reserve_full_isl=False,
         kv_connector="recompute",
     )
-    assert "LV-1" in broken(behind, without("tries_all_holders"))
+    assert "LV-1" in broken(behind, without("scheduler.tries_all_holders"))
     assert broken(behind) == {}
 
 
@@ -438,7 +442,7 @@ def test_an_item_that_must_stay_whole_is_noted_where_it_does_not_fit() -> None:
 
 def test_a_claim_of_a_request_that_is_not_scheduled_is_noted() -> None:
     state = "stalled after a claim"
-    assert states_met(scheduler_trace(5), without("takes_after_blocks"))[state] > 0
+    assert states_met(scheduler_trace(5), without("scheduler.takes_after_blocks"))[state] > 0
     assert states_met(scheduler_trace(5))[state] == 0  # the ideal claims when it has had blocks
 
 

@@ -1,7 +1,6 @@
 """Rare states of schedulers: each is met by a trace, and not by one that nearly does."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -206,7 +205,7 @@ def test_a_scheduler_that_gives_back_at_once_puts_no_free_off() -> None:
     """Over traces in which one that does not meets the state."""
     traces = [LANES["scheduler with KV loads"].trace(seed, None) for seed in range(60)]
     assert any("free put off" in met(one) for one in traces)
-    at_once = replace(Semantics.ideal(), defers_frees=False)
+    at_once = Semantics.ideal().without("kv_cache.defers_frees")
     assert not any("free put off" in met(one, at_once) for one in traces)
 
 

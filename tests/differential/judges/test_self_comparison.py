@@ -7,7 +7,8 @@ import pytest
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.search.canary import canaries
-from cacheproof.differential.targets.reference import MANAGERS, ReferenceTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.reference_manager import MANAGERS
 from tests.differential.targets.reference_process import ReferenceProcess
 
 BATCH = 50

@@ -10,7 +10,7 @@ from cacheproof.differential.generators.kv_cache import kv_cache_trace
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.media_hash import media_hash_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
-from cacheproof.differential.judges.examine import rules_for
+from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import (
     NO_CANARY,

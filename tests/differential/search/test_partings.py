@@ -1,7 +1,5 @@
 """Where two targets part, and which change between two releases explains it."""
 
-from dataclasses import replace
-
 import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
@@ -18,7 +16,7 @@ def compare(right: Semantics, lane: str = "scheduler", seeds: int = 100) -> Part
 
 
 def lacking(*flags: str) -> Semantics:
-    return replace(IDEAL, **dict.fromkeys(flags, False))
+    return IDEAL.without(*flags)
 
 
 def test_targets_that_decide_alike_do_not_part() -> None:
@@ -31,9 +29,9 @@ def test_targets_that_decide_alike_do_not_part() -> None:
 @pytest.mark.parametrize(
     ("lane", "flag"),
     [
-        ("encoder cache", "drops_stale_notices"),
-        ("scheduler", "reads_ahead_without"),
-        ("scheduler", "keeps_items_whole"),
+        ("encoder cache", "encoder_cache.drops_stale_notices"),
+        ("scheduler", "scheduler.reads_ahead_without"),
+        ("scheduler", "scheduler.keeps_items_whole"),
     ],
 )
 def test_a_change_is_shown_by_a_small_trace_and_named(lane: str, flag: str) -> None:
@@ -47,19 +45,24 @@ def test_a_change_is_shown_by_a_small_trace_and_named(lane: str, flag: str) -> N
 
 @pytest.mark.full
 def test_of_two_changes_each_is_shown() -> None:
-    found = compare(lacking("keeps_items_whole", "reads_ahead_without"), seeds=200)
+    found = compare(
+        lacking("scheduler.keeps_items_whole", "scheduler.reads_ahead_without"), seeds=200
+    )
     shown = [parting.flags for parting in found.partings]
-    assert {"keeps_items_whole"} in shown
-    assert {"reads_ahead_without"} in shown
+    assert {"scheduler.keeps_items_whole"} in shown
+    assert {"scheduler.reads_ahead_without"} in shown
 
 
 def test_a_change_that_nothing_shows_is_named() -> None:
-    found = compare(lacking("keys_adapter_paths", "drops_stale_notices"), "encoder cache")
-    assert found.unseen == ["keys_adapter_paths"]
+    found = compare(
+        lacking("block_keys.keys_adapter_paths", "encoder_cache.drops_stale_notices"),
+        "encoder cache",
+    )
+    assert found.unseen == ["block_keys.keys_adapter_paths"]
 
 
 @pytest.mark.full
 def test_a_parting_that_takes_two_changes_at_once_is_explained_by_none() -> None:
-    with_both = lacking("takes_after_blocks", "frees_stalled")
+    with_both = lacking("scheduler.takes_after_blocks", "encoder_cache.frees_stalled")
     found = compare(with_both, seeds=200)
     assert frozenset() in [parting.flags for parting in found.partings]

@@ -9,7 +9,7 @@ import pytest
 from cacheproof.differential.generators.kv_cache import generate
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.reference_kv_cache import run
+from cacheproof.differential.targets.reference_kv_cache import step_records
 from cacheproof.reference.semantics import Semantics
 from tests.differential.judges.kv_cache import judge_records
 
@@ -55,7 +55,7 @@ def test_every_decision_is_that_of_the_reference(target: HostTarget) -> None:
     compared = 0
     for config, events, result in on_release(target, SEEDS):
         try:
-            ours = run(config, events, semantics)
+            ours = step_records(config, events, semantics)
         except Illegal:
             continue
         assert [list(record[:3]) for record in ours] == [list(one[:3]) for one in result.records]
@@ -68,11 +68,11 @@ def test_the_release_keeps_the_contracts(target: HostTarget) -> None:
     for config, events, result in on_release(target, SEEDS):
         judge = judge_records(config, events, result.records, semantics, target.release)
         known = {"BP-6", "KV-12"}
-        if config["use_eagle"] and not semantics.aligns_behind_drop:
+        if config["use_eagle"] and not semantics.kv_cache.aligns_behind_drop:
             known.add("KV-3")
-        if not semantics.keeps_window_in_flight:
+        if not semantics.kv_cache.keeps_window_in_flight:
             known.add("KV-5")
-        if semantics.defers_frees and not semantics.shares_no_prefix_reads:
+        if semantics.kv_cache.defers_frees and not semantics.kv_cache.shares_no_prefix_reads:
             known.add("KV-10")
         assert set(judge.violations) <= known
 

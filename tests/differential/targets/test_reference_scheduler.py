@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -129,7 +128,7 @@ def test_a_chunk_of_a_prompt_that_is_taken_back_holds_back_prompts_in_the_releas
     reference = reference_for(newest)
     assert reference is not None
     assert examine(trace, result, newest, reference).difference is None
-    otherwise = replace(reference.semantics, forgets_withdrawn_prefills=True)
+    otherwise = reference.semantics.changed({"scheduler.forgets_withdrawn_prefills": True})
     parted = examine(trace, result, newest, ReferenceTarget(otherwise)).difference
     assert parted is not None
     assert parted.event == len(trace.events) - 1
@@ -183,7 +182,7 @@ def test_a_reference_that_overlooks_failed_loads_is_seen(
 ) -> None:
     monkeypatch.setattr(update, "fail_loads", lambda *_: set())
     _, found = partings(["scheduler with KV loads"])
-    reports = offered_by(target.release).retries_failed_loads
+    reports = offered_by(target.release).scheduler.retries_failed_loads
     assert (len(found) > len(FEW) // 10) == reports
     assert bool(found) == reports
 

@@ -19,14 +19,14 @@ from cacheproof.proofs.crosshair.job import COMPONENTS, Component
 from cacheproof.proofs.crosshair.states import Entry, Shape
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec.registry import by_id, contracts
 
 HOLDS_TWICE = Shape(0, Entry(1, True, False), Entry(1, True, True), True, True, True, True)
 
 
-def without(flag: str) -> Semantics:
-    return replace(Semantics.ideal(), **{flag: False})
+def without(flag: str) -> EncoderCacheSemantics:
+    return replace(EncoderCacheSemantics(), **{flag: False})
 
 
 @pytest.mark.parametrize("component", COMPONENTS.values(), ids=COMPONENTS)

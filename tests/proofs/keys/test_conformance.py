@@ -26,10 +26,11 @@ from cacheproof.proofs.keys.running import (
 from cacheproof.proofs.keys.source import text_of
 from cacheproof.reference import block_hash, media_content, media_identifier, media_stream
 from cacheproof.reference.media_identifier import ItemName
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+from cacheproof.reference.semantics.media import MediaSemantics
 from cacheproof.spec.evidence import Outcome
 
-IDEAL = Semantics.ideal()
+IDEAL = BlockKeySemantics()
 Broken = Callable[[dict[str, str]], bool]
 """Whether Python breaks the contract, with these texts, on the inputs of a case."""
 TEXTS = {
@@ -108,8 +109,8 @@ def not_decoded(make: Callable[[], Any]) -> Broken:
 
 def one_identifier(first: tuple[Any, ...], second: tuple[Any, ...]) -> Broken:
     def breaks(texts: dict[str, str]) -> bool:
-        identifier = identifier_by(texts["identifier"])
-        return identifier(*first, IDEAL) == identifier(*second, IDEAL)
+        identifier, ideal = identifier_by(texts["identifier"]), MediaSemantics()
+        return identifier(*first, ideal) == identifier(*second, ideal)
 
     return breaks
 
@@ -560,7 +561,7 @@ IDENTIFIERS = (
          ((ADAPTER, "        if adapter in seen:\n            return str(seen[adapter])\n"
            "        seen[adapter] = f\"{len(adapter or '')}:{adapter or ''}:{key}\"\n"
            "        return str(seen[adapter])\n"),
-          ("def identifier(name: ItemName, adapter: str | None, semantics: Semantics) -> str:",
+          ("def identifier(name: ItemName, adapter: str | None, semantics: MediaSemantics) -> str:",
            "def identifier(name, adapter, semantics, seen={}) -> str:"))),
     Case("a name by percent signs", "MH-5", "identifier",
          one_identifier((ITEM, "xyz"), (ITEM, "xyw")),
@@ -647,7 +648,8 @@ BLOCKS = (
     Case("extra keys of another release", "BK-1", "block",
          one_key(Requested((0, 0), (("x", 0, 1),)), Requested((0, 0), (("x", 1, 1),))),
          (("keys = _ExtraKeys(request, semantics)",
-           'keys = _ExtraKeys(request, Semantics.of_vllm("0.12.0"))'),)),
+           "keys = _ExtraKeys(request, BlockKeySemantics(keys_item_offsets=False, "
+           "tags_block_keys=False))"),)),
     Case("extra keys of another request", "BK-2", "block",
          one_key(Requested((0, 0), salt="a"), Requested((0, 0), salt="b")),
          (("keys = _ExtraKeys(request, semantics)", "keys = _ExtraKeys(first_seen, semantics)"),

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cacheproof.differential.judges.manager import Violation
 from cacheproof.differential.judges.media_hash import MediaHashJudge
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.media.descriptions import Description, call
 from cacheproof.differential.media.values import array, boolean, integer, raw, real, text
 from cacheproof.differential.search.known import covering, load
@@ -25,6 +25,7 @@ from cacheproof.proofs.keys.prove import BLOCK_RELEASES, MEDIA_RELEASES, hashing
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
 
 ROW = "0000000000000000"
 
@@ -64,7 +65,7 @@ def described_call(arguments: dict[str, Any]) -> Description:
 
 @pytest.mark.parametrize("release", MEDIA_RELEASES)
 def test_two_calls_have_the_stream_that_was_worked_out(release: str) -> None:
-    semantics = Semantics.of_vllm(release)
+    semantics = Semantics.of_vllm(release).media
     pairs = list(vllm_media.pairs(semantics))
     assert len(pairs) >= 4
     for pair in pairs:
@@ -76,7 +77,7 @@ def test_two_calls_have_the_stream_that_was_worked_out(release: str) -> None:
 def test_frames_leave_one_call_that_reads_as_another() -> None:
     """The head of an array's mapping is read as the length of the next argument's name."""
     (pair,) = (
-        pair for pair in vllm_media.pairs(Semantics.of_vllm(NEWEST)) if len(pair.second) == 2
+        pair for pair in vllm_media.pairs(Semantics.of_vllm(NEWEST).media) if len(pair.second) == 2
     )
     assert pair.first.keys() == {""}
     assert pair.second[""] == "ndarray"
@@ -85,7 +86,7 @@ def test_frames_leave_one_call_that_reads_as_another() -> None:
 
 @pytest.mark.parametrize("release", releases(MEDIA_RELEASES))
 def test_a_release_gives_both_calls_of_each_pair_one_digest(hosted: Hosted, release: str) -> None:
-    pairs = list(vllm_media.pairs(Semantics.of_vllm(release)))
+    pairs = list(vllm_media.pairs(Semantics.of_vllm(release).media))
     calls = [described_call(side) for pair in pairs for side in (pair.first, pair.second)]
     header = MediaHashHeader(SCHEMA, MediaHashConfig())
     with hosted(release) as target:
@@ -119,7 +120,7 @@ def prompt(name: str, block: Block) -> Prompt:
 
 
 def test_the_ideal_has_no_two_blocks_with_one_key() -> None:
-    assert list(block_witnesses.pairs(Hashing(Semantics.ideal()))) == []
+    assert list(block_witnesses.pairs(Hashing(BlockKeySemantics()))) == []
 
 
 @pytest.mark.parametrize("release", releases(BLOCK_RELEASES))

@@ -124,7 +124,7 @@ def promised(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_manager(seeds: Iterable[int]) -> None:
     for seed in seeds:
         config, events = generate(seed, 60)
-        reference_kv_cache.run(config, events, IDEAL)
+        reference_kv_cache.step_records(config, events, IDEAL)
 
 
 def run_scheduler(seeds: Iterable[int]) -> None:

@@ -18,7 +18,7 @@ LEFT_TO_THE_SEARCH = {
     "self._claims.clear()": "who claimed before a reset may release once more, in vain",
     "if not self.semantics.releases_decoder_once:": "a way of releases",
     "if not self.semantics.delays_decoder_notices:": "a way of releases",
-    "self.semantics = semantics or Semantics.ideal()": "proofs are of one way, which they are told",
+    "self.semantics = semantics or EncoderCacheSemantics()": "proofs are of one way, and told it",
     "self.allocated.clear()": "a reset comes between steps, when nothing is there",
     "self.to_free.clear()": "what a worker is told in vain is for WM-4, and the search",
 }

@@ -64,7 +64,7 @@ def test_what_is_asked_belongs_to_the_text() -> None:
 
 def test_constants_belong_to_the_text() -> None:
     source = SUBJECT.sources["m"]
-    constants = {("m", "semantics"): Semantics.of_vllm("0.28.0")}
+    constants = {("m", "semantics"): Semantics.of_vllm("0.28.0").encoder_cache}
     other = manager("other", source, None, (), constants)
     assert not same_prover(SUBJECT, other, OPERATIONS["check"])
 

@@ -1,6 +1,5 @@
 """What the reference scheduler decides for encoder-decoder models, and over windows."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +27,9 @@ from cacheproof.reference.semantics import Semantics
 
 SIZE = 4
 IDEAL = Semantics.ideal()
-HASHER = get_request_block_hasher(SIZE, hash_function(IDEAL), semantics=IDEAL, seed="0")
+HASHER = get_request_block_hasher(
+    SIZE, hash_function(IDEAL.block_keys), semantics=IDEAL.block_keys, seed="0"
+)
 FULL, CROSS, WINDOW = FullAttentionSpec(SIZE), CrossAttentionSpec(SIZE), SlidingWindowSpec(SIZE, 5)
 
 
@@ -55,7 +56,7 @@ def speech_model(
         **options,
     )
     kv_cache_manager = kv_cache(blocks, FULL, CROSS, enable_caching=False, semantics=semantics)
-    manager = EncoderDecoderCacheManager(capacity, semantics)
+    manager = EncoderDecoderCacheManager(capacity, semantics.encoder_cache)
     return Scheduler(config, kv_cache_manager, manager, semantics=semantics)
 
 
@@ -126,7 +127,7 @@ def test_a_preempted_request_encodes_again() -> None:
 
 
 def test_before_0_17_every_request_gets_blocks_for_the_longest_input() -> None:
-    older = replace(IDEAL, fits_cross_attention=False)
+    older = IDEAL.without("scheduler.fits_cross_attention")
     scheduler = speech_model(semantics=older, num_cross_attention_tokens=8)
     scheduler.add_request(speech("r", 1))
     assert step(scheduler).scheduled_new_reqs[0].block_ids == ([1], [2, 3])
@@ -185,7 +186,7 @@ def test_windows_cached_at_the_end_of_the_prompt_alone_are_hit_there_alone() -> 
 
 @pytest.mark.parametrize("without", ["use_eagle", "retains_sparsely"])
 def test_sparse_windows_are_not_modelled_everywhere(without: str) -> None:
-    semantics = replace(IDEAL, retains_sparsely=without != "retains_sparsely")
+    semantics = IDEAL.changed({"kv_cache.retains_sparsely": without != "retains_sparsely"})
     with pytest.raises(NotModelledCache, match="cached sparsely"):
         kv_cache(
             9, FULL, WINDOW, retention=0, use_eagle=without == "use_eagle", semantics=semantics

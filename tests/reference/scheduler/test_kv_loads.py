@@ -1,7 +1,6 @@
 """What the reference scheduler does with KV that comes from elsewhere, or is sent there."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +26,9 @@ NUM_BLOCKS = 16
 """Without the null block."""
 IDEAL = Semantics.ideal()
 NEWEST = Semantics.of_vllm("0.33.0")
-HASHER = get_request_block_hasher(BLOCK_SIZE, hash_function(IDEAL), semantics=IDEAL, seed="0")
+HASHER = get_request_block_hasher(
+    BLOCK_SIZE, hash_function(IDEAL.block_keys), semantics=IDEAL.block_keys, seed="0"
+)
 
 
 class Scene:
@@ -50,7 +51,7 @@ class Scene:
             KVCacheManager(
                 caches, 64, caches.scheduler_block_size, caches.hash_block_size, semantics=semantics
             ),
-            EncoderCacheManager(8, semantics),
+            EncoderCacheManager(8, semantics.encoder_cache),
             semantics=semantics,
             connector=self.connector,
         )
@@ -245,7 +246,7 @@ def test_blocks_that_steps_in_flight_write_are_given_back_after_them() -> None:
 
 
 def test_before_0_24_they_were_given_back_at_once() -> None:
-    assert aborted_in_flight(replace(IDEAL, defers_frees=False)) == [NUM_BLOCKS] * 3
+    assert aborted_in_flight(IDEAL.without("kv_cache.defers_frees")) == [NUM_BLOCKS] * 3
 
 
 def test_a_request_that_ends_while_its_kv_is_loaded_gives_its_blocks_back_afterwards() -> None:

@@ -1,6 +1,5 @@
 """What the reference scheduler decides, on a few requests that can be followed by hand."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,8 +20,10 @@ from cacheproof.reference.semantics import Semantics
 
 BLOCK_SIZE = 4
 IDEAL = Semantics.ideal()
-HASHER = get_request_block_hasher(BLOCK_SIZE, hash_function(IDEAL), semantics=IDEAL, seed="0")
-BEFORE_RESETS = {"tells_preemptions_by_reset": False}
+HASHER = get_request_block_hasher(
+    BLOCK_SIZE, hash_function(IDEAL.block_keys), semantics=IDEAL.block_keys, seed="0"
+)
+BEFORE_RESETS = {"scheduler.tells_preemptions_by_reset": False}
 
 
 def make(
@@ -346,11 +347,13 @@ def test_the_end_of_a_request_is_the_end_of_its_wait() -> None:
     assert connector.transfer("x", "failed") == []
 
 
-@pytest.mark.parametrize(("changes", "withheld"), [({"sends_all_items": False}, [0, 1]), ({}, [])])
+@pytest.mark.parametrize(
+    ("changes", "withheld"), [({"scheduler.sends_all_items": False}, [0, 1]), ({}, [])]
+)
 def test_items_of_a_cached_prefix_stay_behind_in_releases(
     changes: dict[str, bool], withheld: list[int]
 ) -> None:
-    scheduler = make(semantics=replace(IDEAL, **changes))
+    scheduler = make(semantics=IDEAL.changed(changes))
     items = (("x", 0, 4), ("y", 6, 2), ("z", 8, 1))
     scheduler.add_request(request("r", 9, *items))
     step(scheduler)
@@ -399,7 +402,7 @@ def test_the_first_model_runner_is_told_all_tokens_of_whom_the_last_step_left_ou
 def test_workers_are_told_whom_a_reset_has_preempted(
     changes: dict[str, bool], told: set[str]
 ) -> None:
-    scheduler = make(semantics=replace(IDEAL, **changes))
+    scheduler = make(semantics=IDEAL.changed(changes))
     scheduler.add_request(request("r", 4, max_tokens=3))
     step(scheduler)
     scheduler.reset_prefix_cache(reset_running_requests=True)

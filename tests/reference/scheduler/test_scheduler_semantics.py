@@ -1,6 +1,5 @@
 """Each flag of the scheduler changes a decision, in the release that brought it."""
 
-from dataclasses import fields, replace
 from pathlib import Path
 
 import msgspec
@@ -16,125 +15,127 @@ from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Pause, Received, ResetPrefix
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
-from cacheproof.reference.semantics import Semantics
+from cacheproof.reference.semantics import CHANGES, Semantics
 
 SEED_THAT_SHOWS = {
-    "spares_sure_ends": 1,
-    "drafts_past_the_end": 9,
-    "encodes_ahead": 4,
-    "admits_whole_sequences": 4,
-    "unschedules_victims": 5,
-    "waits_for_long_prompts": 318,
-    "forgets_drafts": 148,
-    "keeps_passed_over_in_order": 26,
-    "sets_passed_over_apart": 166,
-    "spares_lone_prefill": 0,
-    "rejoins_passed_over": 31,
-    "marks_stale_output": 533,
-    "releases_confirmed": 4,
-    "rolls_back_for_drafter": 9,
-    "counts_no_rows": 21,
-    "pads_drafts": 111,
-    "looks_ahead_at_once": 27,
-    "reads_ahead_sparsely": 4,
-    "omits_nobody": 139,
-    "pads_wholly": 3295,
-    "pads_lone_requests": 123,
-    "keeps_hits_whole": 9,
-    "passes_over_unschedulable": 16,
-    "reads_ahead_without": 21,
-    "releases_ahead": 4,
-    "counts_running_loras": 31,
-    "caches_processed": 45,
-    "keeps_items_whole": 99,
-    "goes_on_after_preempting_itself": 44,
-    "counts_listening_sessions": 25,
-    "admits_holders_first": 14,
-    "drops_output_of_ended_turns": 104,
-    "takes_max_tokens_of_chunks": 61,
-    "drains_when_paused": 55,
-    "keeps_decoded_of_sessions": 1241,
-    "keeps_sessions_that_waited": 1241,
-    "uncounts_trimmed": 21,
-    "restarts_sessions": 219,
-    "releases_between_turns": 2110,
-    "sorts_continued_sessions": 719,
-    "pads_within_threshold": 2397,
-    "takes_after_blocks": 0,
-    "passes_sparse_items": 10,
-    "runs_urgent_first": 0,
-    "spares_whole_items": 329,
-    "sends_all_items": 8,
-    "ends_at_whole_items": 99,
-    "counts_tables": 5,
-    "forgets_refused": 5,
-    "tells_known_tokens": 0,
-    "spares_second_runner_tokens": 18,
-    "sends_items_again": 1,
-    "skips_unused_drafts": 4,
+    "scheduler.spares_sure_ends": 1,
+    "scheduler.drafts_past_the_end": 9,
+    "scheduler.encodes_ahead": 4,
+    "kv_cache.admits_whole_sequences": 4,
+    "scheduler.unschedules_victims": 5,
+    "scheduler.waits_for_long_prompts": 318,
+    "scheduler.forgets_drafts": 148,
+    "scheduler.keeps_passed_over_in_order": 26,
+    "scheduler.sets_passed_over_apart": 166,
+    "scheduler.spares_lone_prefill": 0,
+    "scheduler.rejoins_passed_over": 31,
+    "scheduler.marks_stale_output": 533,
+    "scheduler.releases_confirmed": 4,
+    "scheduler.rolls_back_for_drafter": 9,
+    "scheduler.counts_no_rows": 21,
+    "scheduler.pads_drafts": 111,
+    "scheduler.looks_ahead_at_once": 27,
+    "scheduler.reads_ahead_sparsely": 4,
+    "scheduler.omits_nobody": 139,
+    "scheduler.pads_wholly": 3295,
+    "scheduler.pads_lone_requests": 123,
+    "scheduler.keeps_hits_whole": 9,
+    "scheduler.passes_over_unschedulable": 16,
+    "scheduler.reads_ahead_without": 21,
+    "scheduler.releases_ahead": 4,
+    "scheduler.counts_running_loras": 31,
+    "scheduler.caches_processed": 45,
+    "scheduler.keeps_items_whole": 99,
+    "scheduler.goes_on_after_preempting_itself": 44,
+    "scheduler.counts_listening_sessions": 25,
+    "scheduler.admits_holders_first": 14,
+    "scheduler.drops_output_of_ended_turns": 104,
+    "scheduler.takes_max_tokens_of_chunks": 61,
+    "scheduler.drains_when_paused": 55,
+    "scheduler.keeps_decoded_of_sessions": 1241,
+    "scheduler.keeps_sessions_that_waited": 1241,
+    "scheduler.uncounts_trimmed": 21,
+    "scheduler.restarts_sessions": 219,
+    "scheduler.releases_between_turns": 2110,
+    "scheduler.sorts_continued_sessions": 719,
+    "scheduler.pads_within_threshold": 2397,
+    "scheduler.takes_after_blocks": 0,
+    "scheduler.passes_sparse_items": 10,
+    "scheduler.runs_urgent_first": 0,
+    "scheduler.spares_whole_items": 329,
+    "scheduler.sends_all_items": 8,
+    "scheduler.ends_at_whole_items": 99,
+    "kv_cache.counts_tables": 5,
+    "kv_cache.forgets_refused": 5,
+    "scheduler.tells_known_tokens": 0,
+    "scheduler.spares_second_runner_tokens": 18,
+    "scheduler.sends_items_again": 1,
+    "scheduler.skips_unused_drafts": 4,
 }
-SEED_OF_DECODERS_THAT_SHOWS = {"fits_cross_attention": 0}
+SEED_OF_DECODERS_THAT_SHOWS = {"scheduler.fits_cross_attention": 0}
 SEED_OF_LOADS_THAT_SHOWS = {
-    "awaits_transfers": 2,
-    "awaits_later_transfers": 0,
-    "fails_lost_transfers": 0,
+    "scheduler.awaits_transfers": 2,
+    "scheduler.awaits_later_transfers": 0,
+    "scheduler.fails_lost_transfers": 0,
 }
 SEED_OF_KV_LOADS_THAT_SHOWS = {
-    "counts_all_holders": 1,
-    "ends_once": 47,
-    "ignores_unknown_sendings": 8,
-    "resumes_loaded": 5,
-    "counts_loaded_tokens": 8,
-    "keeps_until_loaded": 3,
-    "cuts_behind_the_step": 77,
-    "reserves_for_prefills": 5,
-    "sends_computed_blocks": 9,
-    "defers_frees": 5,
-    "spares_unfreeable_victims": 13,
-    "reserves_for_drafts": 27,
-    "fits_reserved_drafts": 32,
-    "skips_reading_elsewhere": 6,
-    "gives_back_items_ahead": 0,
-    "spares_lone_loads": 113,
-    "reserves_for_holders": 4,
-    "tries_all_holders": 32,
-    "caches_loads_when_right": 6,
-    "drops_output_of_failed_loads": 7,
-    "refuses_reset_beside_transfers": 55,
-    "tells_loads_within_step": 0,
+    "scheduler.counts_all_holders": 1,
+    "scheduler.ends_once": 47,
+    "scheduler.ignores_unknown_sendings": 8,
+    "scheduler.resumes_loaded": 5,
+    "scheduler.counts_loaded_tokens": 8,
+    "scheduler.keeps_until_loaded": 3,
+    "scheduler.cuts_behind_the_step": 77,
+    "scheduler.reserves_for_prefills": 5,
+    "scheduler.sends_computed_blocks": 9,
+    "kv_cache.defers_frees": 5,
+    "scheduler.spares_unfreeable_victims": 13,
+    "scheduler.reserves_for_drafts": 27,
+    "scheduler.fits_reserved_drafts": 32,
+    "scheduler.skips_reading_elsewhere": 6,
+    "scheduler.gives_back_items_ahead": 0,
+    "scheduler.spares_lone_loads": 113,
+    "scheduler.reserves_for_holders": 4,
+    "scheduler.tries_all_holders": 32,
+    "scheduler.caches_loads_when_right": 6,
+    "scheduler.drops_output_of_failed_loads": 7,
+    "scheduler.refuses_reset_beside_transfers": 55,
+    "scheduler.tells_loads_within_step": 0,
 }
 SEED_OF_WINDOWS_THAT_SHOWS = {
-    "reuses_unfindable_in_windows": 0,
-    "caps_admission": 3,
-    "caps_admission_alone": 3,
+    "kv_cache.reuses_unfindable_in_windows": 0,
+    "kv_cache.caps_admission": 3,
+    "kv_cache.caps_admission_alone": 3,
 }
-SINCE = {flag.name: flag.metadata["again"] or flag.metadata["since"] for flag in fields(Semantics)}
+SINCE = {flag: change.again or change.first for flag, change in CHANGES.items()}
 OFFERS = {
-    "retries_failed_loads": lambda trace: any(
+    "scheduler.retries_failed_loads": lambda trace: any(
         isinstance(one, Received) and one.failed is not None for one in trace.events
     ),
-    "ends_failed_loads": lambda trace: trace.header.config.kv_connector == "fail",
-    "loads_encodings": lambda trace: trace.header.config.ec_connector,
-    "takes_drafts": lambda trace: trace.header.config.num_speculative_tokens > 0,
-    "skips_reading": lambda trace: any(getattr(one, "skip_reading", False) for one in trace.events),
-    "continues_requests": lambda trace: any(
+    "scheduler.ends_failed_loads": lambda trace: trace.header.config.kv_connector == "fail",
+    "scheduler.loads_encodings": lambda trace: trace.header.config.ec_connector,
+    "scheduler.takes_drafts": lambda trace: trace.header.config.num_speculative_tokens > 0,
+    "scheduler.skips_reading": lambda trace: any(
+        getattr(one, "skip_reading", False) for one in trace.events
+    ),
+    "block_keys.continues_requests": lambda trace: any(
         getattr(one, "resumable", False) for one in trace.events
     ),
-    "pauses": lambda trace: any(isinstance(one, Pause) for one in trace.events),
-    "restarts_running": lambda trace: any(
+    "scheduler.pauses": lambda trace: any(isinstance(one, Pause) for one in trace.events),
+    "scheduler.restarts_running": lambda trace: any(
         isinstance(one, ResetPrefix) and one.running for one in trace.events
     ),
-    "has_second_runner": lambda trace: trace.header.config.v2_model_runner,
-    "holds_prefills": lambda trace: trace.header.config.prefill_schedule_interval > 1,
-    "retains_sparsely": lambda trace: (
+    "scheduler.has_second_runner": lambda trace: trace.header.config.v2_model_runner,
+    "scheduler.holds_prefills": lambda trace: trace.header.config.prefill_schedule_interval > 1,
+    "kv_cache.retains_sparsely": lambda trace: (
         trace.header.config.prefix_cache_retention_interval is not None
     ),
 }
 LANE_OF = {
-    "loads_encodings": "scheduler with loads",
-    "retains_sparsely": "scheduler with windows",
-    "retries_failed_loads": "scheduler with KV loads",
-    "ends_failed_loads": "scheduler with KV loads",
+    "scheduler.loads_encodings": "scheduler with loads",
+    "kv_cache.retains_sparsely": "scheduler with windows",
+    "scheduler.retries_failed_loads": "scheduler with KV loads",
+    "scheduler.ends_failed_loads": "scheduler with KV loads",
 }
 """What a trace asks for only where a release has it."""
 
@@ -161,7 +162,7 @@ LANE_OF = {
 def test_each_flag_changes_a_decision(flag: str, seed: int, lane: str) -> None:
     since = SINCE[flag]
     with_it = Semantics.ideal() if since is None else Semantics.of_vllm(since)
-    without = replace(with_it, **{flag: False})
+    without = with_it.without(flag)
     trace = LANES[lane].trace(seed, since)
     left, right = (ReferenceTarget(one).run([trace])[0] for one in (with_it, without))
     assert left.illegal is None
@@ -183,7 +184,7 @@ def test_a_trace_asks_for_nothing_that_a_release_lacks(flag: str) -> None:
 
 @pytest.mark.parametrize("flag", OFFERS)
 def test_what_a_release_lacks_is_refused_by_name(flag: str) -> None:
-    without = ReferenceTarget(replace(Semantics.ideal(), **{flag: False}))
+    without = ReferenceTarget(Semantics.ideal().without(flag))
     trace = _asks(flag, None)[0]
     assert not without.runs(trace)
     (refused,) = without.run([trace])
@@ -217,7 +218,7 @@ def test_an_item_that_must_be_whole_and_fits_no_step_is_refused() -> None:
     trace = scheduler_trace(460)
     (refused,) = ReferenceTarget().run([trace])
     assert refused.illegal == "an item of 14 tokens must be whole, and a step has 8"
-    (run,) = ReferenceTarget(replace(Semantics.ideal(), refuses_long_whole_items=False)).run(
+    (run,) = ReferenceTarget(Semantics.ideal().without("scheduler.refuses_long_whole_items")).run(
         [trace]
     )
     assert run.illegal is None

@@ -1,6 +1,5 @@
 """What the reference scheduler does with requests whose prompt comes in chunks."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +18,9 @@ from cacheproof.reference.semantics import Semantics
 
 BLOCK_SIZE = 4
 IDEAL = Semantics.ideal()
-HASHER = get_request_block_hasher(BLOCK_SIZE, hash_function(IDEAL), semantics=IDEAL, seed="0")
+HASHER = get_request_block_hasher(
+    BLOCK_SIZE, hash_function(IDEAL.block_keys), semantics=IDEAL.block_keys, seed="0"
+)
 
 
 def make(semantics: Semantics = IDEAL, blocks: int = 17, **options: Any) -> Scheduler:
@@ -38,7 +39,10 @@ def make(semantics: Semantics = IDEAL, blocks: int = 17, **options: Any) -> Sche
         caches, 64, caches.scheduler_block_size, caches.hash_block_size, semantics=semantics
     )
     return Scheduler(
-        config, kv_cache_manager, EncoderCacheManager(8, semantics), semantics=semantics
+        config,
+        kv_cache_manager,
+        EncoderCacheManager(8, semantics.encoder_cache),
+        semantics=semantics,
     )
 
 
@@ -111,7 +115,7 @@ def test_a_session_that_waits_keeps_its_place_among_those_that_run() -> None:
     scheduler.add_request(prompt("r", 4, resumable=False))
     assert step(scheduler) == {"s": 6}
     assert step(scheduler) == {}
-    old = make(replace(IDEAL, counts_listening_sessions=False), max_num_seqs=1)
+    old = make(IDEAL.without("scheduler.counts_listening_sessions"), max_num_seqs=1)
     old.add_request(prompt("s", 6))
     old.add_request(prompt("r", 4, resumable=False))
     assert [step(old), step(old)] == [{"s": 6}, {"r": 4}]

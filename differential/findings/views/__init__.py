@@ -1,0 +1,1 @@
+"""What a finding's screen shows of each depth."""

@@ -1,0 +1,94 @@
+"""What is asked of a manager: evaluates the contracts at every call and keeps what is broken.
+
+A pure predicate of an unchanged state needs no second evaluation: state contracts are judged when
+the state or the ghost moved, transition contracts that hold of any unchanged state only when it
+changed (`also_unchanged` marks the others).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cacheproof.differential.judges.rules import Rules
+from cacheproof.differential.judges.violation import Violation
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.records import Call, Making, Step
+from cacheproof.spec.registry import Contract
+
+
+class Evaluator:
+    """Evaluates the contracts of one trace. `violations` has the first violation of each, `event`
+    is the number of the event that is judged."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.event = 0
+        self.violations: dict[str, Violation] = {}
+
+    def raised(self, call: Call) -> None:
+        """A call raised, or the event outside all calls."""
+        for rule in self.rules.of_event:
+            if not rule.predicate(call):
+                self.broken(rule, {"c": call}, call.operation, call.request, "")
+
+    def promises(self, state: Any, ghost: Ghost, encoded: Mapping[str, int], call: Call) -> None:
+        """What the caller promises of a call that is about to come."""
+        for rule, holds in self.rules.promised[call.operation]:
+            if not holds(state, ghost, encoded, call):
+                values = {"s": state, "g": ghost, "w": Making(encoded), "c": call}
+                self.broken(rule, values, call.operation, call.request, call.identifier)
+
+    def transition(self, pre: Any, post: Any, call: Call) -> None:
+        """The state before and after a call, and the call; one and the same if it is unchanged."""
+        rules = self.rules.unchanged if pre is post else self.rules.changed
+        for rule, holds in rules[call.operation]:
+            if not holds(pre, post, call):
+                values = {"pre": pre, "post": post, "c": call}
+                self.broken(rule, values, call.operation, call.request, call.identifier)
+
+    def transition_owed(
+        self, pre: Any, post: Any, ghost: Ghost, operation: str, request: str, identifier: str
+    ) -> None:
+        """The states before and after a call, and what the requests are owed."""
+        for rule in self.rules.of_ghost[operation]:
+            if not rule.predicate(pre, post, ghost):
+                values = {"pre": pre, "post": post, "g": ghost}
+                self.broken(rule, values, operation, request, identifier)
+
+    def state(self, state: Any, operation: str, request: str, identifier: str) -> None:
+        """A state that is new."""
+        for rule, holds in self.rules.of_state:
+            if not holds(state):
+                self.broken(rule, {"s": state}, operation, request, identifier)
+
+    def state_owed(
+        self, state: Any, ghost: Ghost, operation: str, request: str, identifier: str, kind: str
+    ) -> None:
+        """A state and what the requests are owed, of which one is new."""
+        for rule, holds in self.rules.of_state_and_ghost:
+            if not holds(state, ghost):
+                values = {"s": state, "g": ghost}
+                self.broken(rule, values, operation, request, identifier, kind)
+
+    def step(
+        self, step: Step, operation: str = "step", kinds: frozenset[str] | None = None
+    ) -> None:
+        """A step as the worker sees it, by all contracts or by those of some kinds."""
+        for rule in self.rules.of_step:
+            if (kinds is None or rule.kind in kinds) and not rule.predicate(step):
+                self.broken(rule, {"w": step}, operation, "", "")
+
+    def broken(
+        self,
+        rule: Contract,
+        values: Mapping[str, Any],
+        operation: str,
+        request: str,
+        identifier: str,
+        kind: str = "",
+    ) -> None:
+        """Keep a violation, unless there is one of that contract."""
+        if rule.id not in self.violations:
+            why = rule.explain(**values)
+            self.violations[rule.id] = Violation(
+                rule, self.event, operation, request, identifier, why, kind
+            )

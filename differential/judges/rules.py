@@ -1,0 +1,162 @@
+"""Which contracts judge a kind of manager, and the schedulers and engines around it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import cacheproof.spec.encoder_cache
+import cacheproof.spec.encoder_decoder_cache
+import cacheproof.spec.engine
+import cacheproof.spec.kv_transfers
+import cacheproof.spec.manager_calls
+import cacheproof.spec.scheduler
+import cacheproof.spec.worker_mirror
+from cacheproof.differential.depths import DEPTHS
+from cacheproof.differential.traces.scheduler import SchedulerConfig
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.spec.ghost import Ghost
+from cacheproof.spec.records import Call, Making
+from cacheproof.spec.registry import ANY_CALL, WHOLE_EVENT, WITHDRAWAL, Contract, contracts
+
+READS = frozenset({"inputs", "embeds", "notices"})
+"""Calls that only read."""
+SCHEDULER = cacheproof.spec.scheduler.COMPONENT
+ENGINE = cacheproof.spec.engine.COMPONENT
+NO_CALL = Call("event", "", -1, "", 0, 0, 0, 0, False, False, "")
+"""The call that an event stands for as a whole."""
+
+
+class Rules:
+    """The contracts that apply to one kind of manager and one release, sorted for the hot path.
+
+    Transition contracts are grouped by operation, state contracts by whether they look at the
+    ghost. At scheduler depth those of the scheduler are beside them, by what they look at, and what
+    it promises, by operation: elsewhere it is this harness that calls. Where an engine executes its
+    steps those of the engine are there as well.
+    """
+
+    def __init__(
+        self,
+        manager: str,
+        release: str | None,
+        *,
+        asynchronous: bool = False,
+        depth: str = "manager",
+    ) -> None:
+        rules = [
+            rule
+            for rule in contracts(manager_component(manager), release)
+            if not (asynchronous and rule.synchronous_only)
+            and not (rule.kind == "promise" and not DEPTHS[depth].has_scheduler)
+        ]
+        of_scheduler = list(contracts(SCHEDULER, release)) if DEPTHS[depth].has_scheduler else []
+        if DEPTHS[depth].is_executed:
+            of_scheduler += contracts(ENGINE, release)
+        self.all = [*rules, *of_scheduler]
+        self.of_scheduler = by_subject(of_scheduler)
+        states = [rule for rule in rules if rule.kind == "state"]
+        self.of_state = [(rule, rule.predicate) for rule in states if rule.parameters == ("s",)]
+        self.of_state_and_ghost = [
+            (rule, rule.predicate) for rule in states if rule.parameters == ("s", "g")
+        ]
+        assert len(self.of_state) + len(self.of_state_and_ghost) == len(states)
+        self.of_step = [rule for rule in rules if rule.kind in ("trace", "mirror")]
+        transitions = [rule for rule in rules if rule.kind == "transition"]
+        self.of_event = [rule for rule in transitions if rule.calls == WHOLE_EVENT]
+        assert all(rule.predicate(NO_CALL) for rule in self.of_event)
+        self.of_ghost = {
+            operation: [rule for rule in transitions if _of_ghost(rule) and operation in rule.calls]
+            for operation in ANY_CALL
+        }
+        assert not any(rule.also_unchanged for rule in transitions if _of_ghost(rule))
+        self.changed = {
+            operation: [
+                (rule, _of_call(rule))
+                for rule in transitions
+                if not _of_ghost(rule) and operation in rule.calls
+            ]
+            for operation in ANY_CALL
+        }
+        self.unchanged = {
+            operation: [(rule, holds) for rule, holds in rules if rule.also_unchanged]
+            for operation, rules in self.changed.items()
+        }
+        assert not any(self.unchanged[operation] for operation in READS)
+        self.promised = {
+            operation: [
+                (rule, _of_promise(rule))
+                for rule in rules
+                if rule.kind == "promise" and operation in rule.calls
+            ]
+            for operation in ANY_CALL | WITHDRAWAL
+        }
+
+
+def by_subject(rules: Iterable[Contract]) -> dict[type, list[Contract]]:
+    """Contracts about one record, by its type."""
+    found: dict[type, list[Contract]] = {}
+    for rule in rules:
+        (subject,) = set(rule.predicate.__annotations__.values()) - {bool}
+        assert len(rule.parameters) == 1
+        found.setdefault(subject, []).append(rule)
+    return found
+
+
+def about(rule: Contract, subject: Any) -> dict[str, Any]:
+    """The values of a contract about one record."""
+    return {rule.parameters[0]: subject}
+
+
+def _of_ghost(rule: Contract) -> bool:
+    """Whether a transition contract looks at the ghost; the others look at the call."""
+    return rule.parameters == ("pre", "post", "g")
+
+
+def _of_call(rule: Contract) -> Callable[[Any, Any, Call], bool]:
+    """The predicate under one signature, so that the hot path need not look at its parameters."""
+    holds = rule.predicate
+    match rule.parameters:
+        case ("pre", "post", "c"):
+            return holds
+        case ("pre", "c"):
+            return lambda pre, post, c: holds(pre, c)
+        case ("post", "c"):
+            return lambda pre, post, c: holds(post, c)
+        case parameters:
+            raise ValueError(f"contract {rule.id}: transition over {', '.join(parameters)}")
+
+
+def _of_promise(rule: Contract) -> Callable[[Any, Ghost, Mapping[str, int], Call], bool]:
+    """The predicate of a promise under one signature: state, ghost, what the step encodes, call."""
+    holds = rule.predicate
+    match rule.parameters:
+        case ("s", "c"):
+            return lambda state, ghost, encoded, call: holds(state, call)
+        case ("g", "c"):
+            return lambda state, ghost, encoded, call: holds(ghost, call)
+        case ("s", "g", "c"):
+            return lambda state, ghost, encoded, call: holds(state, ghost, call)
+        case ("g", "w", "c"):
+            return lambda state, ghost, encoded, call: holds(ghost, Making(encoded), call)
+        case parameters:
+            raise ValueError(f"contract {rule.id}: promise over {', '.join(parameters)}")
+
+
+def manager_component(manager: str) -> str:
+    """The component whose contracts judge a kind of manager."""
+    return "encoder_decoder_cache" if manager == "encoder_decoder" else manager
+
+
+@lru_cache
+def rules_for(
+    manager: str, release: str | None, depth: str = "manager", *, asynchronous: bool = False
+) -> Rules:
+    """The contracts that judge a manager of a release, and at scheduler depth its scheduler."""
+    return Rules(manager, release, asynchronous=asynchronous, depth=depth)
+
+
+def rules_of(trace: Trace, release: str | None) -> Rules:
+    """The contracts that judge a trace of a manager, or of a scheduler and its manager."""
+    config = trace.header.config
+    asynchronous = isinstance(config, SchedulerConfig) and config.async_scheduling
+    return rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)

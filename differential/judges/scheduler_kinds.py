@@ -1,0 +1,73 @@
+"""In which of its ways a contract of a scheduler breaks: they have different causes."""
+
+from collections.abc import Callable, Collection, Mapping, Set
+from typing import Any
+
+from cacheproof.spec.scheduler import Inputs, References, Telling
+from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
+
+_LEDGER = frozenset({"EC-1", "EC-2"})
+"""What a manager breaks whose slots do not add up any more."""
+
+
+def stopping(broken: Collection[str], named: Mapping[str, bool]) -> str:
+    """What may keep a chunk from its item, of what is `named`. Where the manager has lost slots,
+    nothing else is needed: contracts that are `broken` say so."""
+    if not _LEDGER.isdisjoint(broken):
+        return "lost slots"
+    return " + ".join(name for name, is_there in named.items() if is_there)
+
+
+def holding(
+    held: References, waiting: Collection[str], preempted: Set[str], resumable: Set[str]
+) -> str:
+    """Which of those that do not run hold entries that are not given back."""
+    names = {name for holders in held.holders.values() for name in holders} - held.running
+    if not names & set(waiting):
+        return "after the end"
+    if names & preempted:
+        return "after a preemption"
+    return "between turns" if names & resumable else "while waiting"
+
+
+def misreading(
+    subject: Progress | KVReads | Holding,
+    outcome: Mapping[str, Any],
+    resumable: Set[str],
+    was_left: Callable[[str, int], bool],
+) -> str:
+    """Whether all that is read wrongly are blocks that a preemption left; whether it is sessions
+    alone that read KV that is not theirs, have no slots for their tokens, or have left all queues
+    with their blocks."""
+    if isinstance(subject, KVReads):
+        places = {
+            (name, block)
+            for name, blocks in subject.reads.items()
+            for block, count in blocks.items()
+            if count > subject.right[name][block]
+        }
+        wrong = {name for name, _ in places}
+        joins = wrong <= {*outcome["new"], *outcome["resumed"]}
+        if joins and all(was_left(*place) for place in places):
+            return "left by a preemption"
+    elif isinstance(subject, Holding):
+        wrong = {name for name, end in subject.ends.items() if end > subject.slots[name]}
+        if not wrong and resumable - {*outcome["running"], *outcome["waiting"]}:
+            return "a lost session"
+    else:
+        return ""
+    return "in a session" if wrong and wrong <= resumable else ""
+
+
+def overdrafting(told: Telling, ran: Collection[str]) -> str:
+    """Whether all who have no token beside their drafts join the step: they did not run before."""
+    wrong = {name for name, drafts in told.drafts.items() if drafts >= told.tokens.get(name, 0)}
+    return "as they join" if wrong and wrong.isdisjoint(ran) else ""
+
+
+def withholding(inputs: Inputs, outcome: Mapping[str, Any], resumed: Set[str]) -> str:
+    """When a request needs what was withheld."""
+    lacking = {name for name in inputs.encodes if inputs.encodes[name] & inputs.withheld[name]}
+    if not lacking.isdisjoint(outcome["told_new"]):
+        return "at once"
+    return "after a preemption" if lacking & resumed else "while it runs"

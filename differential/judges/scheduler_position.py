@@ -1,0 +1,53 @@
+"""Where a scheduler's judge is: what its later verdicts depend on, saved and put back whole."""
+
+from dataclasses import dataclass, field
+
+from cacheproof.differential.judges.manager import ManagerPosition
+from cacheproof.differential.traces.manager import Add
+from cacheproof.spec.scheduler import Standing
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Who arrived how, in order, and who has run."""
+
+    added: dict[str, Add] = field(default_factory=dict)
+    has_run: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class SchedulerPosition(ManagerPosition):
+    """As of a manager's judge, without KV transfers, sessions, and what says in which kind a
+    contract breaks.
+
+    Attributes:
+        arrivals: how requests arrived.
+        running: who runs.
+        prompts: the length of each prompt, in tokens.
+        claims: request -> the items that it has claimed while it runs.
+        dropped: entries that a step's notices name, until they are allocated anew.
+        paused: whether the scheduler is.
+        pending: entries whose transfer is outstanding.
+        in_vain: who waits for a transfer that failed.
+        stood: how the last step that was decided with nothing outstanding left the engine.
+        steps_without_token: steps in a row that scheduled tokens and brought none.
+        preempted: who was preempted and has claimed nothing since.
+        withheld: request -> the items that its worker was not sent.
+        present: who has been added and has not ended.
+        ran: who ran when the last event had ended, in order.
+    """
+
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    running: set[str] = field(default_factory=set)
+    prompts: dict[str, int] = field(default_factory=dict)
+    claims: dict[str, set[int]] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    paused: bool = False
+    pending: set[str] = field(default_factory=set)
+    in_vain: set[str] = field(default_factory=set)
+    stood: Standing | None = None
+    steps_without_token: int = 0
+    preempted: set[str] = field(default_factory=set)
+    withheld: dict[str, frozenset[int]] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)
+    ran: list[str] = field(default_factory=list)

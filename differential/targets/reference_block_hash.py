@@ -1,0 +1,89 @@
+"""Block keys of the reference, at block hash depth."""
+
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.targets.host.block_hash import BlockHashSession
+from cacheproof.differential.targets.host.protocol import HASH_SEED, Illegal
+from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.traces.block_hash import BlockHashConfig
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.block_hash import continue_request, get_request_block_hasher
+from cacheproof.reference.hash_functions import hash_function
+from cacheproof.reference.request import (
+    LoRARequest,
+    MultiModalFeature,
+    PlaceholderRange,
+    PromptEmbeds,
+    TokenRequest,
+)
+from cacheproof.reference.semantics.block_keys import BlockKeySemantics
+
+
+def is_there(target: Any) -> bool:
+    """Whether that reference can run any trace of this depth."""
+    return True
+
+
+def runs(target: Any, trace: Trace) -> bool:
+    """Whether that reference can run the trace."""
+    return True
+
+
+def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+    """The reference's records. Raises Illegal where its semantics lack what is asked for."""
+    assert isinstance(trace.header.config, BlockHashConfig)
+    session = _session(trace.header.config, target.semantics.block_keys, fault)
+    return TraceResult(run_events(session, [msgspec.to_builtins(one) for one in trace.events]))
+
+
+def _session(
+    config: BlockHashConfig, semantics: BlockKeySemantics, fault: str | None
+) -> BlockHashSession:
+    if config.lookahead and not semantics.looks_ahead:
+        raise Illegal("block hashes of this release do not look ahead")
+    try:
+        function = hash_function(semantics, config.algorithm)
+    except ValueError as error:
+        raise Illegal(str(error)) from error
+    hasher = get_request_block_hasher(
+        config.block_size, function, config.lookahead, semantics=semantics, seed=HASH_SEED
+    )
+
+    def go_on(request: TokenRequest, chunk: TokenRequest) -> None:
+        if not semantics.continues_requests:
+            raise Illegal("this release does not continue requests")
+        kept = request.num_tokens - 1
+        continue_request(request, chunk, config.block_size, kept=kept, semantics=semantics)
+
+    def make(event: dict[str, Any], block_hasher: Any) -> TokenRequest:
+        features = [
+            MultiModalFeature(
+                item["identifier"], PlaceholderRange(item["offset"], item["length"]), ""
+            )
+            for item in event["items"]
+        ]
+        embeds, tokens = _prompt_embeds(event["embeds"]), event["tokens"]
+        if embeds is not None:
+            tokens = embeds.token_ids(tokens, zeroes_mixed=semantics.zeroes_embed_positions)
+        return TokenRequest(
+            event["request"],
+            tokens,
+            features,
+            event["lora"] and LoRARequest(**event["lora"]),
+            event["salt"],
+            embeds,
+            block_hasher,
+        )
+
+    return BlockHashSession(make, go_on, hasher, config.block_size, fault)
+
+
+def _prompt_embeds(rows: list[str | None] | None) -> PromptEmbeds | None:
+    if rows is None:
+        return None
+    width = max(len(row) for row in rows if row is not None) // 2
+    tensor = tuple(bytes(width) if row is None else bytes.fromhex(row) for row in rows)
+    return PromptEmbeds(tensor, tuple(row is not None for row in rows))

@@ -1,0 +1,54 @@
+"""The reference managers alone, at manager depth."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.targets.host.faults import FAULTS
+from cacheproof.differential.targets.host.manager_depth import ManagerSession
+from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.traces.manager import ManagerHeader
+from cacheproof.differential.traces.records import TraceResult, with_states
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.encoder_cache import EncoderCacheManager
+from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
+
+Factory = Callable[[int, EncoderCacheSemantics], Any]
+MANAGERS: dict[str, Factory] = {
+    "encoder_cache": EncoderCacheManager,
+    "encoder_decoder": EncoderDecoderCacheManager,
+}
+
+
+def is_there(target: Any) -> bool:
+    """Whether that reference can run any trace of this depth."""
+    return True
+
+
+def runs(target: Any, trace: Trace) -> bool:
+    """Whether that reference can run the trace."""
+    return True
+
+
+def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+    """The reference's records."""
+    assert isinstance(trace.header, ManagerHeader)
+    events = [msgspec.to_builtins(event) for event in trace.events]
+    return TraceResult(with_states(run_events(session(target, trace.header, fault), events)))
+
+
+def session(target: Any, header: ManagerHeader, fault: str | None) -> ManagerSession:
+    """What drives one manager of that reference."""
+    manager = target.managers[header.manager](
+        header.config.capacity, target.semantics.encoder_cache
+    )
+    if fault is not None:
+        FAULTS[fault](manager)
+    return ManagerSession(
+        msgspec.to_builtins(header),
+        manager,
+        target.protocol,
+        shows_sizes=target.semantics.encoder_cache.remembers_sizes,
+    )

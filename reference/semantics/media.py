@@ -1,0 +1,90 @@
+"""Media: what the hash of an item covers, and the identifier that is made from the hash."""
+
+from dataclasses import dataclass
+
+from cacheproof.reference.semantics.change import NOT_FOUND, change
+
+
+@dataclass(frozen=True)
+class MediaSemantics:
+    """The flags of the media hasher and of media identifiers."""
+
+    hashes_image_modes: bool = change(
+        "0.11.0",
+        "MultiModalHasher.serialize_item",
+        "an image is hashed as its mode, pixels and palette, not as its RGBA form",
+    )
+    hashes_array_views: bool = change(
+        "0.11.0",
+        "MultiModalHasher.serialize_item",
+        "the bytes of an array are read through a view of the array",
+    )
+    hashes_original_bytes: bool = change(
+        "0.13.0",
+        "MultiModalHasher.serialize_item",
+        "a fetched image is hashed by the bytes that were fetched",
+    )
+    hashes_none_by_key: bool = change(
+        "0.14.0",
+        "MultiModalHasher.iter_item_to_bytes",
+        "None adds its key alone to the stream, not its pickle",
+    )
+    chooses_media_digest: bool = change(
+        "0.15.0",
+        "MultiModalHasher.hash_kwargs",
+        "sha256 and sha512 can replace blake3",
+        thread="vLLM #18334",
+    )
+    hashes_array_scalars: bool = change(
+        "0.16.0",
+        "MultiModalHasher.serialize_item",
+        "an array without dimensions is hashed by its element",
+    )
+    sorts_keywords: bool = change(
+        "0.16.0",
+        "MultiModalHasher.hash_kwargs",
+        "keyword arguments are hashed in the order of their names",
+    )
+    hashes_decode_settings: bool = change(
+        "0.27.0",
+        "MultiModalHasher.serialize_item",
+        "settings that altered a fetched image are hashed with it",
+    )
+    hashes_video_bytes: bool = change(
+        "0.27.0",
+        "MultiModalHasher.serialize_item",
+        "a fetched video in an array is hashed by its fetched bytes, where they are fewer",
+    )
+    hashes_video_tensors: bool = change(
+        "0.30.0",
+        "MultiModalHasher.serialize_item",
+        "a fetched video in a tensor is hashed by its fetched bytes, where they are fewer",
+    )
+    frames_media_chunks: bool = change(
+        "0.31.0",
+        "MultiModalHasher.iter_value_to_bytes",
+        "each chunk is hashed with its length, each container with its kind",
+    )
+    identifies_adapters: bool = change(
+        "0.14.0",
+        "InputProcessor._get_mm_identifier",
+        "an identifier names the adapter that reaches the encoder",
+    )
+    separates_user_ids: bool = change(
+        None,
+        "InputProcessor._get_mm_identifier",
+        "no id that a user gives is the identifier of a content",
+        thread=NOT_FOUND,
+    )
+    measures_adapter_names: bool = change(
+        None,
+        "InputProcessor._get_mm_identifier",
+        "an identifier holds the length of its adapter's name",
+        thread=NOT_FOUND,
+    )
+    hashes_media_content: bool = change(
+        None,
+        "MultiModalHasher.serialize_item",
+        "types, values and frames are hashed, nothing that stands for them",
+        thread=NOT_FOUND,
+    )
