@@ -14,8 +14,8 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.versions import parse, runs_hasher_alone
-from cacheproof.reference.releases import MODELLED, NEWEST
-from cacheproof.reference.semantics import FIRST_MODELLED, NotModelled, Semantics
+from cacheproof.reference.releases import FIRST_MODELLED, MODELLED, NEWEST
+from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
 FIRST_V1 = (0, 8)

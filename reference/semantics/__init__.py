@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 
-from cacheproof.reference.releases import is_modelled, model_of
+from cacheproof.reference.releases import FIRST_MODELLED, is_modelled, model_of
 from cacheproof.reference.semantics.block_keys import BlockKeySemantics
-from cacheproof.reference.semantics.change import FIRST_MODELLED, Change
+from cacheproof.reference.semantics.change import Change
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.reference.semantics.kv_cache import KVCacheSemantics
 from cacheproof.reference.semantics.media import MediaSemantics

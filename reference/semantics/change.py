@@ -5,7 +5,6 @@ from typing import Any
 
 from cacheproof.reference.releases import MODELLED
 
-FIRST_MODELLED = MODELLED[0]
 NOT_FOUND = "no thread found"
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from cacheproof.reference.semantics.change import FIRST_MODELLED, NOT_FOUND, change
+from cacheproof.reference.releases import FIRST_MODELLED
+from cacheproof.reference.semantics.change import NOT_FOUND, change
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
-from cacheproof.reference.releases import MODELLED, model_of
+from cacheproof.reference.releases import FIRST_MODELLED, MODELLED, model_of
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange, Request
 from cacheproof.reference.semantics import CHANGES, NotModelled, Semantics, UnknownRelease
-from cacheproof.reference.semantics.change import FIRST_MODELLED, Change
+from cacheproof.reference.semantics.change import Change
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec.versions import release_key
 

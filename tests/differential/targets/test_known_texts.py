@@ -9,8 +9,7 @@ import pytest
 from cacheproof.differential.targets import known_texts, texts
 from cacheproof.differential.targets.known_texts import ABSENT, KnownTexts, Reading, written
 from cacheproof.differential.targets.versions import order
-from cacheproof.reference.releases import MODELLED, NEWEST
-from cacheproof.reference.semantics import FIRST_MODELLED
+from cacheproof.reference.releases import FIRST_MODELLED, MODELLED, NEWEST
 from cacheproof.spec.versions import release_key
 
 KNOWN = known_texts.load()
