@@ -60,64 +60,42 @@ def part(module: Any) -> Any:
     return import_module(f"{PACKAGE}.{module}") if isinstance(module, str) else module
 
 
+def _named(
+    depth: str,
+    *,
+    lanes: tuple[str, ...] = (),
+    view: str = "",
+    edits: str = "",
+    **has: bool,
+) -> Depth:
+    """A depth of which each room has a module of its name, or of the name that is given."""
+    return Depth(
+        traces=f"traces.{depth}",
+        lanes=tuple(f"lanes.{name}" for name in lanes or (depth,)),
+        reference=f"targets.reference_{depth}",
+        judge=f"judges.{depth}",
+        view=f"findings.views.{view or depth}",
+        standalone=f"findings.standalone.{depth}",
+        edits=f"shrinking.{edits}" if edits else None,
+        **has,
+    )
+
+
+_OF_MANAGERS = ("encoder_cache", "encoder_decoder")
 DEPTHS = {
-    "manager": Depth(
-        traces="traces.manager",
-        lanes=("lanes.encoder_cache", "lanes.encoder_decoder"),
-        reference="targets.reference_manager",
-        judge="judges.manager",
-        view="findings.views.ledger",
-        standalone="findings.standalone.manager",
-        has_ledger=True,
+    "manager": _named("manager", lanes=_OF_MANAGERS, view="ledger", has_ledger=True),
+    "scheduler": _named(
+        "scheduler", view="ledger", edits="scheduler", has_scheduler=True, has_ledger=True
     ),
-    "scheduler": Depth(
-        traces="traces.scheduler",
-        lanes=("lanes.scheduler",),
-        reference="targets.reference_scheduler",
-        judge="judges.scheduler",
-        view="findings.views.ledger",
-        standalone="findings.standalone.scheduler",
-        edits="shrinking.scheduler",
-        has_scheduler=True,
-        has_ledger=True,
-    ),
-    "engine": Depth(
-        traces="traces.engine",
-        lanes=("lanes.engine",),
-        reference="targets.reference_engine",
-        judge="judges.engine",
-        view="findings.views.ledger",
-        standalone="findings.standalone.engine",
-        edits="shrinking.scheduler",
+    "engine": _named(
+        "engine",
+        view="ledger",
+        edits="scheduler",
         has_scheduler=True,
         has_ledger=True,
         is_executed=True,
     ),
-    "block_hash": Depth(
-        traces="traces.block_hash",
-        lanes=("lanes.block_hash",),
-        reference="targets.reference_block_hash",
-        judge="judges.block_hash",
-        view="findings.views.block_hash",
-        standalone="findings.standalone.block_hash",
-        edits="shrinking.block_hash",
-    ),
-    "media_hash": Depth(
-        traces="traces.media_hash",
-        lanes=("lanes.media_hash",),
-        reference="targets.reference_media_hash",
-        judge="judges.media_hash",
-        view="findings.views.media_hash",
-        standalone="findings.standalone.media_hash",
-        edits="shrinking.media_hash",
-    ),
-    "kv_cache": Depth(
-        traces="traces.kv_cache",
-        lanes=("lanes.kv_cache",),
-        reference="targets.reference_kv_cache",
-        judge="judges.kv_cache",
-        view="findings.views.kv_cache",
-        standalone="findings.standalone.kv_cache",
-        edits="shrinking.kv_cache",
-    ),
+    "block_hash": _named("block_hash", edits="block_hash"),
+    "media_hash": _named("media_hash", edits="media_hash"),
+    "kv_cache": _named("kv_cache", edits="kv_cache"),
 }
