@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cacheproof import campaigning, searching
-from cacheproof.differential.findings import gallery
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.finding_file import load
+from cacheproof.differential.findings.gallery import kill_matrix
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.lanes.all_lanes import LANES
@@ -216,7 +216,7 @@ def test_the_contract_table_as_json(run: Any) -> None:
 
 
 def test_the_gallery_as_json(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gallery, "VARIANTS", gallery.VARIANTS[:20])
+    monkeypatch.setattr(kill_matrix, "VARIANTS", kill_matrix.VARIANTS[:20])
     ran = run("gallery", "--json", "-")
     assert ran.code == 0
     variants = document(ran.out, "gallery")["variants"]

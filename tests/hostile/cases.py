@@ -22,7 +22,7 @@ from cacheproof.reference.releases import MODELLED
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = sorted((ROOT / "docs" / "findings").glob("*.jsonl"))
-FINDING = ROOT / "tests" / "differential" / "data" / "scheduler_finding.json"
+FINDING = ROOT / "tests" / "differential" / "findings" / "data" / "scheduler_finding.json"
 KNOWN = ROOT / "differential" / "search" / "known.toml"
 
 Rng = random.Random

@@ -44,11 +44,11 @@ def test_the_reference_scheduler_keeps_them(monkeypatch: pytest.MonkeyPatch) -> 
     made: Counter[str] = Counter()
 
     def counted(self: Any, operation: str, *arguments: Any) -> None:
-        made[operation] += bool(self._rules.promised[operation])
+        made[operation] += bool(self._evaluator.rules.promised[operation])
         judged(self, operation, *arguments)
 
-    judged = judge.Judge._judge_promises
-    monkeypatch.setattr(judge.Judge, "_judge_promises", counted)
+    judged = judge.ManagerJudge._judge_promises
+    monkeypatch.setattr(judge.ManagerJudge, "_judge_promises", counted)
     assert broken_promises() == {}
     assert min(made[one] for rule in PROMISES for one in rule.calls) > 100
 
