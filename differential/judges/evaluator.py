@@ -37,36 +37,39 @@ class Evaluator:
                 values = {"s": state, "g": ghost, "w": Making(encoded), "c": call}
                 self.broken(rule, values, call.operation, call.request, call.identifier)
 
-    def transition(self, pre: Any, post: Any, call: Call) -> None:
-        """The state before and after a call, and the call; one and the same if it is unchanged."""
-        rules = self.rules.unchanged if pre is post else self.rules.changed
-        for rule, holds in rules[call.operation]:
+    def transition(self, pre: Any, post: Any, ghost: Ghost, call: Call) -> None:
+        """The state before and after a call, beside what the requests are owed and beside the call;
+        one and the same state if it is unchanged."""
+        operation, rules = call.operation, self.rules
+        if pre is not post:
+            for rule in rules.of_ghost[operation]:
+                if not rule.predicate(pre, post, ghost):
+                    values = {"pre": pre, "post": post, "g": ghost}
+                    self.broken(rule, values, operation, call.request, call.identifier)
+        for rule, holds in (rules.unchanged if pre is post else rules.changed)[operation]:
             if not holds(pre, post, call):
                 values = {"pre": pre, "post": post, "c": call}
-                self.broken(rule, values, call.operation, call.request, call.identifier)
+                self.broken(rule, values, operation, call.request, call.identifier)
 
-    def transition_owed(
-        self, pre: Any, post: Any, ghost: Ghost, operation: str, request: str, identifier: str
+    def state(
+        self,
+        pre: Any,
+        post: Any,
+        ghost: Ghost,
+        operation: str,
+        request: str,
+        identifier: str,
+        kind: str,
     ) -> None:
-        """The states before and after a call, and what the requests are owed."""
-        for rule in self.rules.of_ghost[operation]:
-            if not rule.predicate(pre, post, ghost):
-                values = {"pre": pre, "post": post, "g": ghost}
-                self.broken(rule, values, operation, request, identifier)
-
-    def state(self, state: Any, operation: str, request: str, identifier: str) -> None:
-        """A state that is new."""
-        for rule, holds in self.rules.of_state:
-            if not holds(state):
-                self.broken(rule, {"s": state}, operation, request, identifier)
-
-    def state_owed(
-        self, state: Any, ghost: Ghost, operation: str, request: str, identifier: str, kind: str
-    ) -> None:
-        """A state and what the requests are owed, of which one is new."""
+        """A state, by itself if it is another than before, and beside what the requests are owed;
+        `kind` is that of a break of the latter."""
+        if pre is not post:
+            for rule, holds in self.rules.of_state:
+                if not holds(post):
+                    self.broken(rule, {"s": post}, operation, request, identifier)
         for rule, holds in self.rules.of_state_and_ghost:
-            if not holds(state, ghost):
-                values = {"s": state, "g": ghost}
+            if not holds(post, ghost):
+                values = {"s": post, "g": ghost}
                 self.broken(rule, values, operation, request, identifier, kind)
 
     def step(

@@ -36,6 +36,7 @@ from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
 
 CREDITS = frozenset({"release", "free"})
+_NOTED = frozenset({"can", "allocate", "check", "release"})
 AS_DEBITED = "as an item is debited"
 """The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""
 
@@ -306,9 +307,7 @@ class ManagerJudge:
         pre = post = at.state
         if delta is not None:
             post = at.state = self._replay(pre, delta)
-            if rules.of_ghost[operation]:
-                evaluator.transition_owed(pre, post, ghost, operation, name, identifier)
-        if rules.unchanged[operation] if delta is None else rules.changed[operation]:
+        if delta is not None or rules.unchanged[operation]:
             call = Call(
                 operation,
                 name,
@@ -322,7 +321,7 @@ class ManagerJudge:
                 (request_id, input_id) in ghost.debits,
                 "",
             )
-            evaluator.transition(pre, post, call)
+            evaluator.transition(pre, post, ghost, call)
         if self._is_decoder:
             self._rare_calls.decoder_call(record, identifier, size, ghost.debits)
         if operation == "release":
@@ -330,13 +329,11 @@ class ManagerJudge:
         claimed = operation == "allocate" or (answer is True and operation == "check")
         if claimed:
             ghost.claim(request_id, identifier, end)
-        if delta is not None and rules.of_state:
-            evaluator.state(post, operation, name, identifier)
         if claimed or delta is not None or (self._is_decoder and operation in CREDITS):
             debited = AS_DEBITED if self._is_decoder and operation == "allocate" else ""
-            evaluator.state_owed(post, ghost, operation, name, identifier, debited)
+            evaluator.state(pre, post, ghost, operation, name, identifier, debited)
         self.resident_sum += self._residents
-        if not self._is_decoder:
+        if not self._is_decoder and operation in _NOTED:
             self._note(record, size, pre, post)
         if operation == "allocate":
             at.encoded[identifier] = size
