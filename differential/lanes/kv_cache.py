@@ -46,6 +46,7 @@ LANES = (
                 "common prefix",
             }
         ),
+        since="0.14.0",
     ),
     Lane(
         "KV cache beside a drafter",
