@@ -117,7 +117,7 @@ def gallery(output: Output) -> int:
     """Print the kill matrix. 0: every variant is caught; 3: one survives."""
     with output.bar("running faulty variants", None):
         matrix = kill_matrix()
-    output.line(matrix.to_markdown())
+    output.line(matrix.to_markdown().rstrip("\n"))
     if missing := missing_media_libraries():
         output.line(f"not run: variants of the media hash, without {', '.join(missing)}")
     output.write_json("gallery", matrix.to_json())

@@ -215,6 +215,11 @@ def test_the_contract_table_as_json(run: Any) -> None:
     assert {"EC-1", "EC-6a", "ED-3", "WM-4"} <= ids
 
 
+def test_the_gallery_prints_its_page(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kill_matrix, "VARIANTS", kill_matrix.VARIANTS[:3])
+    assert run("gallery").out == kill_matrix.kill_matrix().to_markdown()
+
+
 def test_the_gallery_as_json(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill_matrix, "VARIANTS", kill_matrix.VARIANTS[:20])
     ran = run("gallery", "--json", "-")
