@@ -137,12 +137,14 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
     else:
         prompt = event.prompt
     if header.manager == "encoder_decoder":
-        if len(event.items) != 1 or event.items[0].offset != 0:
+        count = len(event.items)
+        is_one = count == 1 or (count > 1 and not DEPTHS[depth].has_scheduler)
+        if not is_one or event.items[0].offset != 0:
             raise InputError(
-                f"{where}: {len(event.items)} items or one that starts late; expected exactly one "
-                f"item at offset 0 in an encoder-decoder request"
+                f"{where}: {count} items or one that starts late; expected exactly one item at "
+                f"offset 0 in an encoder-decoder request, at manager depth at least one"
             )
-        prompt = max(prompt, event.items[0].length)
+        prompt = max(prompt, event.items[-1].offset + event.items[-1].length)
     try:
         Request(event.request, prompt, [feature(item) for item in event.items])
     except ValueError as error:
