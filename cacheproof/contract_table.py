@@ -4,17 +4,7 @@ from typing import Any
 
 from rich.table import Table
 
-import cacheproof.spec.block_hash
-import cacheproof.spec.block_pool
-import cacheproof.spec.encoder_cache
-import cacheproof.spec.encoder_decoder_cache
-import cacheproof.spec.engine
-import cacheproof.spec.kv_cache
-import cacheproof.spec.kv_transfers
-import cacheproof.spec.manager_calls
-import cacheproof.spec.media_hash
-import cacheproof.spec.scheduler
-import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
+import cacheproof.differential.judges.rules  # noqa: F401  (registers all contracts)
 from cacheproof.spec.registry import Contract, contracts
 
 _PREAMBLE = """# The contracts
