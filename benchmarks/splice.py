@@ -6,7 +6,7 @@
 Rows are as wide as those of a 7B model, in bfloat16. A window is so many of a prompt's tokens, out
 of the middle of each of its items; where an item is sparse, each seventeenth of its tokens receives
 no row. *Places* is what the host does to find out which tokens receive rows, which the device need
-not wait for; *splice* is all the rest, uploads and kernels. Both are in turns with the copy.
+not wait for; *splice* is all the rest. Both are in turns with the copy.
 """
 
 import json
@@ -119,10 +119,9 @@ def measure(case: Case, rounds: int, device: Any) -> dict[str, list[float]]:
     """Seconds of a plain copy, a splice, and of finding its places, of each round."""
     import torch
 
-    from cacheproof.gpu_runner.requests import RequestState
-
     runner, prompt = make(case, device)
-    request = RequestState(prompt, list(prompt.token_ids))
+    runner.add("a", prompt)
+    request = runner.batch.of("a")
     length = case.items * case.tokens
     embeds = torch.zeros(length, HIDDEN_SIZE, dtype=torch.bfloat16, device=device)
     source = torch.ones(case.rows_read, HIDDEN_SIZE, dtype=torch.bfloat16, device=device)
@@ -183,6 +182,7 @@ def make(case: Case, device: Any) -> tuple["Runner", Any]:
         hidden_size=HIDDEN_SIZE,
         dtype=torch.bfloat16,
         device=device,
+        rotary_positions=lambda _: None,
     )
     capacity = case.items * case.rows
     runner = Runner(model, num_blocks=1, block_size=1, encoder_cache_size=capacity)

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     import torch
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
-    """What every such benchmark is asked."""
+def arguments(description: str | None, *, device: str = "cpu") -> argparse.ArgumentParser:
+    """What every such benchmark is asked; on which device, unless it is named."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--device", default=device, choices=["cpu", "cuda"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument(
         "--python",
-        help="an interpreter with torch, transformers, cbor2, msgspec and xxhash "
+        help="an interpreter with torch, transformers, blake3, cbor2, msgspec and xxhash "
         "(default: the provisioned one, which has no CUDA)",
     )
     return parser

@@ -38,12 +38,14 @@ class Prompt:
 class RequestState:
     """A request between arrival and end, as the runner sees it; `positions` where its model has
     rotary positions of its own, `cross_block_ids` where its decoder attends to an encoder's rows;
-    `withheld_inputs` are items whose data it was not given.
+    `withheld_inputs` are items whose data it was not given. `embed_places` are, of each item that
+    has rows for some of its tokens alone, the places of those in the item, on the model's device.
     """
 
     prompt: Prompt
     token_ids: list[int]
     positions: RotaryPositions | None = None
+    embed_places: Mapping[int, torch.Tensor] = field(default_factory=dict)
     block_ids: list[int] = field(default_factory=list)
     cross_block_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
@@ -56,9 +58,7 @@ class Batch:
     def __init__(self) -> None:
         self.requests: dict[str, RequestState] = {}
 
-    def add(
-        self, request_id: str, prompt: Prompt, positions: RotaryPositions | None = None
-    ) -> None:
+    def add(self, request_id: str, request: RequestState) -> None:
         """A request arrives; steps speak of it by its id from now on.
 
         Raises:
@@ -66,7 +66,7 @@ class Batch:
         """
         if request_id in self.requests:
             raise ValueError(f"request {request_id} is there already")
-        self.requests[request_id] = RequestState(prompt, list(prompt.token_ids), positions)
+        self.requests[request_id] = request
 
     def apply(self, step: SchedulerOutput) -> None:
         """Take over who ended, who starts (over), and who got which blocks.

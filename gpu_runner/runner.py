@@ -7,13 +7,13 @@ whose known tokens are all computed get their next one.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress, groupby
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
 
 from cacheproof.gpu_runner.cross_attention import CrossStep, CrossWindow
-from cacheproof.gpu_runner.devices import upload
+from cacheproof.gpu_runner.devices import in_words, upload
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 from cacheproof.gpu_runner.models.base import MultiModalModel
@@ -39,7 +39,13 @@ class Gathering:
 
     identifier: str
     read: Read
-    targets: range | tuple[int, ...]
+    targets: range | torch.Tensor
+
+    def indices(self, device: torch.device) -> torch.Tensor:
+        """The targets, on a device."""
+        if isinstance(self.targets, range):
+            return torch.arange(self.targets.start, self.targets.stop, device=device)
+        return self.targets
 
 
 class Runner:
@@ -78,7 +84,13 @@ class Runner:
         Raises:
             ValueError: one of its id is there.
         """
-        self.batch.add(request_id, prompt, self.model.rotary_positions(prompt))
+        positions, places = self.model.rotary_positions(prompt), {}
+        for index, item in enumerate(prompt.items):
+            mask = item.feature.mm_position.is_embed
+            if mask is not None:
+                places[index] = self._upload(torch.tensor(mask).nonzero().flatten())
+        request = RequestState(prompt, list(prompt.token_ids), positions, places)
+        self.batch.add(request_id, request)
 
     @torch.inference_mode()
     def execute(self, step: SchedulerOutput) -> dict[str, Sampled]:
@@ -162,14 +174,14 @@ class Runner:
     ) -> Iterable[Gathering]:
         """What tokens [start, end) of a request read of its items, `first` being the place of the
         first of them in the step. What they attend to is read when the request begins."""
-        for item in request.prompt.items:
+        for index, item in enumerate(request.prompt.items):
             where = item.feature.mm_position
             if self.cross_kv_store is not None:
                 if start == 0:
                     rows = where.get_num_embeds()
                     slots = self.cross_kv_store.slots(request.cross_block_ids, 0, rows)
                     read = Read(request_id, 0, self.num_steps, 0, rows)
-                    yield Gathering(item.feature.identifier, read, tuple(slots.tolist()))
+                    yield Gathering(item.feature.identifier, read, self._upload(slots))
                 continue
             begin, stop = max(start, where.offset), min(end, where.end)
             if begin >= stop:
@@ -179,10 +191,10 @@ class Runner:
             )
             if from_row == to_row:
                 continue
-            targets: range | tuple[int, ...] = range(first + begin - start, first + stop - start)
-            if where.is_embed is not None:
-                mask = where.is_embed[begin - where.offset : stop - where.offset]
-                targets = tuple(compress(targets, mask))
+            targets: range | torch.Tensor = range(first + begin - start, first + stop - start)
+            if index in request.embed_places:
+                places = request.embed_places[index][from_row:to_row]
+                targets = places + (first + where.offset - start)
             read = Read(request_id, begin, self.num_steps, from_row, to_row)
             yield Gathering(item.feature.identifier, read, targets)
 
@@ -193,13 +205,13 @@ class Runner:
             if isinstance(targets, range):
                 embeds[targets.start : targets.stop].copy_(rows)
             else:
-                embeds.index_copy_(0, self._upload(targets), rows)
+                in_words(embeds).index_copy_(0, targets, in_words(rows))
 
     def _place(self, positions: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
         """Add to the positions of items those that rows have of their own."""
         for one in gatherings if self.model.places_rows else ():
             within = self.encoder_store.gather_beside("positions", one.identifier, one.read)
-            positions.index_add_(1, self._upload(one.targets), within.T)
+            positions.index_add_(1, one.indices(positions.device), within.T)
 
     def _cross(
         self,
@@ -213,11 +225,11 @@ class Runner:
         for (_, request, _), window in zip(scheduled, windows, strict=True):
             slots = store.slots(request.cross_block_ids, 0, _num_rows(request.prompt))
             crossing.append(CrossWindow(window.start, window.end, self._upload(slots)))
-        none = torch.empty(0, self.model.hidden_size, dtype=self.model.dtype)
+        device = self.model.device
+        none = torch.empty(0, self.model.hidden_size, dtype=self.model.dtype, device=device)
         rows = [self.encoder_store.gather(one.identifier, one.read) for one in gatherings]
-        targets = self._upload([target for one in gatherings for target in one.targets])
-        new = torch.cat([none.to(self.model.device), *rows])
-        return CrossStep(store, new, targets, tuple(crossing))
+        targets = [self._upload([]), *(one.indices(device) for one in gatherings)]
+        return CrossStep(store, torch.cat([none, *rows]), torch.cat(targets), tuple(crossing))
 
     def _note_origins(
         self,
@@ -237,7 +249,7 @@ class Runner:
         if paged.cross is None:
             spliced = torch.zeros(len(paged.slots), 3, dtype=torch.int64, device=self.model.device)
             for one, rows in zip(gatherings, tags_of, strict=True):
-                spliced.index_copy_(0, self._upload(one.targets), rows)
+                spliced.index_copy_(0, one.indices(spliced.device), rows)
             origins.spliced(ranges, spliced)
         else:
             if gatherings:

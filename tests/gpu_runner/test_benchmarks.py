@@ -39,7 +39,7 @@ def script() -> Iterator[Callable[[str], Any]]:
 
 
 @pytest.fixture(scope="module")
-def made(script: Callable[[str], Any]) -> Made:
+def made(script: Callable[[str], Any], device: torch.device) -> Made:
     headline = script("time_to_first_token")
     size = headline.Size(
         grid=(5, 9),
@@ -58,7 +58,7 @@ def made(script: Callable[[str], Any]) -> Made:
         bytes_of_a_number=4,
         max_num_batched_tokens=64,
     )
-    model = script("video_model").VideoModel(size, torch.device("cpu"))
+    model = script("video_model").VideoModel(size, device)
     return Made(headline, model, model.prompt("video", model.patches(FRAMES), FRAMES, 12))
 
 
@@ -169,7 +169,7 @@ def test_steps_may_not_wait_until_they_choose(made: Made, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("fault", [puts_rows_a_token_late, reads_the_next_rows])
-def test_rows_in_other_places_stop_the_splice(script, monkeypatch, fault) -> None:
+def test_rows_in_other_places_stop_the_splice(script, device, monkeypatch, fault) -> None:
     splice = script("splice")
     make = splice.make
 
@@ -180,10 +180,12 @@ def test_rows_in_other_places_stop_the_splice(script, monkeypatch, fault) -> Non
 
     monkeypatch.setattr(splice, "make", faulty)
     with pytest.raises(AssertionError):
-        splice.measure(splice.Case(2, 40, 20, False), 1, torch.device("cpu"))
+        splice.measure(splice.Case(2, 40, 20, False), 1, device)
 
 
-def test_padding_that_is_attended_to_stops_the_timing_of_attention(script, monkeypatch) -> None:
+def test_padding_that_is_attended_to_stops_the_timing_of_attention(
+    script, device, monkeypatch
+) -> None:
     attention = script("decode_attention")
     together = paged_attention._together
 
@@ -192,4 +194,4 @@ def test_padding_that_is_attended_to_stops_the_timing_of_attention(script, monke
 
     monkeypatch.setattr(paged_attention, "_together", unmasked)
     with pytest.raises(AssertionError):
-        attention.measure(attention.Case(4, 2, 8, 5, 3, 90), 1, torch.device("cpu"))
+        attention.measure(attention.Case(4, 2, 8, 5, 3, 90), 1, device)

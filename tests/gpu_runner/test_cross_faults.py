@@ -6,6 +6,7 @@ from functools import cache
 
 import msgspec
 import pytest
+import torch
 
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.judges.examine import judge_of
@@ -28,7 +29,7 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
     """The contracts that a seed's trace breaks, and its records: with a fault, tags, a pairing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MODELS_SETTING, str(tmp_path_factory.mktemp("models")))
@@ -37,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         def release(pairs: bool, tagged: bool) -> Release:
             semantics = IDEAL.changed({"encoder_cache.pairs_decoder_rows": pairs})
             patch.setenv(REFERENCE_SETTING, json.dumps(semantics.flags))
-            return Release(tagged=tagged)
+            return Release(tagged=tagged, device=str(device))
 
         @cache
         def on(seed: int, fault: str | None, tagged: bool = True, pairs: bool = True) -> Ran:

@@ -72,8 +72,8 @@ def _answer(model: LlavaForConditionalGeneration, asked: Prompt) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def make(llava: Path) -> Make:
-    model = Llava(llava, dtype=torch.float32, device=torch.device("cpu"))
+def make(llava: Path, device: torch.device) -> Make:
+    model = Llava(llava, dtype=torch.float32, device=device)
 
     def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
         runner = Runner(

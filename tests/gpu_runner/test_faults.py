@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.examine import judge_of
@@ -49,12 +50,12 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Run:
     """The runner on a seed's trace, with a fault or none, and with tags or not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MODELS_SETTING, str(tmp_path_factory.mktemp("models")))
         patch.setenv(REFERENCE_SETTING, json.dumps(Semantics.ideal().flags))
-        releases = {tagged: Release(tagged=tagged) for tagged in (True, False)}
+        releases = {tagged: Release(tagged=tagged, device=str(device)) for tagged in (True, False)}
 
         @cache
         def on(seed: int, fault: str | None, tagged: bool) -> Ran:

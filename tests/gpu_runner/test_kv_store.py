@@ -4,32 +4,34 @@ import torch
 from cacheproof.gpu_runner.kv_store import KVShape, PagedKVStore
 
 
-def store() -> PagedKVStore:
+@pytest.fixture
+def store(device: torch.device) -> PagedKVStore:
     return PagedKVStore(
         KVShape(num_layers=2, num_kv_heads=1, head_dim=3),
         num_blocks=5,
         block_size=4,
         dtype=torch.float32,
-        device=torch.device("cpu"),
+        device=device,
     )
 
 
-def test_tokens_are_kept_where_the_block_table_says() -> None:
-    assert store().slots([3, 1], 2, 7).tolist() == [14, 15, 4, 5, 6]
-    assert store().slots([3, 1, 2], 5, 9).tolist() == [5, 6, 7, 8]
+def test_tokens_are_kept_where_the_block_table_says(store: PagedKVStore) -> None:
+    assert store.slots([3, 1], 2, 7).tolist() == [14, 15, 4, 5, 6]
+    assert store.slots([3, 1, 2], 5, 9).tolist() == [5, 6, 7, 8]
 
 
-def test_tokens_behind_the_last_block_have_no_slot() -> None:
+def test_tokens_behind_the_last_block_have_no_slot(store: PagedKVStore) -> None:
     with pytest.raises(IndexError, match="token 4 is behind 1 blocks of 4"):
-        store().slots([3], 2, 5)
+        store.slots([3], 2, 5)
 
 
-def test_what_was_written_to_slots_of_a_layer_is_read_from_them_and_from_no_other_layer() -> None:
-    kept = store()
-    slots = kept.slots([3, 1], 2, 7)
-    key = torch.arange(15.0).reshape(5, 1, 3)
-    kept.write(1, slots, key, -key)
-    keys, values = kept.read(1, slots)
+def test_what_was_written_to_slots_of_a_layer_is_read_from_them_and_from_no_other_layer(
+    store: PagedKVStore, device: torch.device
+) -> None:
+    slots = store.slots([3, 1], 2, 7).to(device)
+    key = torch.arange(15.0, device=device).reshape(5, 1, 3)
+    store.write(1, slots, key, -key)
+    keys, values = store.read(1, slots)
     assert torch.equal(keys, key)
     assert torch.equal(values, -key)
-    assert not kept.read(0, slots)[0].any()
+    assert not store.read(0, slots)[0].any()

@@ -103,8 +103,8 @@ def _answer(model: Qwen2_5_VLForConditionalGeneration, asked: Prompt) -> list[in
 
 
 @pytest.fixture(scope="module")
-def make(directory: Path) -> Make:
-    model = Qwen25VL.load(directory, dtype=torch.float32, device=torch.device("cpu"))
+def make(directory: Path, device: torch.device) -> Make:
+    model = Qwen25VL.load(directory, dtype=torch.float32, device=device)
 
     def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
         runner = Runner(
@@ -150,16 +150,18 @@ def _together_and_alone(model: Qwen25VL) -> tuple[list[torch.Tensor], list[torch
     return [one.rows for one in model.encode(items)], alone
 
 
-def test_items_of_equal_shape_are_encoded_by_their_own_grids(directory: Path) -> None:
-    model = Qwen25VL.load(directory, dtype=torch.float32, device=torch.device("cpu"))
+def test_items_of_equal_shape_are_encoded_by_their_own_grids(
+    directory: Path, device: torch.device
+) -> None:
+    model = Qwen25VL.load(directory, dtype=torch.float32, device=device)
     for together, alone in zip(*_together_and_alone(model), strict=True):
         torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
 
 
 def test_items_that_are_encoded_by_one_grid_are_seen(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = Qwen25VL.load(directory, dtype=torch.float32, device=torch.device("cpu"))
+    model = Qwen25VL.load(directory, dtype=torch.float32, device=device)
     _, alone = _together_and_alone(model)
     monkeypatch.setattr(model, "_grid", lambda _: GRIDS["a"])
     together, _ = _together_and_alone(model)

@@ -6,6 +6,7 @@ from functools import cache
 
 import msgspec
 import pytest
+import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
@@ -23,12 +24,12 @@ Run = Callable[[int, str | None, bool], TraceResult]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
     """The records of a seed's trace, with a fault or none, of a model that prunes or does not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MODELS_SETTING, str(tmp_path_factory.mktemp("models")))
         patch.setenv(REFERENCE_SETTING, json.dumps(Semantics.ideal().flags))
-        release = Release(tagged=False)
+        release = Release(tagged=False, device=str(device))
 
         @cache
         def on(seed: int, fault: str | None, prunes: bool) -> TraceResult:

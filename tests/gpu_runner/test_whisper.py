@@ -63,8 +63,8 @@ def _answer(model: WhisperForConditionalGeneration, asked: Prompt) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def make(directory: Path) -> Make:
-    model = Whisper(directory, dtype=torch.float32, device=torch.device("cpu"))
+def make(directory: Path, device: torch.device) -> Make:
+    model = Whisper(directory, dtype=torch.float32, device=device)
 
     def engine(num_blocks: int, items: int) -> Engine:
         rows = items * AUDIO_ROWS

@@ -20,7 +20,7 @@ SPREAD = 0.25
 
 
 @pytest.fixture(scope="module")
-def tower() -> Tower:
+def tower(device: torch.device) -> Tower:
     torch.manual_seed(0)
     config = Qwen2_5_VLVisionConfig(
         depth=2,
@@ -36,20 +36,20 @@ def tower() -> Tower:
         for parameter in made.parameters():
             if parameter.dim() >= 2:
                 parameter.normal_(0, SPREAD)
-    return made
+    return made.to(device)
 
 
 @torch.inference_mode()
 def answers(tower: Tower, grid: Grid) -> tuple[torch.Tensor, torch.Tensor]:
     """A tower's rows of a grid with windows that attend together, and as transformers has them."""
-    patches = torch.randn(grid.num_rows * MERGE**2, 3 * 2 * 14 * 14)
-    sides = torch.tensor([[grid.frames, MERGE * grid.height, MERGE * grid.width]])
+    patches = torch.randn(grid.num_rows * MERGE**2, 3 * 2 * 14 * 14).to(tower.device)
+    sides = torch.tensor([[grid.frames, MERGE * grid.height, MERGE * grid.width]]).to(tower.device)
     own = tower(patches, grid_thw=sides).pooler_output
     kept = [block.attn for block in tower.blocks]
     try:
         for block in tower.blocks:
             block.attn = WindowedAttention(block.attn)
-        arranged = arrangement(grid, MERGE, side=4, device=torch.device("cpu"))
+        arranged = arrangement(grid, MERGE, side=4, device=tower.device)
         together = tower(patches, grid_thw=None, **arranged._asdict()).pooler_output
     finally:
         for block, attention in zip(tower.blocks, kept, strict=True):

@@ -97,8 +97,11 @@ class Release:
         self, trace: dict[str, Any], plug_in: str | None, fault: str | None
     ) -> dict[str, Any]:
         asked = Asked(trace, plug_in, fault, self.protocol)
+        depth = trace["header"]["depth"]
+        if depth not in SESSIONS:
+            raise HostError(f"a {depth}-depth trace for a release without an engine")
         try:
-            session = SESSIONS[trace["header"]["depth"]](asked)
+            session = SESSIONS[depth](asked)
             result: dict[str, Any] = {"records": run_events(session, trace["events"])}
         except Illegal as reason:
             return {"records": reason.records, "illegal": str(reason)}

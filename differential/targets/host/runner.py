@@ -23,10 +23,11 @@ from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
 
 
 class Release:
-    """Runs engine-depth traces on the reference and the runner."""
+    """Runs engine-depth traces on the reference and the runner, its models on a device of torch."""
 
-    def __init__(self, *, tagged: bool = True) -> None:
+    def __init__(self, *, tagged: bool = True, device: str = "cpu") -> None:
         self._tagged = tagged
+        self._device = device
         flags = json.loads(os.environ[REFERENCE_SETTING])
         self._semantics = ours("reference.semantics").Semantics.ideal().changed(flags)
         self._protocol = ours("differential.targets.reference").protocol_of(self._semantics)
@@ -58,7 +59,8 @@ class Release:
             plant = (RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS).get(fault or "")
             of_decisions = None if plant else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
-            worker = _Worker(config, self._store_size(trace, kit), tagged=self._tagged)
+            model = _model(config["model"], config["video_pruning_rate"], self._device)
+            worker = _Worker(model, config, self._store_size(trace, kit), tagged=self._tagged)
             if _is_decoder(trace) and not self._semantics.encoder_cache.pairs_decoder_rows:
                 pairs_rows_by_place(worker.runner)
             if plant:
@@ -85,9 +87,9 @@ def _is_decoder(trace: Event) -> bool:
 class _Worker:
     """The runner as a session's worker."""
 
-    def __init__(self, config: Event, encoder_cache_size: int, *, tagged: bool) -> None:
+    def __init__(self, model: Any, config: Event, encoder_cache_size: int, *, tagged: bool) -> None:
         self.runner = ours("gpu_runner.runner").Runner(
-            _model(config["model"], config["video_pruning_rate"]),
+            model,
             num_blocks=config["num_blocks"],
             block_size=config["block_size"],
             encoder_cache_size=encoder_cache_size,
@@ -137,13 +139,13 @@ class _Worker:
 
 
 @functools.cache
-def _model(name: str, video_pruning_rate: float) -> Any:
+def _model(name: str, video_pruning_rate: float, device: str) -> Any:
     import torch
 
     torch.set_num_threads(1)
     own = {"video_pruning_rate": video_pruning_rate} if video_pruning_rate else {}
     return ours("gpu_runner.models.loading").load(
-        name, _directory(name), dtype=torch.float32, device=torch.device("cpu"), **own
+        name, _directory(name), dtype=torch.float32, device=torch.device(device), **own
     )
 
 

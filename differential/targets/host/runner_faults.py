@@ -66,7 +66,9 @@ def puts_rows_a_token_late(runner: Any) -> None:
     """The rows of a window stand a token behind their places, the last one in the first's."""
     _change_gatherings(
         runner,
-        lambda one: one.__class__(one.identifier, one.read, (*one.targets[1:], one.targets[0])),
+        lambda one: one.__class__(
+            one.identifier, one.read, one.indices(runner.model.device).roll(-1)
+        ),
     )
 
 
