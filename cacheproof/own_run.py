@@ -115,7 +115,7 @@ class OwnRun:
 
     def _outcomes(self, traces: Sequence[Trace]) -> Iterator[list[Any]]:
         for result in self.target.run(traces):
-            yield [record[0] for record in result.records]
+            yield [record.outcome for record in result.records]
 
 
 def _described(value: Any) -> Description:

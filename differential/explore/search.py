@@ -185,7 +185,7 @@ class _Search:
                     f"host of {self._target.name}: the deltas of {event} do not add up to the "
                     f"state that it leads to"
                 )
-            if record[2] is None:
+            if record.raised is None:
                 self._meet(_State(number, self._saved(number), state, event))
 
     def _saved(self, number: int) -> bytes:

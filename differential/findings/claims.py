@@ -135,12 +135,12 @@ class Case:
 
     @property
     def call(self) -> CallRecord:
-        return self.finding.records[self.broken.event][1][self.broken.call - 1]
+        return self.finding.records[self.broken.event].calls[self.broken.call - 1]
 
     @property
     def gathered(self) -> list[Any]:
         """Entries that the windows of the last step read."""
-        outcome = self.finding.records[self.broken.event][0]
+        outcome = self.finding.records[self.broken.event].outcome
         if self.finding.trace.has_scheduler:
             windows = [(r, outcome["computed"][r], n) for r, n in outcome["scheduled"].items()]
             return list(
@@ -153,7 +153,7 @@ class Case:
         computed: dict[str, int] = {}
         read: dict[Any, None] = {}
         for number, event in enumerate(self.finding.events[: self.broken.event]):
-            outcome = self.finding.records[number][0]
+            outcome = self.finding.records[number].outcome
             if isinstance(event, Notices):
                 read.clear()
             elif isinstance(event, Preempt | Finish) and outcome:

@@ -132,17 +132,18 @@ def _lanes(finding: Finding, moments: list[Moment]) -> RenderableType:
 
 
 def _asked(moment: Moment) -> str:
-    event, (outcome, calls, raised, _) = moment.event, moment.record
-    words = told(event, outcome)
+    event, record = moment.event, moment.record
+    words = told(event, record.outcome)
     if isinstance(event, Add | Prompt | Continue):
         spans = [f"{i.identifier} [{i.offset}, {i.offset + i.length})" for i in event.items]
         words += f" with {', '.join(spans)}" if spans else ""
-    encoded = [f"{request}#{number}" for op, request, number, *_ in calls if op == "allocate"]
+    encoded = [f"{one.request}#{one.input}" for one in record.calls if one.operation == "allocate"]
     if encoded:
         words += f"; encode {', '.join(encoded)}"
-    if raised is not None:
-        words += f"; raises {raised[0]}"
-    return words if outcome is not None or calls or raised else f"{words} (no effect)"
+    if record.raised is not None:
+        words += f"; raises {record.raised.type}"
+    did_something = record.outcome is not None or record.calls or record.raised
+    return words if did_something else f"{words} (no effect)"
 
 
 def _columns(titles: tuple[str, ...], rows: Rows) -> Table:

@@ -123,9 +123,9 @@ class BlockHashJudge:
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`."""
-        outcome, _, raised, _ = record
+        outcome, raised = record.outcome, record.raised
         if raised is not None:
-            self._evaluate(self._of_count, {"c": KeyCount(0, 0, 0, raised[0])}, number, event)
+            self._evaluate(self._of_count, {"c": KeyCount(0, 0, 0, raised.type)}, number, event)
         if outcome is None:
             return
         if isinstance(event, Prompt):

@@ -109,8 +109,8 @@ def judge_record(judge: Judge, number: int, event: Any, record: StepRecord, targ
             f"host of {target.name}: the record of event {number + 1} does not fit the trace "
             f"({type(error).__name__}: {error})"
         ) from error
-    if record[3] is not None and isinstance(judge, ManagerJudge):
-        _check_replay(judge, record[3], target, number)
+    if record.state is not None and isinstance(judge, ManagerJudge):
+        _check_replay(judge, record.state, target, number)
 
 
 def judge_of(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import about, by_subject
 from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.records import KVCacheCall, StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import (
@@ -98,10 +99,10 @@ class KVCacheJudge:
         """Judge the record of event number `number`; the event may also be plain data."""
         if isinstance(event, msgspec.Struct):
             event = msgspec.to_builtins(event)
-        outcome, _, raised, _ = record
+        outcome, raised = record.outcome, record.raised
         kind, name = event["event"], event.get("request", "")
         self._where = (number, kind, name)
-        self._check(Outcome(raised[0] if raised else ""))
+        self._check(Outcome(raised.type if raised else ""))
         if raised or outcome is None:
             return
         answer, changed = outcome["answer"], outcome["changed"]
@@ -148,13 +149,13 @@ class KVCacheJudge:
         changed = outcome["changed"]
         hit: list[list[int]] = [[] for _ in self._layout.groups]
         asked, answer = None, None
-        for call in outcome["calls"]:
-            if call[0] == "get_computed_blocks":
-                hit = call[3][0]
-                lookup = self._lookup(known, call[3])
+        for call in starmap(KVCacheCall, outcome["calls"]):
+            if call.operation == "get_computed_blocks":
+                hit = call.answer[0]
+                lookup = self._lookup(known, call.answer)
                 self._check(lookup, self._missing(lookup))
             else:
-                asked, answer = Asked.of(call), call[3]
+                asked, answer = Asked.of(call), call.answer
         if asked is None:
             return
         self._check(self._admission(name, known, asked, hit, queues, answer is not None))

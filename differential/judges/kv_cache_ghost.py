@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from math import gcd, lcm
 from typing import Any, NamedTuple
 
+from cacheproof.differential.traces.records import KVCacheCall
+
 Event = Mapping[str, Any]
 Place = tuple[int, int]
 """(group, position in a block table of that group)"""
@@ -26,9 +28,9 @@ class Asked(NamedTuple):
     others: bool
 
     @classmethod
-    def of(cls, call: Sequence[Any]) -> "Asked":
+    def of(cls, call: KVCacheCall) -> "Asked":
         """From the call's record; what the release does not take has no effect."""
-        count, arguments = call[2]
+        count, arguments = call.arguments
         return cls(
             count,
             arguments.get("num_new_computed_tokens", 0),

@@ -1,10 +1,12 @@
 """Which rare states of the KV cache a trace meets."""
 
 from collections.abc import Callable, Mapping
+from itertools import starmap
 from typing import Any
 
 from cacheproof.differential.judges.kv_cache_ghost import Asked, Layout, RequestGhost
 from cacheproof.differential.judges.kv_cache_mirror import KVCacheMirror, changed_hashes, filled
+from cacheproof.differential.traces.records import KVCacheCall
 
 Event = Mapping[str, Any]
 
@@ -50,9 +52,9 @@ class RareStates:
             self._meet("blocks behind a window given back")
 
     def _slots(self, event: Event, outcome: Event, known: RequestGhost) -> None:
-        for call in outcome["calls"]:
-            if call[0] == "get_computed_blocks":
-                self._lookup(known, *call[3])
+        for call in starmap(KVCacheCall, outcome["calls"]):
+            if call.operation == "get_computed_blocks":
+                self._lookup(known, *call.answer)
             else:
                 self._request(known, Asked.of(call), outcome["answer"])
 

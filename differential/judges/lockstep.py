@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproof.differential.judges.outputs import compare_outputs, has_outputs
-from cacheproof.differential.traces.records import StepRecord, TraceResult
+from cacheproof.differential.traces.records import CallRecord, Delta, StepRecord, TraceResult
 
-CALL_FIELDS = ("operation", "request", "input", "budget", "pending", "answer", "delta")
-DELTA_FIELDS = ("free slots", "freeable slots", "entries", "queue", "notices")
+CALL_FIELDS = CallRecord._fields
+DELTA_FIELDS = tuple(name.replace("_", " ") for name in Delta._fields)
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ def compare(left: TraceResult, right: TraceResult) -> Difference | None:
             if decoded.ends:
                 return None
             ours, theirs = decoded.ours, decoded.theirs
-        raised = ours[2] is not None or theirs[2] is not None
+        raised = ours.raised is not None or theirs.raised is not None
         if (
-            ours[0] != theirs[0]
-            or ours[1] != theirs[1]
+            ours.outcome != theirs.outcome
+            or ours.calls != theirs.calls
             or (raised and _type(ours) != _type(theirs))
         ):
             return _first_difference(number, ours, theirs)
-        if ours[3] is not None and theirs[3] is not None and ours[3] != theirs[3]:
-            return Difference(number, None, "", "state", ours[3], theirs[3])
+        if None not in (ours.state, theirs.state) and ours.state != theirs.state:
+            return Difference(number, None, "", "state", ours.state, theirs.state)
     if len(left.records) != len(right.records):
         number = min(len(left.records), len(right.records))
         return Difference(
@@ -57,11 +57,11 @@ def compare(left: TraceResult, right: TraceResult) -> Difference | None:
 
 def _type(record: StepRecord) -> str | None:
     """The exception's type: its text is the release's own."""
-    return None if record[2] is None else record[2][0]
+    return None if record.raised is None else record.raised.type
 
 
 def _first_difference(number: int, left: StepRecord, right: StepRecord) -> Difference:
-    for index, (ours, theirs) in enumerate(zip(left[1], right[1], strict=False)):
+    for index, (ours, theirs) in enumerate(zip(left.calls, right.calls, strict=False)):
         if ours == theirs:
             continue
         for name, mine, other in zip(CALL_FIELDS, ours, theirs, strict=True):
@@ -70,15 +70,15 @@ def _first_difference(number: int, left: StepRecord, right: StepRecord) -> Diffe
             if name == "delta" and mine is not None and other is not None:
                 for part, one, two in zip(DELTA_FIELDS, mine, other, strict=True):
                     if one != two:
-                        return Difference(number, index, ours[0], part, one, two)
-            return Difference(number, index, ours[0], name, mine, other)
-    if len(left[1]) != len(right[1]):
-        shorter = min(len(left[1]), len(right[1]))
-        rest = (left[1][shorter:], right[1][shorter:])
+                        return Difference(number, index, ours.operation, part, one, two)
+            return Difference(number, index, ours.operation, name, mine, other)
+    if len(left.calls) != len(right.calls):
+        shorter = min(len(left.calls), len(right.calls))
+        rest = (left.calls[shorter:], right.calls[shorter:])
         return Difference(number, shorter, "", "calls", *rest)
     if _type(left) != _type(right):
-        return Difference(number, None, "", "exception", left[2], right[2])
-    return _of_outcomes(number, left[0], right[0])
+        return Difference(number, None, "", "exception", left.raised, right.raised)
+    return _of_outcomes(number, left.outcome, right.outcome)
 
 
 def _of_outcomes(number: int, left: Any, right: Any) -> Difference:

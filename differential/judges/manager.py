@@ -200,8 +200,8 @@ class ManagerJudge:
         if self._is_decoder:
             return
         at.gathered.update([request.identifiers[number] for number in request.read_in(start, end)])
-        admitted = [call[2] for call in calls if call[0] == "can" and call[5] is True]
-        allocated = [call[2] for call in calls if call[0] == "allocate"]
+        admitted = [call.input for call in calls if call.operation == "can" and call.answer is True]
+        allocated = [call.input for call in calls if call.operation == "allocate"]
         if len(admitted) > len(allocated):
             self._reach.meet("no embeddings in the window")
             at.evicting.discard(event.request)
@@ -210,7 +210,7 @@ class ManagerJudge:
             self._reach.meet("pending items fill the cache")
 
     def _stall(self, event: Stall, outcome: Any, calls: Any) -> None:
-        if any(call[0] == "check" and call[5] is True for call in calls):
+        if any(call.operation == "check" and call.answer is True for call in calls):
             self._reach.meet("stalled after a claim")
         self._only_calls(event, outcome, calls)
         self._at.evicting.discard(event.request)
@@ -219,8 +219,8 @@ class ManagerJudge:
         reported: list[str] = []
         for call in calls:
             self._call(call)
-            if call[0] == "notices" and isinstance(call[5], list):
-                reported += call[5]
+            if call.operation == "notices" and isinstance(call.answer, list):
+                reported += call.answer
         self._finish_step(tuple(reported))
 
     def _update(self, event: Update, outcome: Any, calls: Any) -> None:
@@ -338,21 +338,20 @@ class ManagerJudge:
         if operation == "allocate":
             at.encoded[identifier] = size
 
-    def _note(self, record: Any, size: int, pre: Any, post: Any) -> None:
+    def _note(self, call: CallRecord, size: int, pre: Any, post: Any) -> None:
         """Note what an admission evicted, who is allocated, and which rare states are met."""
-        operation, name, number, _, _, answer, _ = record
-        at, rare = self._at, self._rare_calls
-        if operation == "can":
+        at, rare, name, number = self._at, self._rare_calls, call.request or "", call.input or 0
+        if call.operation == "can":
             evicted = [] if pre is post else [entry for entry in pre.size if entry not in post.size]
             if evicted:
                 at.evicting.add(name)
-            rare.admission(record, size, pre, evicted)
-        elif operation == "allocate":
+            rare.admission(call, size, pre, evicted)
+        elif call.operation == "allocate":
             at.allocating.add(name)
             rare.allocation(at.requests[name], number, post, at.ghost)
-        elif operation == "check" and answer is True:
+        elif call.operation == "check" and call.answer is True:
             rare.hit(at.requests[name], number, pre, at.ghost)
-        elif operation == "release" and pre is post:
+        elif call.operation == "release" and pre is post:
             self._reach.meet("released again")
 
     def _judge_promises(self, operation: str, name: str | None, number: int | None) -> None:
@@ -463,7 +462,9 @@ def _has_drafter(trace: Trace) -> bool:
 
 def _raised_by(event: Any, calls: Iterable[CallRecord], raised: Raised) -> Call:
     """The call that raised, or the event when the release raised outside its manager."""
-    for operation, request_id, *_, answer, _ in calls:
-        if isinstance(answer, dict):
-            return NO_CALL._replace(operation=operation, request=request_id or "", raised=raised[0])
-    return NO_CALL._replace(operation=tag_of(type(event)), raised=raised[0])
+    for call in calls:
+        if isinstance(call.answer, dict):
+            return NO_CALL._replace(
+                operation=call.operation, request=call.request or "", raised=raised.type
+            )
+    return NO_CALL._replace(operation=tag_of(type(event)), raised=raised.type)

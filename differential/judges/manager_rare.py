@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.judges.requests import JudgedRequest
+from cacheproof.differential.traces.records import CallRecord
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState
 
@@ -58,39 +59,38 @@ class ManagerRareStates:
     # calls
 
     def decoder_call(
-        self, record: Any, identifier: str, size: int, debits: Collection[tuple[str, int]]
+        self, call: CallRecord, identifier: str, size: int, debits: Collection[tuple[Any, Any]]
     ) -> None:
         """A call of an encoder-decoder's manager; `debits` are those before it."""
-        operation, request_id, input_id, budget, pending, answer, _ = record
-        if operation == "release" and (request_id, input_id) not in debits:
+        if call.operation == "release" and (call.request, call.input) not in debits:
             self._meet("decoder item released again")
-        elif operation == "can" and answer is not True:
-            self._meet("refused by budget" if size > (budget or 0) else "refused by space")
-        elif operation == "can" and pending:
+        elif call.operation == "can" and call.answer is not True:
+            self._meet("refused by budget" if size > (call.budget or 0) else "refused by space")
+        elif call.operation == "can" and call.pending:
             self._meet("admitted beside pending items")
-        elif operation == "allocate":
-            if (request_id, identifier) in self._decoded:
+        elif call.operation == "allocate":
+            decoded = call.request or "", identifier
+            if decoded in self._decoded:
                 self._meet("decoder item encoded again")
-            self._decoded.add((request_id, identifier))
+            self._decoded.add(decoded)
 
     def admission(
-        self, record: Any, size: int, pre: EncoderCacheState, evicted: Sequence[str]
+        self, call: CallRecord, size: int, pre: EncoderCacheState, evicted: Sequence[str]
     ) -> None:
         """An admission that `evicted` entries, or none."""
-        _, _, _, budget, pending, answer, _ = record
         if evicted:
             self._meet("eviction")
             self._evicted.update(evicted)
             if len(evicted) > 1:
                 self._meet("several evictions at once")
-        if answer is True:
-            if pending:
+        if call.answer is True:
+            if call.pending:
                 self._meet("admitted beside pending items")
-        elif budget is not None and size > budget:
+        elif call.budget is not None and size > call.budget:
             self._meet("refused by budget")
         else:
             self._meet("refused by space")
-            if pending and size <= pre.freeable_slots:
+            if call.pending and size <= pre.freeable_slots:
                 self._meet("pending items fill the cache")
 
     def allocation(

@@ -64,7 +64,7 @@ class MediaHashJudge:
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the outcome of one `hash` event; no-ops have none."""
-        outcome, value = record[0], event.value
+        outcome, value = record.outcome, event.value
         if outcome is None:
             return
         self.calls_judged += 1

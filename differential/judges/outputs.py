@@ -30,12 +30,12 @@ class Comparison(NamedTuple):
 
 def has_outputs(record: StepRecord) -> bool:
     """Whether it is one of an update that says what requests are answered."""
-    return isinstance(record[0], dict) and record[0].get("outputs") is not None
+    return isinstance(record.outcome, dict) and record.outcome.get("outputs") is not None
 
 
 def compare_outputs(ours: StepRecord, theirs: StepRecord) -> Comparison:
     """Compare the outputs of two records of one update, which both have some."""
-    one, other = ours[0]["outputs"], theirs[0]["outputs"]
+    one, other = ours.outcome["outputs"], theirs.outcome["outputs"]
     ours, theirs = _without(ours), _without(theirs)
     if one.keys() != other.keys():
         return Comparison(ours, theirs, ("requests with output", sorted(one), sorted(other)))
@@ -59,5 +59,5 @@ def is_tie(token: Any) -> bool:
 
 
 def _without(record: StepRecord) -> StepRecord:
-    rest = {name: value for name, value in record[0].items() if name not in _OWN}
-    return (rest, *record[1:])
+    rest = {name: value for name, value in record.outcome.items() if name not in _OWN}
+    return record._replace(outcome=rest)

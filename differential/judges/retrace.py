@@ -98,12 +98,14 @@ class Retrace:
             zip(self.trace.events[:number], self.records, strict=False)
         ):
             judge.judge(earlier, event, record)
-        outcome, calls, raised, _ = self.records[number]
-        if count == 0 and calls:
+        whole = self.records[number]
+        if count == 0 and whole.calls:
             return judge
-        if count < len(calls):
-            outcome, raised = (outcome if self.trace.has_scheduler else None), None
-        judge.judge(number, self.trace.events[number], (outcome, calls[:count], raised, None))
+        cut = whole._replace(calls=whole.calls[:count], state=None)
+        if count < len(whole.calls):
+            outcome = whole.outcome if self.trace.has_scheduler else None
+            cut = cut._replace(outcome=outcome, raised=None)
+        judge.judge(number, self.trace.events[number], cut)
         return judge
 
     def _judge(self) -> Judge:

@@ -135,7 +135,7 @@ class SchedulerJudge(ManagerJudge):
         at.ran = [name for name in at.ran if name in at.requests]
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
-        outcome = record[0]
+        outcome = record.outcome
         if self._kv is not None and outcome is not None:
             self._evaluator.event = number
             self._judge_transfers(self._kv, event, outcome)
@@ -185,7 +185,7 @@ class SchedulerJudge(ManagerJudge):
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
         # About an item, or the state has changed.
-        telling = [call for call in calls if call[2] is not None or call[6] is not None]
+        telling = [call for call in calls if call.input is not None or call.delta is not None]
         fills = outcome is not None and bool(outcome["encode"] or outcome.get("loads"))
         kept = self._subjects.kept(self._at, telling) if fills else None
         self._follow_step(outcome, calls)
@@ -198,7 +198,7 @@ class SchedulerJudge(ManagerJudge):
         planning = len(calls)
         if not self.protocol.releases_on_update:
             planning = 1 + next(
-                (i for i, call in enumerate(calls) if call[0] == "notices"), planning
+                (i for i, call in enumerate(calls) if call.operation == "notices"), planning
             )
         for call in calls[:planning]:
             self._call(call, running)
@@ -321,12 +321,14 @@ class SchedulerJudge(ManagerJudge):
         """Follow what the step's requests claim, and what its notices drop."""
         at = self._at
         at.dropped.update(outcome["notices"])
-        for operation, name, number, _, _, answer, _ in calls:
+        for call in calls:
+            name, number = call.request, call.input
             if name is None or number is None:
                 continue
-            if operation == "allocate" or (operation == "check" and answer is True):
+            is_allocation = call.operation == "allocate"
+            if is_allocation or (call.operation == "check" and call.answer is True):
                 at.claims.setdefault(name, set()).add(number)
-                if operation == "allocate":
+                if is_allocation:
                     at.dropped.discard(at.requests[name].identifiers[number])
         at.claims = {name: at.claims.get(name, set()) for name in outcome["running"]}
 
@@ -342,15 +344,15 @@ class SchedulerJudge(ManagerJudge):
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
         """Of a manager that raised the manager's contracts speak, of any other the scheduler's."""
-        if any(isinstance(call[5], dict) for call in calls):
+        if any(isinstance(call.answer, dict) for call in calls):
             super()._raised(event, calls, raised)
             return
         operation = tag_of(type(event))
-        if raised[0].startswith(REFUSED):
-            refused = service(self._trace, raised[0].removeprefix(REFUSED))
-            self._check(operation, refused, lambda: way_of(raised[1]))
+        if raised.type.startswith(REFUSED):
+            refused = service(self._trace, raised.type.removeprefix(REFUSED))
+            self._check(operation, refused, lambda: way_of(raised.message))
             return
-        self._check(operation, Answer(raised[0]), lambda: f"{raised[0]} in {operation}")
+        self._check(operation, Answer(raised.type), lambda: f"{raised.type} in {operation}")
 
     def _judge_schedule(
         self, outcome: Outcome, telling: list[CallRecord], kept: Set[str] | None
@@ -486,11 +488,11 @@ class SchedulerJudge(ManagerJudge):
         """Note who claims a hit in vain, and who was preempted and has claimed nothing since."""
         at = self._at
         preempted = outcome["preempted"]
-        claimed = {call[1] for call in calls if call[0] == "check" and call[5]}
+        claimed = {call.request for call in calls if call.operation == "check" and call.answer}
         if claimed.difference(preempted, outcome["running"]):
             self._reach.meet("stalled after a claim")
         if at.preempted:
-            allocated = [call[1] for call in calls if call[0] == "allocate"]
+            allocated = [call.request for call in calls if call.operation == "allocate"]
             at.preempted = at.preempted.difference(claimed, allocated)
         if preempted:
             at.preempted = at.preempted.union(preempted)

@@ -95,16 +95,17 @@ class Subjects:
     def spending(self, at: SchedulerPosition, calls: Iterable[CallRecord]) -> Iterable[Spending]:
         """What each item to be admitted is told to be left of the compute budget."""
         taken: dict[str | None, int] = {}
-        for operation, name, number, budget, pending, _, _ in calls:
-            if operation == "free":
+        for call in calls:
+            name, number = call.request, call.input
+            if call.operation == "free":
                 taken.pop(name, None)
             elif name is None or number is None:
                 continue
-            elif operation == "allocate":
+            elif call.operation == "allocate":
                 taken[name] = taken.get(name, 0) + at.requests[name].sizes[number]
-            elif operation == "can":
+            elif call.operation == "can":
                 spent = sum(taken.values())
-                yield Spending(self._encoder_budget, budget or 0, pending or 0, spent)
+                yield Spending(self._encoder_budget, call.budget or 0, call.pending or 0, spent)
 
     def kept(self, at: SchedulerPosition, calls: Iterable[CallRecord]) -> Set[str]:
         """Entries that cache and store have before the step, and that these calls do not make the
@@ -112,9 +113,9 @@ class Subjects:
         if not isinstance(at.state, EncoderCacheState):
             return frozenset()
         kept = at.state.size.keys() & at.ghost.stored.keys()
-        for *_, delta in calls:
-            if delta is not None:
-                kept.difference_update(name for name, now in delta[2].items() if not now)
+        for call in calls:
+            if call.delta is not None:
+                kept.difference_update(name for name, now in call.delta.entries.items() if not now)
         return kept
 
     def fills(self, at: SchedulerPosition, outcome: Outcome, kept: Set[str]) -> Fills:
@@ -164,10 +165,11 @@ class Subjects:
     ) -> Stops:
         """Where items ended the step's windows, or may have."""
         refused = {
-            name: at.requests[name].offsets[number]
-            for operation, name, number, *_, answer, _ in calls
-            if operation == "can" and answer is False
-            if name is not None and number is not None and name in plan.windows
+            call.request: at.requests[call.request].offsets[call.input]
+            for call in calls
+            if call.operation == "can" and call.answer is False
+            if call.request is not None and call.input is not None
+            if call.request in plan.windows
         }
         preempted = bool(outcome["preempted"])
         items = partial(self.items, at)
@@ -267,7 +269,7 @@ def _slots_left(at: SchedulerPosition, calls: Iterable[CallRecord], capacity: in
     if not isinstance(at.state, EncoderCacheState):
         return capacity - sum(at.ghost.debits.values())
     for call in calls:
-        if call[0] in CREDITS and call[6] is not None:
+        if call.operation in CREDITS and call.delta is not None:
             return None
     return at.state.freeable_slots
 

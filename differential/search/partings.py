@@ -18,7 +18,7 @@ from cacheproof.differential.search.campaign import BATCH_TRACES
 from cacheproof.differential.shrinking.shrink import shrink
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.records import StepRecord, TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
@@ -189,7 +189,12 @@ def _decisions(result: TraceResult) -> TraceResult:
     call their managers differently make other calls even where they decide alike."""
     return TraceResult(
         [
-            (outcome, [(*call[:6], None) for call in calls if call[0] == "notices"], raised, None)
-            for outcome, calls, raised, _ in result.records
+            StepRecord(
+                one.outcome,
+                [call._replace(delta=None) for call in one.calls if call.operation == "notices"],
+                one.raised,
+                None,
+            )
+            for one in result.records
         ]
     )

@@ -19,7 +19,7 @@ from cacheproof.differential.traces.records import (
     ExplorerStep,
     StepRecord,
     TraceResult,
-    with_states,
+    records_of,
 )
 from cacheproof.differential.traces.scheduler import SchedulerHeader
 from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
@@ -108,7 +108,7 @@ class ReferenceTarget:
         try:
             return self._run(trace, fault)
         except Illegal as reason:
-            return TraceResult(with_states(reason.records), illegal=str(reason))
+            return TraceResult(records_of(reason.records), illegal=str(reason))
 
     def _run(self, trace: Trace, fault: str | None) -> TraceResult:
         result: TraceResult = part(DEPTHS[trace.depth].reference).run(self, trace, fault)

@@ -8,7 +8,7 @@ from cacheproof.differential.targets.host.block_hash import BlockHashSession
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Illegal
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.traces.block_hash import BlockHashConfig
-from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.block_hash import continue_request, get_request_block_hasher
 from cacheproof.reference.hash_functions import hash_function
@@ -36,7 +36,8 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal where its semantics lack what is asked for."""
     assert isinstance(trace.header.config, BlockHashConfig)
     session = _session(trace.header.config, target.semantics.block_keys, fault)
-    return TraceResult(run_events(session, [msgspec.to_builtins(one) for one in trace.events]))
+    events = [msgspec.to_builtins(one) for one in trace.events]
+    return TraceResult(records_of(run_events(session, events)))
 
 
 def _session(

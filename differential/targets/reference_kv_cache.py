@@ -9,7 +9,7 @@ from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSes
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
-from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.records import StepRecord, TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.variants.block_pool import BLOCK_POOL_VARIANTS
 from cacheproof.differential.variants.kv_cache import KV_CACHE_VARIANTS
@@ -102,12 +102,12 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
 
 def step_records(
     config: Event, events: Iterable[Event], semantics: Semantics, fault: str | None = None
-) -> list[Any]:
+) -> list[StepRecord]:
     """The step records of one trace. Raises Illegal as `build` does."""
     kit = build(config, semantics)
     if fault is not None:
         FAULTS[fault](kit.manager)
-    return run_events(KVCacheSession(config, kit), events)
+    return records_of(run_events(KVCacheSession(config, kit), events))
 
 
 def models(config: Event, semantics: Semantics) -> bool:

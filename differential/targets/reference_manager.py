@@ -9,7 +9,7 @@ from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.manager_depth import ManagerSession
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.traces.manager import ManagerHeader
-from cacheproof.differential.traces.records import TraceResult, with_states
+from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -36,7 +36,7 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records."""
     assert isinstance(trace.header, ManagerHeader)
     events = [msgspec.to_builtins(event) for event in trace.events]
-    return TraceResult(with_states(run_events(session(target, trace.header, fault), events)))
+    return TraceResult(records_of(run_events(session(target, trace.header, fault), events)))
 
 
 def session(target: Any, header: ManagerHeader, fault: str | None) -> ManagerSession:

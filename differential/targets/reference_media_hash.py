@@ -8,7 +8,7 @@ import msgspec
 from cacheproof.differential.targets.host.media_hash_alone import of_reference
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.traces.media_hash import MediaHashConfig
-from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 
 MEDIA_LIBRARIES = ("blake3", "numpy", "PIL")
@@ -40,5 +40,6 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
         records = target.media_hash.run([trace], fault)[0].records
     else:
         hasher = of_reference(target.semantics.media, config.algorithm, fault)
-        records = run_events(hasher, [msgspec.to_builtins(event) for event in trace.events])
+        events = [msgspec.to_builtins(event) for event in trace.events]
+        records = records_of(run_events(hasher, events))
     return TraceResult(records)

@@ -17,7 +17,7 @@ from cacheproof.differential.targets.host.scheduler_session import (
 )
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference_kv_cache import attention_spec
-from cacheproof.differential.traces.records import TraceResult, with_states
+from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.block_hash import get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
@@ -54,7 +54,7 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
     lines = target.lines(trace)
     driven = session(lines, target.semantics, fault)
     records = run_events(driven, lines["events"])
-    return TraceResult(with_states(records), capacity=driven.recorder.manager.cache_size)
+    return TraceResult(records_of(records), capacity=driven.recorder.manager.cache_size)
 
 
 def models(trace: Event, semantics: Semantics) -> bool:

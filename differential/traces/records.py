@@ -1,18 +1,48 @@
-"""What a target did for each event, as plain tuples: they compare and travel fast.
+"""What a target did for each event. `targets/host` writes the same as plain tuples, which travel
+as lists and compare equal."""
 
-The tuples are what `targets/host` writes: a step record is (outcome, calls, raised, state). A call
-and its delta are described in `targets/host/recorder.py`. `raised` is set when the release itself
-raised, and ends the trace; `state` is the full state after the last event and now and then before.
-"""
-
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
-Entry = tuple[list[str], int | None]
-Delta = tuple[int, int, dict[str, Entry | None], list[tuple[str, int]] | None, list[str] | None]
-CallRecord = tuple[str, str | None, int | None, int | None, int | None, Any, Delta | None]
-Raised = tuple[str, str]
+
+class Entry(NamedTuple):
+    """An entry of the ledger: the requests that hold it, and its size where the ledger has one."""
+
+    holders: list[str]
+    size: int | None
+
+
+class Delta(NamedTuple):
+    """What a call of a manager changed: an entry that left is None, a part that stayed is empty or
+    None. Replaying the deltas gives the whole state after every call."""
+
+    free_slots: int
+    freeable_slots: int
+    entries: dict[str, Entry | None]
+    queue: list[tuple[str, int]] | None
+    notices: list[str] | None
+
+
+class CallRecord(NamedTuple):
+    """A call of a manager, its answer, and what it changed; None where the state stayed as it was.
+    An answer of {"raises": TYPE} is an exception."""
+
+    operation: str
+    request: str | None
+    input: int | None
+    budget: int | None
+    pending: int | None
+    answer: Any
+    delta: Delta | None
+
+
+class Raised(NamedTuple):
+    """An exception of the release itself: its type, and its text."""
+
+    type: str
+    message: str
 
 
 class FullState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,9 +55,32 @@ class FullState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notices: list[str]
 
 
-StepRecord = tuple[Any, list[CallRecord], Raised | None, FullState | None]
-ExplorerStep = tuple[StepRecord, int, Any]
-"""A record, the number of the state that it leads to, and that state's tree where it is new."""
+class StepRecord(NamedTuple):
+    """What an event came to, and the calls of the manager in it. `raised` is set when the release
+    itself raised, and ends the trace; `state` is the full state after the last event, and now and
+    then before."""
+
+    outcome: Any
+    calls: list[CallRecord]
+    raised: Raised | None
+    state: FullState | None
+
+
+class KVCacheCall(NamedTuple):
+    """A call of a KV cache manager, as the outcome of an event lists them."""
+
+    operation: str
+    request: str
+    arguments: Any
+    answer: Any
+
+
+class ExplorerStep(NamedTuple):
+    """A record, the number of the state that it leads to, and that state's tree where it is new."""
+
+    record: StepRecord
+    number: int
+    tree: Any
 
 
 class TraceResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,9 +96,6 @@ class TraceResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capacity: int | None = None
 
 
-def with_states(records: list[tuple[Any, ...]]) -> list[StepRecord]:
-    """Records as a session writes them, with their full states as targets report them."""
-    return [
-        record if record[3] is None else (*record[:3], msgspec.convert(record[3], FullState))
-        for record in records
-    ]
+def records_of(written: Sequence[tuple[Any, ...]]) -> list[StepRecord]:
+    """The records that a session has written in this process."""
+    return msgspec.convert(written, list[StepRecord])

@@ -18,7 +18,7 @@ from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import SCHEMA, Event
-from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.records import StepRecord, TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.spec.registry import by_id
@@ -56,14 +56,15 @@ class ToyJudge:
         return by_kind(self.violations)
 
     def judge(self, number: int, event: Any, record: Any) -> None:
-        if record[0] >= 3:
+        if record.outcome >= 3:
             self.violations.setdefault(
-                ANSWERS.id, Violation(ANSWERS, number, "tick", "", "", f"{record[0]} < 3 is false")
+                ANSWERS.id,
+                Violation(ANSWERS, number, "tick", "", "", f"{record.outcome} < 3 is false"),
             )
 
 
 def run(target: Any, trace: Any, fault: str | None) -> TraceResult:
-    return TraceResult([(event.count, [], None, None) for event in trace.events])
+    return TraceResult([StepRecord(event.count, [], None, None) for event in trace.events])
 
 
 def trace_of(seed: int) -> Any:
@@ -79,9 +80,9 @@ TOY = Depth(
     view=SimpleNamespace(
         VIEW=View(
             lanes=("clock", "count"),
-            sides=lambda moment: (str(moment.record[0]),),
+            sides=lambda moment: (str(moment.record.outcome),),
             step_titles=("count",),
-            step=lambda moments: [(str(moments[-1].record[0]),)],
+            step=lambda moments: [(str(moments[-1].record.outcome),)],
         )
     ),
     standalone=SimpleNamespace(standalone_test=lambda finding: (None, "a toy needs none")),

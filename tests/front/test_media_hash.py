@@ -64,7 +64,8 @@ def test_a_collision_of_a_kind_that_is_not_listed_is_told_beside_the_listed_ones
     assert "1 unlisted and" in ran.out
     found = json.loads((tmp_path / "out.json").read_text())["findings"]
     assert [one["kind"] for one in found if one["known_note"] is None] == ["type of a key"]
-    assert "types over the same bytes" in ran.out
+    assert "beside event 1, type of a key" in ran.out
+    assert "media-hash-numbers" in ran.out
 
 
 def test_a_users_own_trace_collides_by_the_same_name(run: Run, collision: Path) -> None:

@@ -48,7 +48,7 @@ class BlockHashTest:
             for number, (event, record) in enumerate(
                 zip(finding.events[: finding.event + 1], finding.records, strict=False)
             )
-            if record[0] is not None and isinstance(event, BlockHashEvent)
+            if record.outcome is not None and isinstance(event, BlockHashEvent)
         ]
         assert isinstance(finding.trace.header.config, BlockHashConfig)
         self.config = finding.trace.header.config

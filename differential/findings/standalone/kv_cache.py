@@ -6,6 +6,7 @@ calls down and answers as the records say. So what a test does is what a search 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import starmap
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from cacheproof.differential.traces.kv_cache import (
     Settle,
 )
 from cacheproof.differential.traces.manager import Preempt
-from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.records import KVCacheCall, StepRecord
 from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.words import literal
 
@@ -126,7 +127,7 @@ class KVCacheTest:
         scribe = _Scribe(self.config, self._variables)
         session = KVCacheSession(msgspec.to_builtins(self.config), scribe.kit)
         for event, record in zip(finding.events[: self._event + 1], finding.records, strict=False):
-            if record[0] is not None or record[2] is not None:
+            if record.outcome is not None or record.raised is not None:
                 scribe.begin(event, record)
                 try:
                     session.apply(msgspec.to_builtins(event))
@@ -315,9 +316,9 @@ class _Scribe:
 
     def begin(self, event: AnyEvent, record: StepRecord) -> None:
         """The next event: what the release answered to its calls, and what it came to."""
-        outcome = record[0] or {"answer": None, "calls": ()}
+        outcome = record.outcome or {"answer": None, "calls": ()}
         self._answer = outcome["answer"]
-        self._answers = deque(call[3] for call in outcome["calls"])
+        self._answers = deque(call.answer for call in starmap(KVCacheCall, outcome["calls"]))
         self._remark = _remark(event)
 
     def name(self, request: Any) -> str:

@@ -78,7 +78,7 @@ class ManagerTest:
             yield "store = {}"
         encoded: list[Any] = []
         for number, event in enumerate(finding.events[: broken.event + 1]):
-            outcome, calls, _, _ = finding.records[number]
+            outcome, calls = finding.records[number].outcome, finding.records[number].calls
             is_last = number == broken.event
             if is_last:
                 calls = calls[: broken.call]
@@ -86,8 +86,8 @@ class ManagerTest:
             for position, call in enumerate(calls, start=1):
                 is_breaking = is_last and position == len(calls)
                 yield from self._breaking(call) if is_breaking else (self._line(call),)
-                if call[0] == "allocate":
-                    encoded.append(self._case.entry_of(call[1] or "", call[2] or 0))
+                if call.operation == "allocate":
+                    encoded.append(self._case.entry_of(call.request or "", call.input or 0))
             if isinstance(event, Walk) and outcome and not is_last:
                 yield from self._later_occurrences(event.request, outcome[1])
             if isinstance(event, Notices) and keeps_store:
@@ -121,15 +121,15 @@ class ManagerTest:
         yield f"execute(store, notices, {'encoded' if is_last else literal(encoded)})"
 
     def _expression(self, call: CallRecord) -> str:
-        operation, request, number, budget, pending, _, _ = call
-        arguments = [self._variables[request]] if request is not None else []
-        arguments += [str(value) for value in (number, budget, pending) if value is not None]
-        return f"manager.{self._methods[operation]}({', '.join(arguments)})"
+        arguments = [self._variables[call.request]] if call.request is not None else []
+        numbers = (call.input, call.budget, call.pending)
+        arguments += [str(value) for value in numbers if value is not None]
+        return f"manager.{self._methods[call.operation]}({', '.join(arguments)})"
 
     def _line(self, call: CallRecord) -> str:
-        keeps = call[0] == "notices" and self._finding.contract in OF_THE_STORE
+        keeps = call.operation == "notices" and self._finding.contract in OF_THE_STORE
         expression = ("notices = " if keeps else "") + self._expression(call)
-        return expression if call[5] is None else f"{expression}  # {literal(call[5])}"
+        return expression if call.answer is None else f"{expression}  # {literal(call.answer)}"
 
     def _breaking(self, call: CallRecord) -> Iterator[str]:
         """The call after which the contract is broken, or which must be answered otherwise."""
@@ -138,9 +138,9 @@ class ManagerTest:
             yield f"before = {self._case.snapshot}"
         expression = self._expression(call)
         if self._finding.contract in ANSWERS:
-            yield f"assert {expression} is {not call[5]}"
+            yield f"assert {expression} is {not call.answer}"
         elif parting is not None and parting.field == "answer":
-            answer = f"sorted({expression})" if call[0] == "inputs" else expression
+            answer = f"sorted({expression})" if call.operation == "inputs" else expression
             yield f"assert {answer} == {literal(parting.reference)}"
         else:
             yield self._line(call)

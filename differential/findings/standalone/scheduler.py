@@ -143,10 +143,10 @@ class SchedulerTest:
         for event, record in zip(
             finding.events[: finding.event + 1], finding.records, strict=False
         ):
-            if record[0] is None and not record[1] and record[2] is None:
+            if record.outcome is None and not record.calls and record.raised is None:
                 continue
             call = f"engine.{self._engine_call(event)}"
-            what = told(event, record[0]).removeprefix("schedule(): ")
+            what = told(event, record.outcome).removeprefix("schedule(): ")
             if not isinstance(event, Schedule | Chunk | Close):
                 yield call
             elif len(call) + len(what) <= _COMMENTED:

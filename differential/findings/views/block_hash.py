@@ -8,7 +8,7 @@ KEY_DIGITS = 12
 
 def _keys(moment: Moment) -> list[tuple[str, str, str]]:
     """The request's blocks and the first digits of their keys."""
-    outcome = moment.record[0] or {"grown": [], "fresh": []}
+    outcome = moment.record.outcome or {"grown": [], "fresh": []}
     sides = zip(outcome["grown"], outcome["fresh"], strict=True)
     return [
         (f"block {number}", grown[:KEY_DIGITS], fresh[:KEY_DIGITS])

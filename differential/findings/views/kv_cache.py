@@ -7,7 +7,7 @@ from cacheproof.differential.traces.words import value
 
 def _changed(moment: Moment) -> list[tuple[str, str]]:
     """What an event changed of the block pool."""
-    outcome = moment.record[0] or {"changed": {}}
+    outcome = moment.record.outcome or {"changed": {}}
     return [(name.replace("_", " "), value(what)) for name, what in outcome["changed"].items()]
 
 

@@ -11,7 +11,7 @@ DIGEST_DIGITS = 12
 def _digest_of(moment: Moment) -> tuple[str, str]:
     """A call of the media hasher and the first digits of what it gave."""
     assert isinstance(moment.event, Hash)
-    outcome = moment.record[0] or {}
+    outcome = moment.record.outcome or {}
     raised = f"raises {outcome['raises']}" if "raises" in outcome else "no such value"
     unstable = "another each time" if "unstable" in outcome else raised
     return written(moment.event.value), outcome.get("digest", "")[:DIGEST_DIGITS] or unstable

@@ -10,7 +10,15 @@ from cacheproof.differential.judges.examine import examine
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.traces.base import SCHEMA, Item
 from cacheproof.differential.traces.manager import Add, Update
-from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
+from cacheproof.differential.traces.records import (
+    CallRecord,
+    Delta,
+    Entry,
+    FullState,
+    Raised,
+    StepRecord,
+    TraceResult,
+)
 from cacheproof.differential.traces.scheduler import (
     Schedule,
     SchedulerConfig,
@@ -34,29 +42,23 @@ TRACE = Trace(
     SchedulerHeader(SCHEMA, "encoder_cache", CONFIG),
     (Add("a", 4, (Item("x", 0, 2),), 1, 0), Schedule()),
 )
-ARRIVED = ({"running": [], "waiting": ["a"]}, [], None, None)
+ARRIVED = StepRecord({"running": [], "waiting": ["a"]}, [], None, None)
 
 
 def test_what_a_release_does_between_its_notices_and_its_exception_is_judged() -> None:
     """Releases up to 0.19.1 free consumed items inside schedule(), after the notices."""
-    broken_off: StepRecord = (
+    held = Delta(2, 2, {"x": Entry(["a"], 2)}, None, None)
+    given_back = Delta(2, 4, {"x": Entry([], 2)}, [("x", 2)], None)
+    broken_off = StepRecord(
         None,
         [
-            ("can", "a", 0, 4, 0, True, None),
-            ("allocate", "a", 0, None, None, None, (2, 2, {"x": (["a"], 2)}, None, None)),
-            ("notices", None, None, None, None, [], None),
-            (
-                "release",
-                "a",
-                0,
-                None,
-                None,
-                {"raises": "RuntimeError"},
-                (2, 4, {"x": ([], 2)}, [("x", 2)], None),
-            ),
+            CallRecord("can", "a", 0, 4, 0, True, None),
+            CallRecord("allocate", "a", 0, None, None, None, held),
+            CallRecord("notices", None, None, None, None, [], None),
+            CallRecord("release", "a", 0, None, None, {"raises": "RuntimeError"}, given_back),
         ],
-        ("RuntimeError", "planted"),
-        FullState(2, 4, {"x": ([], 2)}, [("x", 2)], []),
+        Raised("RuntimeError", "planted"),
+        FullState(2, 4, {"x": Entry([], 2)}, [("x", 2)], []),
     )
     release = ReferenceTarget(Semantics.of_vllm("0.18.1"), release="0.18.1")
     seen = examine(TRACE, TraceResult([ARRIVED, broken_off]), release)
@@ -113,7 +115,7 @@ def test_a_worker_that_is_not_told_of_a_load_misses_it(is_told: bool) -> None:
     )
     target = ReferenceTarget()
     result = target.run([trace])[0]
-    outcome = result.records[-1][0]
+    outcome = result.records[-1].outcome
     assert outcome["loads"] == {"a": [0]}
     if not is_told:
         outcome["loads"] = {}

@@ -13,7 +13,7 @@ from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import SCHEMA, Item
 from cacheproof.differential.traces.manager import Add, Update
-from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.records import CallRecord, Delta, StepRecord
 from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig, SchedulerHeader
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 
@@ -71,8 +71,9 @@ def decoding() -> Trace:
 
 def losing_an_entry(record: StepRecord) -> StepRecord:
     """The record, with a call behind which the ledger has lost the item's entry."""
-    call = ("inputs", "r", None, None, None, [], (8, 8, {"h": None}, [], None))
-    return (record[0], [*record[1], call], *record[2:])
+    lost = Delta(8, 8, {"h": None}, [], None)
+    call = CallRecord("inputs", "r", None, None, None, [], lost)
+    return record._replace(calls=[*record.calls, call])
 
 
 def test_an_entry_that_is_lost_between_two_steps_is_found_by_the_next_step() -> None:

@@ -13,6 +13,7 @@ from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_kv_cache import step_records
+from cacheproof.differential.traces.records import Raised, StepRecord
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
 from tests.differential.judges.kv_cache import judge_records
@@ -182,5 +183,5 @@ def test_a_violation_names_place_and_request() -> None:
 def test_an_exception_is_judged_and_ends_the_trace() -> None:
     config, events = generate(0)
     judge = KVCacheJudge(config, IDEAL, None, Reachability())
-    judge.judge(0, events[0], (None, [], ("KeyError", "r1"), None))
+    judge.judge(0, events[0], StepRecord(None, [], Raised("KeyError", "r1"), None))
     assert "KV-3" in judge.violations

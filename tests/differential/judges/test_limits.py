@@ -7,7 +7,7 @@ from cacheproof.differential.judges.limits import way_of
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import REFUSED, Refused
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
@@ -25,7 +25,7 @@ def with_config(**fields: object) -> Trace:
 
 def refused(trace: Trace, release: str | None = "0.33.0") -> Examination:
     refusal = Refused(ValueError(), REASON)
-    result = TraceResult(refusal.records, illegal=REASON)
+    result = TraceResult(records_of(refusal.records), illegal=REASON)
     semantics = Semantics.of_vllm(release or "0.33.0")
     target = ReferenceTarget(semantics, release=release)
     return examine(trace, result, target, target)
@@ -62,8 +62,9 @@ def test_a_refused_request_is_judged_where_it_arrives() -> None:
     assert result.illegal is not None
     seen = examine(TRACE, result, target)
     assert seen.violations["SC-18"].event == len(result.records) - 1
-    assert result.records[-1][2] is not None
-    assert result.records[-1][2][0] == f"{REFUSED}ValueError"
+    raised = result.records[-1].raised
+    assert raised is not None
+    assert raised.type == f"{REFUSED}ValueError"
 
 
 def test_refusals_that_differ_in_numbers_alone_are_of_one_kind() -> None:

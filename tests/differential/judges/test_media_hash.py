@@ -21,6 +21,7 @@ from cacheproof.differential.media.values import (
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.media_hash import Hash
+from cacheproof.differential.traces.records import StepRecord
 from cacheproof.reference.semantics import Semantics
 
 TRACES = range(100)
@@ -50,7 +51,7 @@ def test_another_order_is_told_from_another_spelling() -> None:
 def judged(*outcomes: tuple[Description, dict[str, Any] | None]) -> dict[str, str]:
     judge = MediaHashJudge(None, Reachability())
     for number, (value, outcome) in enumerate(outcomes):
-        judge.judge(number, Hash(value), (outcome, [], None, None))
+        judge.judge(number, Hash(value), StepRecord(outcome, [], None, None))
     return {id: violation.sentence for id, violation in judge.violations.items()}
 
 
@@ -141,7 +142,7 @@ def test_one_confusion_does_not_hide_another_in_a_trace() -> None:
     judge = MediaHashJudge(None, Reachability())
     for number, value in enumerate(values):
         digest = "ab"[number // 2]
-        judge.judge(number, Hash(call(x=value)), ({"digest": digest}, [], None, None))
+        judge.judge(number, Hash(call(x=value)), StepRecord({"digest": digest}, [], None, None))
     assert set(judge.by_kind) == {("MH-3", "types over the same bytes"), ("MH-3", "type of a key")}
     assert list(judge.violations) == ["MH-3"]
 

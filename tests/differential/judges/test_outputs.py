@@ -14,7 +14,8 @@ REST = {"scheduled": {"a": 1}}
 
 
 def update(*tokens: Any, request: str = "a", **rest: Any) -> StepRecord:
-    return ({"outputs": {request: [list(token) for token in tokens]}, **rest}, (), None, None)
+    outputs = {request: [list(token) for token in tokens]}
+    return StepRecord({"outputs": outputs, **rest}, [], None, None)
 
 
 def parted(ours: list[StepRecord], theirs: list[StepRecord]) -> str | None:

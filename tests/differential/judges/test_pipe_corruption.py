@@ -5,7 +5,7 @@ Reference runs against reference, so that the alteration is the only difference.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,18 +13,22 @@ import pytest
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.examine import examine
-from cacheproof.differential.judges.lockstep import CALL_FIELDS, DELTA_FIELDS
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces import records as record
-from cacheproof.differential.traces.records import FullState, StepRecord, TraceResult
+from cacheproof.differential.traces.records import (
+    CallRecord,
+    Delta,
+    Entry,
+    FullState,
+    Raised,
+    StepRecord,
+    TraceResult,
+)
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 
 EVENTS_MAX = 10_000
 OCCURRENCES = (0, 12)
-STEP_FIELDS = ("outcome", "calls", "raised", "state")
-ENTRY_FIELDS = ("holders", "size")
 OPERATIONS = (
     "check",
     "can",
@@ -65,76 +69,69 @@ class Corruption:
     alter: Callable[[StepRecord], Any]
 
 
-def _in_call(field: str, alter: Callable[[tuple[Any, ...]], Any]) -> Corruption:
+def _in_call(field: str, alter: Callable[[CallRecord], Any]) -> Corruption:
     """A corruption of the first call that has the field."""
 
     def corrupt(step: StepRecord) -> Any:
-        for number, call in enumerate(step[1]):
+        for number, call in enumerate(step.calls):
             altered = alter(call)
             if altered is not UNFIT:
-                return (step[0], [*step[1][:number], altered, *step[1][number + 1 :]], *step[2:])
+                others = step.calls[:number], step.calls[number + 1 :]
+                return step._replace(calls=[*others[0], altered, *others[1]])
         return UNFIT
 
     return Corruption(field, corrupt)
 
 
 def _call_field(name: str, value: Alter = changed, of: Callable[[Any], bool] = bool) -> Corruption:
-    place = CALL_FIELDS.index(name)
-
-    def alter(call: tuple[Any, ...]) -> Any:
-        if not of(call[place]):
-            return UNFIT
-        return (*call[:place], value(call[place]), *call[place + 1 :])
+    def alter(call: CallRecord) -> Any:
+        held = getattr(call, name)
+        return call._replace(**{name: value(held)}) if of(held) else UNFIT
 
     return _in_call(f"calls.{name}", alter)
 
 
 def _answer_of(operation: str) -> Corruption:
-    def alter(call: tuple[Any, ...]) -> Any:
-        return (*call[:5], changed(call[5]), call[6]) if call[0] == operation else UNFIT
+    def alter(call: CallRecord) -> Any:
+        answered = call.operation == operation
+        return call._replace(answer=changed(call.answer)) if answered else UNFIT
 
     return _in_call(f"calls.answer.{operation}", alter)
 
 
-def _delta_field(name: str, value: Alter) -> Corruption:
-    place = DELTA_FIELDS.index(name)
-
-    def alter(call: tuple[Any, ...]) -> Any:
-        delta = call[6]
-        if delta is None or (new := value(delta[place])) is UNFIT:
+def _delta_field(name: str, value: Alter, part: str = "") -> Corruption:
+    def alter(call: CallRecord) -> Any:
+        if call.delta is None or (new := value(getattr(call.delta, name))) is UNFIT:
             return UNFIT
-        return (*call[:6], (*delta[:place], new, *delta[place + 1 :]))
+        return call._replace(delta=call.delta._replace(**{name: new}))
 
-    return _in_call(f"calls.delta.{name}", alter)
+    return _in_call(f"calls.delta.{name}{part}", alter)
 
 
 def _entry_field(name: str, value: Alter) -> Corruption:
-    place = ENTRY_FIELDS.index(name)
-
     def alter(entries: dict[str, Any]) -> Any:
         for identifier, entry in entries.items():
             if entry is not None:
-                new = (*entry[:place], value(entry[place]), *entry[place + 1 :])
+                new = entry._replace(**{name: value(getattr(entry, name))})
                 return {**entries, identifier: new}
         return UNFIT
 
-    return _delta_field("entries", alter)
+    return _delta_field("entries", alter, f".{name}")
 
 
 def _state_field(name: str, value: Alter) -> Corruption:
     def alter(step: StepRecord) -> Any:
-        state = step[3]
-        if state is None or (new := value(getattr(state, name))) is UNFIT:
+        if step.state is None or (new := value(getattr(step.state, name))) is UNFIT:
             return UNFIT
-        return (*step[:3], msgspec.structs.replace(state, **{name: new}))
+        return step._replace(state=msgspec.structs.replace(step.state, **{name: new}))
 
     return Corruption(f"state.{name}", alter)
 
 
 def _outcome(name: str, alter: Alter) -> Corruption:
     def corrupt(step: StepRecord) -> Any:
-        new = alter(step[0])
-        return UNFIT if new is UNFIT else (new, *step[1:])
+        new = alter(step.outcome)
+        return UNFIT if new is UNFIT else step._replace(outcome=new)
 
     return Corruption(f"outcome.{name}", corrupt)
 
@@ -148,18 +145,18 @@ def _is_walk(outcome: Any) -> bool:
 
 
 def _without_last_call(step: StepRecord) -> Any:
-    return (step[0], step[1][:-1], *step[2:]) if step[1] else UNFIT
+    return step._replace(calls=step.calls[:-1]) if step.calls else UNFIT
 
 
 def _with_last_call_twice(step: StepRecord) -> Any:
-    return (step[0], [*step[1], step[1][-1]], *step[2:]) if step[1] else UNFIT
+    return step._replace(calls=[*step.calls, step.calls[-1]]) if step.calls else UNFIT
 
 
 def _with_calls_swapped(step: StepRecord) -> Any:
-    calls = step[1]
+    calls = step.calls
     if len(calls) < 2 or calls[0] == calls[1]:
         return UNFIT
-    return (step[0], [calls[1], calls[0], *calls[2:]], *step[2:])
+    return step._replace(calls=[calls[1], calls[0], *calls[2:]])
 
 
 def _is_present(value: Any) -> bool:
@@ -187,14 +184,16 @@ CORRUPTIONS = (
     _call_field("answer", lambda answer: {"raises": "KeyError"}, of=_is_present),
     _call_field("delta", lambda delta: None, of=_is_present),
     _call_field(
-        "delta", lambda delta: (0, 0, {"h'": (["r'"], 1)}, None, None), of=lambda delta: not delta
+        "delta",
+        lambda delta: Delta(0, 0, {"h'": Entry(["r'"], 1)}, None, None),
+        of=lambda delta: not delta,
     ),
-    _delta_field("free slots", changed),
-    _delta_field("freeable slots", changed),
+    _delta_field("free_slots", changed),
+    _delta_field("freeable_slots", changed),
     _entry_field("holders", changed),
     _entry_field("holders", lambda holders: holders[1:] or ["r'"]),
     _entry_field("size", changed),
-    _delta_field("entries", lambda entries: {**entries, "h'": ([], 1)}),
+    _delta_field("entries", lambda entries: {**entries, "h'": Entry([], 1)}),
     _delta_field("entries", _when(bool, lambda entries: dict.fromkeys(entries))),
     _delta_field("entries", _when(bool, lambda entries: {})),
     _delta_field("queue", _when(bool, lambda queue: [("h'", queue[0][1]), *queue[1:]])),
@@ -205,24 +204,25 @@ CORRUPTIONS = (
     _delta_field("notices", _when(_is_present, changed)),
     _delta_field("notices", _when(_is_present, lambda notices: None)),
     _delta_field("notices", _when(lambda notices: notices is None, lambda notices: ["h'"])),
-    Corruption("raised.type", lambda step: (*step[:2], ("KeyError", "h'"), step[3])),
+    Corruption("raised.type", lambda step: step._replace(raised=Raised("KeyError", "h'"))),
     _state_field("free", changed),
     _state_field("freeable", changed),
-    _state_field("entries", lambda entries: {**entries, "h'": ([], 1)}),
+    _state_field("entries", lambda entries: {**entries, "h'": Entry([], 1)}),
     _state_field(
         "entries",
-        _when(bool, lambda entries: {h: (["r'"], size) for h, (_, size) in entries.items()}),
+        _when(bool, lambda entries: {h: Entry(["r'"], size) for h, (_, size) in entries.items()}),
     ),
     _state_field(
         "entries",
         _when(
-            bool, lambda entries: {h: (holders, size + 1) for h, (holders, size) in entries.items()}
+            bool,
+            lambda entries: {h: Entry(holders, size + 1) for h, (holders, size) in entries.items()},
         ),
     ),
     _state_field("queue", lambda queue: [*queue, ("h'", 1)]),
     _state_field("queue", _when(lambda queue: len(queue) > 1, lambda queue: queue[::-1])),
     _state_field("notices", changed),
-    Corruption("state.missing", lambda step: (*step[:3], None) if step[3] else UNFIT),
+    Corruption("state.missing", lambda step: step._replace(state=None) if step.state else UNFIT),
 )
 
 
@@ -298,14 +298,11 @@ def test_an_altered_result_is_reported(field: str) -> None:
 
 
 def test_every_field_of_a_step_record_is_altered_by_some_corruption() -> None:
-    assert len(get_args(record.StepRecord)) == len(STEP_FIELDS)
-    assert len(get_args(record.CallRecord)) == len(CALL_FIELDS)
-    assert len(get_args(record.Delta)) == len(DELTA_FIELDS)
-    assert len(get_args(record.Entry)) == len(ENTRY_FIELDS)
     fields = {
-        *STEP_FIELDS,
-        *(f"calls.{name}" for name in CALL_FIELDS),
-        *(f"calls.delta.{name}" for name in DELTA_FIELDS),
+        *StepRecord._fields,
+        *(f"calls.{name}" for name in CallRecord._fields),
+        *(f"calls.delta.{name}" for name in Delta._fields),
+        *(f"calls.delta.entries.{name}" for name in Entry._fields),
         *(f"state.{name}" for name in FullState.__struct_fields__),
     }
     altered = [f"{corruption.field}." for corruption in CORRUPTIONS]
@@ -323,9 +320,9 @@ def test_the_fields_of_a_result_are_the_known_ones() -> None:
 def test_the_answers_of_all_operations_are_altered() -> None:
     reference = ReferenceTarget()
     met = {
-        call[0]
+        call.operation
         for seed in range(40)
         for step in reference.records(manager_trace(seed))
-        for call in step[1]
+        for call in step.calls
     }
     assert met == set(OPERATIONS)

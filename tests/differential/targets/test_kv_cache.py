@@ -59,7 +59,7 @@ def test_every_decision_is_that_of_the_reference(target: HostTarget) -> None:
         except Illegal:
             continue
         assert [list(record[:3]) for record in ours] == [list(one[:3]) for one in result.records]
-        compared += sum(record[0] is not None for record in ours)
+        compared += sum(record.outcome is not None for record in ours)
     assert compared > 5_000
 
 
@@ -133,9 +133,9 @@ def test_a_load_of_a_whole_prompt_leaves_out_what_its_last_token_reads(target: H
     events = [arrive, slots, {"event": "loaded", "request": "a", "valid": 100}, slots]
     header = {"depth": "kv_cache", "manager": "kv_cache", "config": config}
     (result,) = target.run([{"header": header, "events": events}])  # type: ignore[list-item]
-    table, _ = result.records[1][0]["changed"]["tables"]["a"][0]
+    table, _ = result.records[1].outcome["changed"]["tables"]["a"][0]
     assert [bool(block) for block in table] == [False, False, False, False, True]
-    scheduled = result.records[3][0]["calls"][0]
+    scheduled = result.records[3].outcome["calls"][0]
     assert scheduled[:1] + scheduled[2][:1] == ["allocate_slots", 1]
     semantics = Semantics.of_vllm(target.release or "")
     judge = judge_records(config, events, result.records, semantics)

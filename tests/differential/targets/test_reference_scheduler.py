@@ -100,7 +100,7 @@ def test_a_prompt_token_that_a_session_loses_is_still_counted() -> None:
         assert reference is not None
         (result,) = real.run([trace])
         examined = examine(trace, result, real, reference)
-    assert result.records[-1][0]["scheduled"] == {"a": 3}
+    assert result.records[-1].outcome["scheduled"] == {"a": 3}
     assert examined.difference is None
 
 

@@ -279,7 +279,7 @@ def test_what_a_plug_in_raises_comes_out_as_raised(tmp_path: Path) -> None:
     (tmp_path / "plug_in.py").write_text(PLUG_IN)
     with host(NEWEST, {"PYTHONPATH": str(tmp_path)}, plug_in="plug_in:Refusing") as target:
         (result,) = target.run([trace(add("a", 20, Item("x", 2, 4)), *STEP)])
-    assert result.records[-1][2] == ("LookupError", "asked for a")
+    assert result.records[-1].raised == ("LookupError", "asked for a")
 
 
 def test_the_faults_planted_in_a_scheduler_s_manager_are_found(any_release: HostTarget) -> None:
@@ -310,7 +310,7 @@ def test_a_promise_is_seen_broken_by_a_preemption_in_the_step_that_encodes(
     preempting = LANES["scheduler with loads"].trace(2, NEWEST)
     (result,) = newest.run([preempting])
     violation = examine(preempting, result, newest).violations["CP-4"]
-    outcome = result.records[violation.event][0]
+    outcome = result.records[violation.event].outcome
     assert outcome is not None
     assert violation.request in outcome["preempted"]
 

@@ -21,7 +21,7 @@ def trace(*events: bytes, lookahead: int = 0) -> Trace:
 
 
 def outcomes(made: Trace) -> list[object]:
-    return [record[0] for record in ReferenceTarget().records(made)]
+    return [record.outcome for record in ReferenceTarget().records(made)]
 
 
 def test_a_trace_that_names_no_function_means_sha256() -> None:
@@ -73,7 +73,8 @@ def test_a_key_that_looked_ahead_at_a_discarded_token_must_stay() -> None:
     target = ReferenceTarget()
     (result,) = target.run([made])
     assert examine(made, result, target).violations == {}
-    *others, (outcome, *rest) = result.records
-    assert outcome["grown"] != outcome["fresh"]
-    recomputed = TraceResult([*others, ({**outcome, "grown": outcome["fresh"]}, *rest)])
+    *others, last = result.records
+    assert last.outcome["grown"] != last.outcome["fresh"]
+    outcome = {**last.outcome, "grown": last.outcome["fresh"]}
+    recomputed = TraceResult([*others, last._replace(outcome=outcome)])
     assert "BK-1" in examine(made, recomputed, target).violations

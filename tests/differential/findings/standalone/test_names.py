@@ -72,6 +72,8 @@ def renamed(thing: Any, names: dict[str, str]) -> Any:
     match thing:
         case str():
             return names.get(thing, thing)
+        case tuple() if hasattr(thing, "_make"):
+            return thing._make(renamed(one, names) for one in thing)
         case list() | tuple():
             return type(thing)(renamed(one, names) for one in thing)
         case dict():
