@@ -83,13 +83,20 @@ def undo_nothing(checkout: Checkout) -> None:
 PHASES = [undo_set_up, undo_environment, undo_release, undo_nothing]
 
 
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    made = Checkout(tmp_path_factory.mktemp("killed"))
+    made.must_pass("from nothing")
+    return made
+
+
 @pytest.mark.full
-def test_the_run_after_a_kill_at_a_random_moment_succeeds(tmp_path: Path) -> None:
-    checkout = Checkout(tmp_path)
-    checkout.must_pass("from nothing")
-    draw = random.Random(2)
-    landed = {undo: kills(checkout, undo, draw) for undo in PHASES}
-    assert all(count >= KILLS_OF_EACH_PHASE - 1 for count in landed.values()), landed
+@pytest.mark.parametrize("undo", PHASES)
+def test_the_run_after_a_kill_at_a_random_moment_succeeds(
+    checkout: Checkout, undo: Callable[[Checkout], None]
+) -> None:
+    draw = random.Random(undo.__name__)
+    assert kills(checkout, undo, draw) >= KILLS_OF_EACH_PHASE - 1
 
 
 def kills(checkout: Checkout, undo: Callable[[Checkout], None], draw: random.Random) -> int:
