@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.partings import Parting, Partings, find_partings
+from cacheproof.differential.search.diff import Parting, Partings, find_partings
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import MODELLED

@@ -100,7 +100,7 @@ def runs_on(device: str, fault: str | None, models: str) -> Callable[["Trace"], 
     """The runner on a device, with a fault or none, its tiny models in a folder."""
     import msgspec
 
-    from cacheproof.differential.judges.examine import judge_of
+    from cacheproof.differential.judges.examination import judge_of
     from cacheproof.differential.judges.rare_states import Reachability
     from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
     from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cacheproof.differential.findings.finding_file import load
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.trace import ModelRunner, Trace

@@ -18,7 +18,7 @@ import msgspec
 
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import found_in
-from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import known
 from cacheproof.differential.search.campaign import LaneReport, search

@@ -11,7 +11,7 @@ from itertools import islice
 
 from cacheproof.differential.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.explore.search import traces_of
-from cacheproof.differential.judges.examine import LOCKSTEP, examine
+from cacheproof.differential.judges.examination import LOCKSTEP, examine
 from cacheproof.differential.targets.resolve import reference_for, resolve
 
 BATCH = 200

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
-from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.campaign import search

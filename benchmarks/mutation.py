@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of

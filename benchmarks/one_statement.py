@@ -33,7 +33,7 @@ from one_statement_page import (
 from statements import PATHS, RELEASE, Statement, sample
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.judges.examine import LOCKSTEP, examine
+from cacheproof.differential.judges.examination import LOCKSTEP, examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges import lockstep
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget

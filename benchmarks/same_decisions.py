@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.findings.finding import found_in
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.resolve import reference_for, resolve

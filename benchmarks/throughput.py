@@ -18,7 +18,7 @@ from all_cores import LockstepOnAllCores
 from beside import ratios, spread
 
 from cacheproof.differential.generators.manager import Shape, manager_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.host.session import calm_collector

@@ -32,7 +32,7 @@ from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
-from cacheproof.differential.traces.words import visible_line
+from cacheproof.differential.traces.wording import visible_line
 from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
 from cacheproof.plan import Plan
 from cacheproof.reference.releases import NEWEST

@@ -24,7 +24,7 @@ from rich.text import Text
 from cacheproof import __version__
 from cacheproof.differential import files
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.traces.words import visible, visible_line
+from cacheproof.differential.traces.wording import visible, visible_line
 
 JSON_SCHEMA = 1
 TO_STDOUT = "-"

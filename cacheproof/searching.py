@@ -16,8 +16,8 @@ from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.diff import Parting, Partings, find_partings
 from cacheproof.differential.search.known import NAME, KnownFault
-from cacheproof.differential.search.partings import Parting, Partings, find_partings
 from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID, Verdict
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget

@@ -15,7 +15,7 @@ from cacheproof.differential.explore.scope import Scope
 from cacheproof.differential.explore.search import Explorable, Exploration, explore
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, Variant, target_of
-from cacheproof.differential.judges.examine import SERVED
+from cacheproof.differential.judges.examination import SERVED
 from cacheproof.differential.judges.rules import SCHEDULER, rules_for
 from cacheproof.differential.search.canary import (
     NO_CANARY,

@@ -17,7 +17,7 @@ from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.explore import judged
 from cacheproof.differential.explore.scope import Scope
 from cacheproof.differential.explore.symmetry import Part, Symmetry
-from cacheproof.differential.judges.examine import judge_of, judge_record
+from cacheproof.differential.judges.examination import judge_of, judge_record
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.judges.examine import Examination, examine
+from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import Difference
 from cacheproof.differential.judges.retrace import Retrace
 from cacheproof.differential.judges.violation import Violation

@@ -19,7 +19,7 @@ from cacheproof.differential.judges.retrace import Moment
 from cacheproof.differential.traces.block_hash import Continue, Prompt
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.differential.traces.words import program, told, value, visible_line
+from cacheproof.differential.traces.wording import program, told, value, visible_line
 
 EVENTS_SHOWN = 10
 KEY_DIGITS = 12

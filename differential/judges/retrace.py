@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cacheproof.differential.judges.examine import judge_of
+from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.judge import Judge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.protocol import Protocol

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Break
-from cacheproof.differential.judges.examine import Examination, examine
+from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.base import Target

@@ -7,7 +7,7 @@ one per contract, each by itself, and is void when one of them does not come bac
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rules import ENGINE, SCHEDULER, rules_for
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.base import Target

@@ -6,7 +6,7 @@ from typing import Any
 
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE, Finding
-from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.known import KnownFault

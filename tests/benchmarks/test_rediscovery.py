@@ -7,7 +7,7 @@ import pytest
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.spec.registry import contracts

@@ -13,7 +13,7 @@ from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.report import print_finding
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
 from cacheproof.differential.findings.views.view import View
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.violation import Violation, by_kind
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.targets.reference import ReferenceTarget

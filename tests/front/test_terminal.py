@@ -22,7 +22,7 @@ from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.words import visible, visible_line
+from cacheproof.differential.traces.wording import visible, visible_line
 from cacheproof.reference.semantics import Semantics
 
 ODD = "\x1b[2J\x1b]0;title\x07\x9b\u202e\ud800\x00"

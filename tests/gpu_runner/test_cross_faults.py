@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.judges.examine import judge_of
+from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.cross_faults import CROSS_FAULTS

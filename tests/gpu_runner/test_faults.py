@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cacheproof.differential.generators.engine import engine_trace
-from cacheproof.differential.judges.examine import judge_of
+from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING

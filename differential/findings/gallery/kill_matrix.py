@@ -22,7 +22,7 @@ from cacheproof.differential.generators.block_hash import block_hash_trace
 from cacheproof.differential.generators.kv_cache import kv_cache_trace
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.media_hash import media_hash_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rules import SCHEDULER, rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import Protocol

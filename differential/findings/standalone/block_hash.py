@@ -16,7 +16,7 @@ from cacheproof.differential.traces.block_hash import (
     Prompt,
 )
 from cacheproof.differential.traces.trace import AnyEvent
-from cacheproof.differential.traces.words import literal
+from cacheproof.differential.traces.wording import literal
 from cacheproof.spec.block_hash import BlockContent
 
 _WIDTH = 92

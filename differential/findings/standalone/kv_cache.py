@@ -27,7 +27,7 @@ from cacheproof.differential.traces.kv_cache import (
 from cacheproof.differential.traces.manager import Preempt
 from cacheproof.differential.traces.records import KVCacheCall, StepRecord
 from cacheproof.differential.traces.trace import AnyEvent
-from cacheproof.differential.traces.words import literal
+from cacheproof.differential.traces.wording import literal
 
 _WIDTH = 92
 _TAKEN = ("full_sequence_must_fit", "has_scheduled_reqs", "pop_blocks_for_free", "reserved_blocks")

@@ -6,13 +6,19 @@ It repeats the calls, not the events. `claims` writes the assertion.
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproof.differential.findings.claims import ANSWERS, CLASSES, OF_THE_STORE, Case, claim
 from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.standalone.assertions import (
+    ANSWERS,
+    CLASSES,
+    OF_THE_STORE,
+    Case,
+    claim,
+)
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
 from cacheproof.differential.traces.manager import Add, ManagerConfig, Notices, Walk
 from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.trace import AnyEvent
-from cacheproof.differential.traces.words import literal, told
+from cacheproof.differential.traces.wording import literal, told
 
 _MODULE = "vllm.v1.core.encoder_cache_manager"
 _METHODS = {

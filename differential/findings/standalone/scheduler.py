@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.findings.claims import (
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.standalone.assertions import (
     AFTER_AN_EVENT,
     CLASSES,
     OF_ITEMS_BY_NUMBER,
@@ -18,7 +19,6 @@ from cacheproof.differential.findings.claims import (
     Case,
     claim,
 )
-from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render
 from cacheproof.differential.traces.base import Group, tag_of
 from cacheproof.differential.traces.manager import Add, Update
@@ -36,7 +36,7 @@ from cacheproof.differential.traces.scheduler import (
     Transfer,
 )
 from cacheproof.differential.traces.trace import AnyEvent
-from cacheproof.differential.traces.words import literal, told
+from cacheproof.differential.traces.wording import literal, told
 
 _LATER = (
     "long_prefill_token_threshold_adaptive",

@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 
 from cacheproof.differential.findings.finding import Finding
-from cacheproof.differential.traces.words import visible_line
+from cacheproof.differential.traces.wording import visible_line
 
 PLUG_IN = re.compile(r"(?!path:)([\w.]+):(\w+)(@.*)?")
 """A target that is a class of the user's: module and name."""

@@ -2,7 +2,7 @@
 
 from cacheproof.differential.findings.views.view import View
 from cacheproof.differential.judges.retrace import Moment
-from cacheproof.differential.traces.words import value
+from cacheproof.differential.traces.wording import value
 
 
 def _changed(moment: Moment) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cacheproof.differential.findings.views.view import Rows, View
 from cacheproof.differential.judges.retrace import Moment
-from cacheproof.differential.traces.words import changed_fields, value
+from cacheproof.differential.traces.wording import changed_fields, value
 from cacheproof.spec.records import EncoderCacheState
 
 

@@ -15,7 +15,7 @@ from cacheproof.differential.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.explore.scope import SchedulerScope
 from cacheproof.differential.explore.search import _Search, explore, traces_of
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, target_of
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.scheduler_kv import follows
 from cacheproof.differential.search import known
 from cacheproof.differential.targets import reference

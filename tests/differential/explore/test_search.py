@@ -12,7 +12,7 @@ from cacheproof.differential.explore.scope import Scope
 from cacheproof.differential.explore.scopes import SMALL
 from cacheproof.differential.explore.search import Exploration, _Search, explore
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, target_of
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget

@@ -20,14 +20,14 @@ from cacheproof.differential.findings.report import print_finding
 from cacheproof.differential.findings.standalone.writing import standalone_test
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces import manager as events
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
-from cacheproof.differential.traces.words import program
+from cacheproof.differential.traces.wording import program
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics import Semantics

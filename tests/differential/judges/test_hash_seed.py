@@ -11,7 +11,7 @@ SCRIPT = textwrap.dedent(
     f"""
     import sys
     import msgspec
-    from cacheproof.differential.judges.examine import examine
+    from cacheproof.differential.judges.examination import examine
     from cacheproof.differential.lanes.all_lanes import LANES
     from cacheproof.differential.targets.resolve import resolve
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cacheproof.differential.judges.examine import examine, judge_of
+from cacheproof.differential.judges.examination import examine, judge_of
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from cacheproof.differential.generators.kv_cache import drafted_kv_cache_trace, generate
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.kv_cache import FIRST_BLOCKS, KVCacheJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cacheproof.differential.judges.examine import Examination, examine
+from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.limits import way_of
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import REFUSED, Refused

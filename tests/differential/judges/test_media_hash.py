@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.generators.media_hash import media_hash_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.media_hash import MediaHashJudge, pair_of
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES

@@ -12,7 +12,7 @@ import pytest
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.generators.manager import manager_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import (

@@ -9,7 +9,7 @@ import pytest
 
 from cacheproof.differential.generators.encoder_decoder import encoder_decoder_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.scheduler_kv import KVMirror
 from cacheproof.differential.judges.violation import Violation

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cacheproof.differential.generators.scheduler import scheduler_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget

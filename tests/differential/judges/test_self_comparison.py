@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from cacheproof.differential.generators.manager import manager_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.search.canary import canaries
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_manager import MANAGERS

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from cacheproof.differential.generators.manager import manager_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.shrinking.edits import cost, shape
 from cacheproof.differential.shrinking.shrink import BATCHES_MAX, shrink
 from cacheproof.differential.targets.reference import ReferenceTarget

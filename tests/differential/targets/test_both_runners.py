@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cacheproof.differential.findings.finding_file import load
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.search.known import covering
 from cacheproof.differential.search.known import load as load_known
 from cacheproof.differential.targets.process import HostTarget

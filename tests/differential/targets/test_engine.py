@@ -9,7 +9,7 @@ import pytest
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries, finds_canary

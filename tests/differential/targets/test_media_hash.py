@@ -12,7 +12,7 @@ import pytest
 
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.finding_file import save
-from cacheproof.differential.judges.examine import LOCKSTEP
+from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.canary import canaries_in, plant

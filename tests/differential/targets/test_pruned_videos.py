@@ -7,7 +7,7 @@ import pytest
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges import lockstep
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from cacheproof.differential.findings import finding_file
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import reference_scheduler
 from cacheproof.differential.targets.process import HostTarget

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rules import rules_for
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import NO_CANARY, canaries_in, plant

@@ -3,7 +3,7 @@
 import pytest
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.block_hash import BlockHashConfig
 from cacheproof.differential.traces.records import TraceResult

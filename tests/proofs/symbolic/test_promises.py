@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.judges import manager as judge
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget

@@ -7,7 +7,7 @@ import pytest
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, found_in
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics

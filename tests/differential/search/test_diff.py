@@ -3,7 +3,7 @@
 import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.search.partings import Partings, find_partings
+from cacheproof.differential.search.diff import Partings, find_partings
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
 

@@ -15,7 +15,7 @@ from cacheproof.differential.judges.retrace import Break, State
 from cacheproof.differential.traces.manager import Add, Finish, Notices, Preempt, Walk
 from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.scheduler import Chunk
-from cacheproof.differential.traces.words import literal
+from cacheproof.differential.traces.wording import literal
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import EncoderCacheState
 

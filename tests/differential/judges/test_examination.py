@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cacheproof.differential.findings.finding_file import load
-from cacheproof.differential.judges.examine import examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.reference import ReferenceTarget, protocol_of
 from cacheproof.differential.traces.base import SCHEMA, Item
 from cacheproof.differential.traces.manager import Add, Update
