@@ -1,0 +1,133 @@
+"""Entries of encoder outputs: what is not whole, or another's, is named and never loaded."""
+
+import json
+import os
+import random
+import struct
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import BinaryIO
+
+import pytest
+import safetensors.torch
+import torch
+
+from cacheproof.gpu_runner.encoder_connector.entry_file import Torn, fault_of, load, parts_of
+from cacheproof.reference.encoder_connector.entry_key import EntryKey
+
+KEY = EntryKey("a picture", "llava", "main", "3", "float32", 4)
+HOSTILE = 1000
+
+
+def entry(key: EntryKey = KEY, count: int = 3) -> tuple[torch.Tensor, bytes]:
+    rows = torch.randn(count, key.hidden_size, generator=torch.Generator().manual_seed(count))
+    rows = rows.to(getattr(torch, key.dtype))
+    return rows, b"".join(parts_of(rows, key))
+
+
+def file_of(data: bytes) -> BinaryIO:
+    """A file of these bytes, in memory."""
+    file = os.fdopen(os.memfd_create("entry"), "w+b", buffering=0)
+    file.write(data)
+    file.seek(0)
+    return file
+
+
+def fault(data: bytes, key: EntryKey = KEY) -> str | None:
+    """Why it is not the key's entry, as whoever loads it is told too."""
+    with file_of(data) as file, file_of(data) as other:
+        found = fault_of(file, key)
+        with nullcontext() if found is None else pytest.raises(Torn, match=found):
+            load(other, key)
+        return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_rows_come_back_to_the_last_bit(dtype: str, count: int) -> None:
+    key = replace(KEY, dtype=dtype)
+    rows, data = entry(key, count)
+    assert fault(data, key) is None
+    with file_of(data) as file:
+        assert torch.equal(load(file, key), rows)
+    assert torch.equal(safetensors.torch.load(data)["rows"], rows)
+
+
+@pytest.mark.parametrize("field", ["identifier", "model", "revision", "weights"])
+def test_an_entry_of_another_key_is_named_by_what_differs(field: str) -> None:
+    _, data = entry()
+    assert fault(data, replace(KEY, **{field: "another"})) == f"the entry of another {field}"
+
+
+@pytest.mark.parametrize("changed", [{"dtype": "float16"}, {"hidden_size": 2}])
+def test_rows_of_another_dtype_or_width_are_neither_kept_nor_served(changed) -> None:
+    rows, data = entry()
+    other = replace(KEY, **changed)
+    assert fault(data, other) is not None
+    with pytest.raises(ValueError, match="expected"):
+        parts_of(rows, other)
+    relabelled = data.replace(*(f'"{one}"'.encode() for one in _labels(changed)))
+    assert fault(relabelled, other) is not None
+
+
+def _labels(changed) -> tuple[str, str]:
+    ((field, value),) = changed.items()
+    return str(getattr(KEY, field)), str(value)
+
+
+def test_no_byte_can_be_missing_added_or_changed() -> None:
+    _, data = entry()
+    for length in range(len(data)):
+        assert fault(data[:length]) is not None, length
+    assert fault(data + b"x") is not None
+    padding = range(data.rindex(b"}", 0, _start(data)) + 1, _start(data))
+    for place in range(len(data)):
+        other = bytearray(data)
+        other[place] ^= 1
+        assert fault(bytes(other)) is not None or place in padding, place
+
+
+def _start(data: bytes) -> int:
+    return 8 + struct.unpack_from("<Q", data)[0]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"[" * 60_000,
+        b'{"rows":' * 8_000,
+        b"\xff\xfe",
+        b'{"rows":{},"__metadata__":{}}',
+        b'{"rows":null,"__metadata__":null}',
+        json.dumps({"rows": {"shape": [9] * 99}, "__metadata__": KEY.fields}).encode(),
+        b'{"rows":{"shape":[' + b"9" * 5000 + b',4]},"__metadata__":{}}',
+    ],
+)
+@pytest.mark.parametrize("length", [None, 0, 1 << 16, 1 << 63, (1 << 64) - 1])
+def test_a_hostile_header_is_a_fault(header: bytes, length: int | None) -> None:
+    said = len(header) if length is None else length
+    assert fault(struct.pack("<Q", said) + header + bytes(48)) is not None
+
+
+def test_hostile_entries_are_faults_and_never_exceptions() -> None:
+    draw = random.Random(11)
+    rows, data = entry()
+    for _ in range(HOSTILE):
+        other = bytearray(data)
+        for _ in range(draw.choice([1, 1, 2, 8, 200])):
+            place = draw.randrange(len(other) + 1)
+            match draw.randrange(4):
+                case 0:
+                    other[place : place + 1] = bytes([draw.randrange(256)])
+                case 1:
+                    del other[place : place + draw.randrange(1, 40)]
+                case 2:
+                    other[place:place] = draw.choice([b'"', b"{", b"}", b"9", b"\\u0000", b"rows"])
+                case _:
+                    end = draw.randrange(place, len(other) + 1)
+                    other[place:end] = bytes(reversed(other[place:end]))
+        if fault(bytes(other)) is None:
+            assert torch.equal(safetensors.torch.load(bytes(other))["rows"], rows)
