@@ -113,7 +113,8 @@ whatever would:
 ## Time to the first token
 
 A model of the size of Qwen2.5-VL-7B in bfloat16 with random weights, and a video that is encoded
-(cold) or found in the encoder cache (warm); milliseconds.
+(cold), found in the encoder cache (warm), or taken from
+[a store that engines share](encoder-connector.md); milliseconds.
 [What is claimed, and what differs here](runner.md#time-to-the-first-token).
 
 {first_token}

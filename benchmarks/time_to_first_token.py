@@ -1,27 +1,33 @@
-"""Time to the first token of a prompt with a video: encoded first, and found in the encoder cache.
+"""Time to the first token of a prompt with a video: encoded first, found in the encoder cache, and
+taken from a store that engines share.
 
     .venv/bin/python benchmarks/time_to_first_token.py --size small
     .venv/bin/python benchmarks/time_to_first_token.py --size full --device cuda --python PYTHON
 
 The size `full` is that of Qwen2.5-VL-7B, with the videos of LMCache's figures on encoder caching;
 `small` is a seventh as wide and deep. Weights and pixels are noise. In each round a video that was
-never seen is asked about (cold), and once more (warm), with prefix caching off; both must be
-answered alike, to the last bit. The clock runs from the arrival of the request, its pixels on the
-host, to its token. With --synchronisations nothing is timed: every step runs with torch set to
+never seen is asked about (cold), and once more (warm), with prefix caching off; then under a name
+that the engine has not seen, which another engine has put into the store (from memory, from disk):
+it is promised, read and copied to the device in place of the encoder's work. All must be answered
+alike, to the last bit. The clock runs from the arrival of the request, its pixels on the host, to
+its token. With --synchronisations nothing is timed: every step runs with torch set to
 refuse what waits for the GPU before the tokens are chosen.
 """
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import beside
 import torch_side
 
 if TYPE_CHECKING:
+    import torch
     from video_model import VideoModel
 
     from cacheproof.gpu_runner.engine import Engine
@@ -31,6 +37,7 @@ TEXT = 24
 """Tokens before the video, and after it."""
 BLOCK_SIZE = 16
 PATCHES_OF_A_ROW = 4
+TIERS = ("memory", "disk")
 
 
 class Claim(NamedTuple):
@@ -151,6 +158,8 @@ def main() -> None:
     parser = torch_side.arguments(__doc__)
     parser.add_argument("--size", default="small", choices=sorted(SIZES))
     parser.add_argument("--synchronisations", action="store_true")
+    parser.add_argument("--memory", default="/dev/shm", help="a folder in memory, for the store")
+    parser.add_argument("--disk", default=tempfile.gettempdir(), help="a folder on a disk")
     chosen = parser.parse_args()
     if chosen.synchronisations and chosen.device != "cuda":
         print("--synchronisations is about what waits for a GPU; expected --device cuda",
@@ -168,11 +177,11 @@ def main() -> None:
           f"{next(told)}\n")  # fmt: skip
     claims = size is SIZES["full"]
     print("| frames | entry | cold | warm | saved | cold / warm | by multiply-adds |"
-          + claims * " claimed |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|" + claims * "---|")
+          + claims * " claimed |" + " from memory | from disk | cold / from disk |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|" + claims * "---|" + "---|---|---|")
     for claim, line in zip(CLAIMS, told, strict=True):
         assert line["entry_bytes"] == line["peak_bytes"] == size.entry_bytes(claim.frames)
-        cold, warm = line["cold"], line["warm"]
+        cold, warm, memory, disk = (line[way] for way in ("cold", "warm", *TIERS))
         saved = [one - other for one, other in zip(cold, warm, strict=True)]
         columns = [
             str(claim.frames),
@@ -181,6 +190,8 @@ def main() -> None:
             beside.spread(beside.ratios(cold, warm)),
             f"{size.faster(claim.frames):.2f}",
             *([f"{claim.faster} ({claim.saved_ms} saved)"] if claims else []),
+            *(beside.spread(one, 1e3, digits=0) for one in (memory, disk)),
+            beside.spread(beside.ratios(cold, disk)),
         ]
         print(f"| {' | '.join(columns)} |", flush=True)
 
@@ -199,36 +210,79 @@ def inside(job: Any) -> None:
         return
     print(json.dumps(torch_side.machine(job["device"])), flush=True)
     for frames in job["frames"]:
-        print(json.dumps(measure(model, frames, job["rounds"])), flush=True)
+        with ExitStack() as stack:
+            folders = {tier: Path(stack.enter_context(
+                tempfile.TemporaryDirectory(dir=job[tier]))) for tier in TIERS}  # fmt: skip
+            print(json.dumps(measure(model, frames, job["rounds"], folders)), flush=True)
 
 
-def measure(model: "VideoModel", frames: int, rounds: int) -> dict[str, Any]:
-    """Seconds of each round, cold and warm, and what the encoder store held."""
+def measure(
+    model: "VideoModel", frames: int, rounds: int, folders: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Seconds of each round, by the way that the rows come, and what the encoder store held."""
     engine = make_engine(model, frames)
     patches = model.patches(frames)
-    cold, warm = [], []
+    seconds: dict[str, list[float]] = {way: [] for way in ("cold", "warm", *folders)}
     rows: dict[str, int] = {}
     for number in range(rounds + 1):
-        rows[f"video-{number}"] = model.size.rows(frames)
-        asked = model.prompt(f"video-{number}", patches, frames, TEXT)
         answers = []
-        for name, timed, encodes in (("cold", cold, 1), ("warm", warm, 0)):
-            begun = torch_side.clock(model.device)
-            engine.add(f"{name}-{number}", asked, max_tokens=1)
-            decided = list(engine.run())
-            timed.append(torch_side.clock(model.device) - begun)
-            assert sum(len(step.scheduled_encoder_inputs) for step in decided) == encodes
-            answers += engine.completions[f"{name}-{number}"].tokens
+        for way, spent in seconds.items():
+            name = f"{way if way in folders else 'video'}-{number}"
+            rows[name] = model.size.rows(frames)
+            asked = model.prompt(name, patches, frames, TEXT)
+            takes = nullcontext()
+            if way in folders:
+                (encoded,) = engine.runner.encoder_store.entries.values()
+                takes = taking(engine.runner, folders[way], name, encoded)
+            with takes:
+                begun = torch_side.clock(model.device)
+                engine.add(f"{way}-{number}", asked, max_tokens=1)
+                decided = list(engine.run())
+                spent.append(torch_side.clock(model.device) - begun)
+            encodes = sum(len(step.scheduled_encoder_inputs) for step in decided)
+            assert encodes == (way != "warm")
+            answers += engine.completions[f"{way}-{number}"].tokens
             store = engine.runner.encoder_store
             ledger = {name: rows[name] for name in engine.encoder_cache_manager.cached}
             assert store.sizes == ledger, f"the store holds {store.sizes}, not {ledger}"
-        assert answers[0] == answers[1], "cold and warm are answered differently"
+        assert len(set(answers)) == 1, f"{', '.join(seconds)} are answered differently"
     return {
-        "cold": cold[1:],
-        "warm": warm[1:],
+        **{way: spent[1:] for way, spent in seconds.items()},
         "entry_bytes": store.num_bytes,
         "peak_bytes": store.peak_bytes,
     }
+
+
+@contextmanager
+def taking(runner: "Runner", folder: Path, name: str, rows: "torch.Tensor") -> Iterator[None]:
+    """What the runner would encode, it takes from a shared store, where another has put it."""
+    from cacheproof.gpu_runner.encoder_connector import entry_file
+    from cacheproof.reference.encoder_connector.entry_key import EntryKey
+    from cacheproof.reference.encoder_connector.tiers import TierConfig, Tiers
+
+    width, dtype = rows.shape[1], entry_file.dtype_name(rows.dtype)
+    key = EntryKey(name, "a model", "", "", dtype, width)
+    room = TierConfig(folder, 2 * rows.nbytes + (1 << 20))
+    another, own = (Tiers([room], entry_file.fault_of) for _ in range(2))
+    assert another.put(key, entry_file.parts_of(rows, key))
+    encode = runner._encode
+
+    def take(step: Any) -> None:
+        if not step.scheduled_encoder_inputs:
+            return
+        promise = own.promise(key)
+        assert promise is not None
+        with promise.file.open("rb", buffering=0) as entry:
+            runner.encoder_store.put(name, entry_file.load(entry, key).to(rows.device))
+        own.give_back(promise)
+
+    runner._encode = take  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        runner._encode = encode  # type: ignore[method-assign]
+        another.close()
+        own.close()
 
 
 def make_engine(model: "VideoModel", frames: int) -> "Engine":

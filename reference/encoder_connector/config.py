@@ -40,8 +40,8 @@ class StoreConfig:
         """From both.
 
         Raises:
-            BadConfig: a setting is unknown, misses its other half, or is no size or truth; or
-                there is no tier.
+            BadConfig: a setting is unknown, misses its other half, or is no size or truth; there is
+                no tier, or both are in one folder.
         """
         given = {name: (value, f"setting {name}") for name, value in settings.items()}
         for name, value in environment.items():
@@ -52,6 +52,9 @@ class StoreConfig:
             if name not in FIELDS:
                 raise BadConfig(f"setting {name} is unknown; expected one of {', '.join(FIELDS)}")
         tiers = [tier for kind in ("cpu", "disk") for tier in _tier(kind, given)]
+        if len({tier.root.resolve() for tier in tiers}) < len(tiers):
+            both = tiers[0].root
+            raise BadConfig(f"cpu_path and disk_path are both {both}; expected two folders")
         if not tiers:
             raise BadConfig("no tier; expected disk_path and disk_bytes, or cpu_path and cpu_bytes")
         return cls(tuple(tiers), str(given.get("weights", ("", ""))[0]))

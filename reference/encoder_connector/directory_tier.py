@@ -17,11 +17,16 @@ import os
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
+
+LOCK_SECONDS = 5.0
+"""Longer than an engine holds the lock, which is as long as it takes to move an entry down a tier;
+one that was stopped with the lock must not stop the others."""
 
 Evicted = Callable[[str, Path], None]
 
@@ -218,7 +223,11 @@ class DirectoryTier:
     def _locked(self) -> Iterator[None]:
         handle = os.open(self.root / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            until = time.monotonic() + LOCK_SECONDS
+            while not _try_lock(handle):
+                if time.monotonic() > until:
+                    raise OSError(errno.EBUSY, "another engine does not give its lock back")
+                time.sleep(0.001)
             yield
         finally:
             os.close(handle)
@@ -254,9 +263,15 @@ def _is_locked(lock: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try_lock(handle)
     finally:
         os.close(handle)
-    return False
+
+
+def _try_lock(handle: int) -> bool:
+    """Take a lock, until the file is closed, if nobody has it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

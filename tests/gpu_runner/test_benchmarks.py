@@ -16,6 +16,7 @@ from cacheproof.differential.targets.host.runner_faults import (
     reads_the_next_rows,
 )
 from cacheproof.gpu_runner import paged_attention, runner
+from cacheproof.gpu_runner.encoder_connector import entry_file
 from cacheproof.gpu_runner.encoder_store import EncoderStore
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -85,7 +86,7 @@ def test_the_full_width_runs_and_keeps_an_entry_of_the_claimed_bytes(
     )
     size = replace(script.SIZES["full"], layers=2, vision_depth=8)
     model = type(made.model)(size, torch.device("meta"))
-    told = script.measure(model, script.CLAIMS[claim].frames, rounds=0)
+    told = script.measure(model, script.CLAIMS[claim].frames, 0, {})
     assert told["entry_bytes"] == told["peak_bytes"] == (34_291_712, 137_166_848)[claim]
 
 
@@ -131,8 +132,22 @@ def test_a_warm_answer_from_other_rows_stops_the_headline(made: Made, monkeypatc
 
     monkeypatch.setattr(EncoderStore, "gather", other)
     with pytest.raises(AssertionError, match="answered differently"):
-        made.script.measure(made.model, FRAMES, rounds=0)
+        made.script.measure(made.model, FRAMES, 0, {})
     assert any(name.startswith("warm") for name in reads)
+
+
+def test_rows_that_another_engine_encoded_are_answered_alike(made: Made, tmp_path: Path) -> None:
+    told = made.script.measure(made.model, FRAMES, 1, {"memory": tmp_path / "a", "disk": tmp_path})
+    assert [len(told[way]) for way in ("cold", "warm", "memory", "disk")] == [1] * 4
+
+
+def test_other_rows_from_a_store_stop_the_headline(
+    made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    load = entry_file.load
+    monkeypatch.setattr(entry_file, "load", lambda *entry: load(*entry).flip(0))
+    with pytest.raises(AssertionError, match="answered differently"):
+        made.script.measure(made.model, FRAMES, 0, {"disk": tmp_path})
 
 
 def test_a_store_that_keeps_more_than_the_ledger_stops_the_headline(
@@ -147,7 +162,7 @@ def test_a_store_that_keeps_more_than_the_ledger_stops_the_headline(
 
     monkeypatch.setattr(made.script, "make_engine", hoarding)
     with pytest.raises(AssertionError, match=r"the store holds .*video-0"):
-        made.script.measure(made.model, FRAMES, rounds=1)
+        made.script.measure(made.model, FRAMES, 1, {})
 
 
 def test_steps_may_not_wait_until_they_choose(made: Made, monkeypatch) -> None:

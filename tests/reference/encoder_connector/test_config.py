@@ -29,6 +29,11 @@ def test_the_environment_wins() -> None:
         ({}, {}, "no tier; expected disk_path and disk_bytes, or cpu_path and cpu_bytes"),
         ({"disk_path": "/d"}, {}, "setting disk_path stands alone; expected disk_bytes as well"),
         ({}, {"EC_CPU_BYTES": "1"}, "EC_CPU_BYTES stands alone; expected cpu_path as well"),
+        (
+            {**DISK, "cpu_path": "/x/../d", "cpu_bytes": 1},
+            {},
+            "cpu_path and disk_path are both /x/../d; expected two folders",
+        ),
         ({**DISK, "size": 1}, {}, "setting size is unknown; expected one of cpu_path, "),
         ({**DISK, "disk_path": "d"}, {}, "setting disk_path is 'd'; expected an absolute path"),
         ({**DISK, "disk_path": 7}, {}, "setting disk_path is 7; expected an absolute path"),

@@ -1,6 +1,7 @@
 """A folder of entries: bounded, whole or absent, and nobody's pins but one's own."""
 
 import errno
+import fcntl
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cacheproof.reference.encoder_connector import directory_tier
 from cacheproof.reference.encoder_connector.directory_tier import DirectoryTier
 
 CONTENT = 10_000
@@ -147,6 +149,19 @@ def test_a_folder_that_is_gone_is_a_miss_and_a_line_of_log(
         tier.num_bytes()
         tier.clear()
     assert len(caplog.records) <= 3
+
+
+def test_an_engine_that_is_stopped_with_the_lock_stops_no_other(
+    tier: DirectoryTier, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(directory_tier, "LOCK_SECONDS", 0.0)
+    put(tier, 1, b"x")
+    with (tier.root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert content(tier, 1) == b"x"
+        assert not put(tier, 2, b"y")
+    assert "EBUSY" in caplog.text
+    assert put(tier, 2, b"y")
 
 
 def test_a_full_disk_is_a_miss_and_leaves_nothing(
