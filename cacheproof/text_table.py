@@ -19,7 +19,8 @@ def texts(output: Output, toml: Path | None) -> int:
     the shipped one, or the one that is written to `toml` now. 0: none; 1: some.
 
     Raises:
-        InputError: the file cannot be written, or a release is no Python that can be read here.
+        InputError: the file cannot be written or would lack a release that is not installed, or a
+            release is no Python that can be read here.
     """
     if toml is not None:
         with _writing(toml):
@@ -27,6 +28,12 @@ def texts(output: Output, toml: Path | None) -> int:
     installed = {one.version: one for one in releases.list_installed() if one.version in MODELLED}
     known = known_texts.load()
     if toml is not None:
+        missing = [one for one in MODELLED if one not in installed]
+        if missing:
+            raise InputError(
+                f"--toml: {len(missing)} of {len(MODELLED)} modelled releases are not installed, and "
+                f"the table would lack them; first: cacheproof vllm install {' '.join(missing)}"
+            )
         known = known_texts.made_of({version: one.tree for version, one in installed.items()})
         with _writing(toml):
             files.write(toml, known_texts.written(known).encode())

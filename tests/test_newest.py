@@ -65,7 +65,7 @@ def miscounted(page: str) -> list[str]:
 
 def test_pages_count_the_releases_that_are_modelled() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    found = {page.name: miscounted(page.read_text()) for page in pages}
+    found = {str(page.relative_to(ROOT)): miscounted(page.read_text()) for page in pages}
     assert {name: what for name, what in found.items() if what} == {}
 
 

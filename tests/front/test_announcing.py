@@ -16,7 +16,7 @@ from cacheproof.differential.targets import known_texts, releases
 from cacheproof.differential.targets import resolve as resolving
 from cacheproof.differential.targets.releases import Release
 from cacheproof.differential.targets.resolve import reading_of, resolve
-from cacheproof.reference.releases import NEWEST
+from cacheproof.reference.releases import MODELLED, NEWEST
 
 SCHEDULER = "v1/core/sched/scheduler.py"
 STEP = "v1/core/sched/output.py"
@@ -227,6 +227,16 @@ def test_families_and_what_reads_otherwise_are_printed(
     ran = run("vllm", "texts")
     assert ran.code == 1
     assert "of 1 that are installed 1 read otherwise" in ran.out
+
+
+def test_a_table_that_would_lack_releases_is_not_written(
+    run: Any, newest: Release, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(text_table.releases, "list_installed", lambda: [newest])
+    refusal = run("vllm", "texts", "--toml", tmp_path / "texts.toml").refusal
+    assert f"{len(MODELLED) - 1} of {len(MODELLED)} modelled releases are not installed" in refusal
+    assert f"cacheproof vllm install {MODELLED[0]} " in refusal
+    assert not (tmp_path / "texts.toml").exists()
 
 
 @pytest.mark.full
