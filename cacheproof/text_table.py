@@ -31,8 +31,8 @@ def texts(output: Output, toml: Path | None) -> int:
         missing = [one for one in MODELLED if one not in installed]
         if missing:
             raise InputError(
-                f"--toml: {len(missing)} of {len(MODELLED)} modelled releases are not installed, and "
-                f"the table would lack them; first: cacheproof vllm install {' '.join(missing)}"
+                f"--toml: {len(missing)} of {len(MODELLED)} modelled releases are not installed, "
+                f"and the table would lack them; first: cacheproof vllm install {' '.join(missing)}"
             )
         known = known_texts.made_of({version: one.tree for version, one in installed.items()})
         with _writing(toml):
