@@ -173,10 +173,20 @@ class DirectoryTier:
         for entry, found in idle:
             if excess <= 0:
                 break
-            if self._evicted is not None:
-                self._evicted(entry.parent.name + entry.name, entry)
-            entry.unlink(missing_ok=True)
-            excess -= found.st_size
+            excess -= found.st_size if self._evict(entry) else 0
+        return excess <= 0
+
+    def _evict(self, entry: Path) -> bool:
+        """Drop an entry, unless somebody has pinned it meanwhile: out of its place, nobody can."""
+        name = entry.parent.name + entry.name
+        taken = self._new_path(name)
+        entry.rename(taken)
+        if os.lstat(taken).st_nlink > 1:
+            taken.rename(entry)
+            return False
+        if self._evicted is not None:
+            self._evicted(name, taken)
+        taken.unlink()
         return True
 
     def _idle(self) -> Iterator[tuple[Path, os.stat_result]]:

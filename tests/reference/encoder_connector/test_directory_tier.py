@@ -102,6 +102,23 @@ def test_another_owner_sees_entries_and_heeds_pins(tier: DirectoryTier) -> None:
     assert put(tier, 2, bytes(70))
 
 
+def test_an_entry_that_is_pinned_while_room_is_made_stays(tier: DirectoryTier) -> None:
+    with closing(DirectoryTier(tier.root, 100)) as other:
+
+        class Late(DirectoryTier):
+            def _idle(self) -> Iterator[tuple[Path, os.stat_result]]:
+                found = list(super()._idle())
+                assert other.pin(name(1)) is not None
+                return iter(found)
+
+        put(tier, 1, bytes(40))
+        put(tier, 2, bytes(40))
+        with closing(Late(tier.root, 100)) as late:
+            assert not put(late, 3, bytes(90))
+            assert late.num_bytes() == 40
+            assert late.contains(name(1))
+
+
 def test_a_restart_finds_what_was_stored(tier: DirectoryTier) -> None:
     put(tier, 1, b"kept")
     tier.close()
