@@ -40,8 +40,8 @@ Not looked at: `ECCPUConnector`, `ECMooncakeConnector`, LMCache; two workers of 
 hosts. Entries of `ECExampleConnector` are whole after a kill because safetensors 0.8, which was
 installed, writes another file and renames it; no other version was tried. vLLM's source calls
 `ECExampleConnector` simple and for debugging. That it writes outside its folder is public (vLLM
-#51448, open). For the other rows no public thread was found (stored threads up to 2026-09-22,
-searched on 2026-11-26).
+#51448, open). Threads about the other rows: none found among the stored ones up to 2026-09-22,
+searched on 2026-11-26.
 """
 
 

@@ -82,7 +82,11 @@ def test_a_runner_that_is_whole_breaks_nothing(run: Run) -> None:
 def test_rows_and_slots_are_looked_at(run: Run) -> None:
     ran = run(0, None, True)
     assert {"rows of known origin read", "slots of known origin read"} <= ran.met
-    outcomes = [outcome for outcome, *_ in ran.result.records if isinstance(outcome, dict)]
+    outcomes = [
+        outcome
+        for outcome in (record.outcome for record in ran.result.records)
+        if isinstance(outcome, dict)
+    ]
     read = [outcome["origins"] for outcome in outcomes if "origins" in outcome]
     assert sum(origins["rows"]["read"] for origins in read) > 100
     assert sum(origins["slots"]["read"] for origins in read) > 1000

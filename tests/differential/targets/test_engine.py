@@ -47,7 +47,7 @@ def test_engine_and_runner_decide_and_answer_alike(
         assert examination.broken <= (LISTED_OF_DECODERS if model == "whisper" else LISTED)
         decoded += sum(
             len(tokens)
-            for outcome, *_ in result.records
+            for outcome in (record.outcome for record in result.records)
             if isinstance(outcome, dict)
             for tokens in outcome.get("outputs", {}).values()
         )
@@ -174,7 +174,11 @@ def test_who_comes_back_hears_the_sound_of_who_is_new(
     assert examination.difference is None
     assert examination.violations["EQ-1"].why == "p.one == p.other is false: (531,) == (426,)"
     assert {"EQ-1", "WM-6"} <= examine(trace, runner.run([trace])[0], runner).broken
-    last = [outcome["outputs"] for outcome, *_ in result.records if "outputs" in outcome]
+    last = [
+        outcome["outputs"]
+        for outcome in (record.outcome for record in result.records)
+        if "outputs" in outcome
+    ]
     assert last[2]["c"] == last[0]["b"]
 
 

@@ -106,7 +106,7 @@ def run(target: HostTarget, *traces: Trace) -> list[TraceResult]:
 def outcomes(target: HostTarget, *events: AnyEvent, **changes: Any) -> list[Any]:
     (result,) = run(target, trace(*events, **changes))
     assert result.illegal is None, result.illegal
-    return [outcome for outcome, *_ in result.records]
+    return [record.outcome for record in result.records]
 
 
 def refusal(target: HostTarget, *events: AnyEvent, **changes: Any) -> str | None:

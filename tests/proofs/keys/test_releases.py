@@ -17,6 +17,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
 from cacheproof.differential.traces.block_hash import BlockHashConfig, BlockHashHeader, Prompt
 from cacheproof.differential.traces.media_hash import Hash, MediaHashConfig, MediaHashHeader
+from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.proofs.keys import block_witnesses, vllm_media
 from cacheproof.proofs.keys.block_extra import WITNESS, Hashing
@@ -39,7 +40,7 @@ Hosted = Callable[[str], AbstractContextManager[HostTarget]]
 
 def outcomes(target: HostTarget, trace: Trace) -> list[Any]:
     (result,) = target.run([trace])
-    return [record[0] for record in result.records]
+    return [record.outcome for record in result.records]
 
 
 def described(value: Any) -> Description:
@@ -96,7 +97,7 @@ def test_a_release_gives_both_calls_of_each_pair_one_digest(hosted: Hosted, rele
     for number in range(len(pairs)):
         judge = MediaHashJudge(None, Reachability())
         for place in (2 * number, 2 * number + 1):
-            judge.judge(place, Hash(calls[place]), (digests[place], [], None, None))
+            judge.judge(place, Hash(calls[place]), StepRecord(digests[place], [], None, None))
         assert set(judge.violations) == {"MH-3"}, pairs[number]
         assert listed(judge.violations["MH-3"], release), pairs[number]
 
