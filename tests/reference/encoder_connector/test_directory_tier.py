@@ -7,9 +7,8 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -350,7 +349,8 @@ def killed(script: str, folder: Path, kills: int) -> list[int]:
             assert writer.stdout is not None
             for _ in range(draw.randrange(1, 6)):
                 finished.append(int(writer.stdout.readline()))
-            time.sleep(draw.uniform(0, 0.003))
+            with suppress(subprocess.TimeoutExpired):
+                writer.wait(timeout=draw.uniform(0, 0.003))
             writer.kill()
             finished += [int(line) for line in writer.stdout.read().split("\n")[:-1]]
     return finished
