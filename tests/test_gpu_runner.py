@@ -11,7 +11,14 @@ from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.releases import Release
 
 TESTS = Path(__file__).parent / "gpu_runner"
-WITHOUT_MODELS = ("encoder_store", "kv_store", "rotary", "windowed_attention")
+WITHOUT_MODELS = (
+    "devices",
+    "encoder_store",
+    "entry_file",
+    "kv_store",
+    "rotary",
+    "windowed_attention",
+)
 
 
 def passes(release: Release, *tests: Path) -> None:
