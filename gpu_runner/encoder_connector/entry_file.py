@@ -33,15 +33,14 @@ def parts_of(rows: torch.Tensor, key: EntryKey) -> list[bytes | memoryview]:
 
     Raises:
         ValueError: the rows are of another dtype or width than the key says, or of a dtype that no
-            entry has.
+            entry has; or the key is longer than a header may be.
     """
     name = dtype_name(rows.dtype)
     if rows.ndim != 2 or (name, rows.shape[1]) != (key.dtype, key.hidden_size):
-        raise ValueError(
-            f"rows of {name} {list(rows.shape)}; expected {key.dtype} [rows, {key.hidden_size}]"
-        )
+        shape = ", ".join(["rows", *map(str, rows.shape[1:])])
+        raise ValueError(f"{name} [{shape}]; expected {key.dtype} [rows, {key.hidden_size}]")
     if name not in _SAFETENSORS_NAMES:
-        raise ValueError(f"rows of {name}; expected one of {', '.join(_SAFETENSORS_NAMES)}")
+        raise ValueError(f"{name}; expected one of {', '.join(_SAFETENSORS_NAMES)}")
     data = _bytes_of(rows.detach().cpu().contiguous())
     header = {
         METADATA: {**key.fields, DIGEST: xxhash.xxh3_128_hexdigest(data)},
@@ -53,6 +52,8 @@ def parts_of(rows: torch.Tensor, key: EntryKey) -> list[bytes | memoryview]:
     }
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % _LENGTH.size)
+    if len(text) > HEADER_BYTES_MAX:
+        raise ValueError(f"a header that is longer than {HEADER_BYTES_MAX} bytes")
     return [_LENGTH.pack(len(text)) + text, data]
 
 
@@ -121,7 +122,8 @@ def _described(file: BinaryIO, key: EntryKey) -> tuple[int, str]:
             "shape": [count, key.hidden_size],
             "data_offsets": [0, left],
         }
-        if described != expected or count * width * _itemsize(key) != left:
+        is_count = type(count) is int and count * width * _itemsize(key) == left
+        if described != expected or not is_count:
             raise Torn("a header that speaks of other rows")
     except Torn:
         raise

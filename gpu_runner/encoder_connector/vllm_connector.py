@@ -64,6 +64,7 @@ class EncoderConnector(ECConnectorBase):
         self._to_load: dict[str, Promise] = {}
         self._in_flight: dict[str, list[Promise]] = {}
         self._loaded: set[str] = set()
+        self._told: set[str] = set()
 
     def key_of(self, identifier: str) -> EntryKey:
         """The key of a media item in this engine."""
@@ -135,7 +136,9 @@ class EncoderConnector(ECConnectorBase):
         try:
             parts = entry_file.parts_of(encoder_cache[mm_hash], key)
         except ValueError as error:
-            logger.warning("encoder cache: %r is not kept: %s", mm_hash, error)
+            if str(error) not in self._told:
+                self._told.add(str(error))
+                logger.warning("encoder cache: %.200r is not kept: %s", mm_hash, error)
             return
         self._store.put(key, parts)
 

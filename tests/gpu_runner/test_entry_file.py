@@ -75,6 +75,24 @@ def _labels(changed) -> tuple[str, str]:
     return str(getattr(KEY, field)), str(value)
 
 
+@pytest.mark.parametrize("count", ["3.0", "true", "-3", "NaN", "Infinity", '"3"', "null", "[3]"])
+def test_a_count_of_rows_is_a_whole_number(count: str) -> None:
+    for rows in (1, 3):
+        _, data = entry(count=rows)
+        text = f'"shape": [{rows}, 4]'.encode()
+        assert data.count(text) == 1
+        other = data.replace(text, f'"shape": [{count}, 4]'.encode())
+        length = struct.unpack_from("<Q", data)[0] + len(other) - len(data)
+        assert fault(struct.pack("<Q", length) + other[8:]) is not None
+
+
+def test_a_key_that_is_longer_than_a_header_is_not_kept() -> None:
+    rows, _ = entry()
+    key = replace(KEY, identifier="x" * (1 << 16))
+    with pytest.raises(ValueError, match="longer than 65536 bytes"):
+        parts_of(rows, key)
+
+
 def test_no_byte_can_be_missing_added_or_changed() -> None:
     _, data = entry()
     for length in range(len(data)):
