@@ -100,7 +100,7 @@ def test_a_listed_fault_is_replayed_by_its_name(run: Any, folder: Path) -> None:
 def test_results_do_not_depend_on_the_number_of_workers(
     run: Any, tmp_path: Path, nothing_known: Path, is_listed: bool
 ) -> None:
-    seeds = "--depth", "manager", "--seeds", "0:10" if is_listed else "0:22"
+    seeds = "--depth", "manager", "--seeds", "0:22"
     known = () if is_listed else ("--known", nothing_known)
     reports = []
     for workers in (1, 3):
