@@ -198,10 +198,17 @@ def merged_walks(trace: Trace) -> Iterator[Trace | None]:
 
 
 def merged_requests(trace: Trace) -> Iterator[Trace | None]:
-    """One request with the items of two, and their events."""
-    adds = [number for number, event in enumerate(trace.events) if isinstance(event, Add)]
-    for first, second in combinations(adds, 2):
-        yield edited(trace, _merge_requests(first, second))
+    """One request with the items of two, and their events. A decoder with one item, as models have
+    them, keeps to one."""
+    items = {
+        number: len(event.items)
+        for number, event in enumerate(trace.events)
+        if isinstance(event, Add)
+    }
+    keeps_one = trace.header.manager == "encoder_decoder" and max(items.values(), default=0) < 2
+    for first, second in combinations(items, 2):
+        if not (keeps_one and items[first] and items[second]):
+            yield edited(trace, _merge_requests(first, second))
 
 
 def _merge_requests(first: int, second: int) -> Edit:

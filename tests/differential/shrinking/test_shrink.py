@@ -7,7 +7,8 @@ import pytest
 
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.examination import examine
-from cacheproof.differential.shrinking.edits import cost, shape
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.shrinking.edits import cost, merged_requests, shape
 from cacheproof.differential.shrinking.shrink import BATCHES_MAX, shrink
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import SCHEMA, Item
@@ -181,3 +182,26 @@ def test_every_step_of_the_search_is_cheaper() -> None:
 
     trace = manager_trace(3)
     assert all(cost(candidate) <= cost(trace) for candidate in [shrink(trace, always), *asked])
+
+
+@pytest.mark.parametrize(
+    ("lane", "keeps_one"), [("encoder-decoder", True), ("encoder cache", False)]
+)
+def test_requests_of_decoders_with_one_item_keep_to_it(lane: str, keeps_one: bool) -> None:
+    most = set()
+    for seed in range(20):
+        trace = LANES[lane].trace(seed, None)
+        for merged in merged_requests(trace):
+            if merged is not None:
+                adds = [event for event in merged.events if isinstance(event, Add)]
+                most.add(max(len(event.items) for event in adds))
+    assert (max(most, default=1) == 1) == keeps_one
+
+
+def test_requests_of_decoders_that_have_several_items_are_merged() -> None:
+    merged = [
+        one
+        for seed in range(5)
+        for one in merged_requests(LANES["encoder-decoder of several items"].trace(seed, None))
+    ]
+    assert any(one is not None for one in merged)
