@@ -4,8 +4,8 @@
 
 A workload is an engine-depth trace: a handful of requests under one configuration. The reference
 decides, the runner executes with a tiny model in float32, and what rows and slots each read held
-is looked at on both devices. Exits with 1 where a token differs, or a contract breaks. With
-`--device cpu` the CPU is held against itself.
+is looked at on both devices. Exits with 1 where a token differs, or a contract breaks on one device
+alone. With `--device cpu` the CPU is held against itself.
 """
 
 import json

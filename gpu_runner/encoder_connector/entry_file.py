@@ -14,12 +14,12 @@ import torch
 import xxhash
 
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
+from cacheproof.reference.encoder_connector.tiers import PART_BYTES
 
 ROWS = "rows"
 METADATA = "__metadata__"
 DIGEST = "digest"
 HEADER_BYTES_MAX = 1 << 16
-PART_BYTES = 1 << 20
 _LENGTH = struct.Struct("<Q")
 _SAFETENSORS_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
@@ -66,10 +66,9 @@ def fault_of(file: BinaryIO, key: EntryKey) -> str | None:
     """
     try:
         count, digest = _described(file, key)
-        part = bytearray(PART_BYTES)
-        left = count * key.hidden_size * _itemsize(key)
-        _check(_filled(file, (memoryview(part)[: min(left - at, PART_BYTES)]
-                              for at in range(0, left, PART_BYTES))), digest)  # fmt: skip
+        size = count * key.hidden_size * _itemsize(key)
+        part = memoryview(bytearray(PART_BYTES))
+        _check(file, (part[: size - at] for at in range(0, size, PART_BYTES)), digest)
     except Torn as fault:
         return str(fault)
     return None
@@ -85,8 +84,8 @@ def load(file: BinaryIO, key: EntryKey) -> torch.Tensor:
     count, digest = _described(file, key)
     rows = torch.empty(count, key.hidden_size, dtype=getattr(torch, key.dtype))
     data = _bytes_of(rows)
-    _check(_filled(file, (data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES))),
-           digest)  # fmt: skip
+    parts = (data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES))
+    _check(file, parts, digest)
     return rows
 
 
@@ -151,8 +150,10 @@ def _read(file: BinaryIO, count: int) -> bytes:
     return data
 
 
-def _filled(file: BinaryIO, parts: Iterator[memoryview]) -> Iterator[memoryview]:
-    """The parts, each filled from the file. Raises Torn where it ends before them."""
+def _check(file: BinaryIO, parts: Iterator[memoryview], expected: str) -> None:
+    """Fill the parts from the file. Raises Torn where it ends before them, or where they are of
+    another digest."""
+    digest = xxhash.xxh3_128()
     for part in parts:
         at = 0
         while at < len(part):
@@ -160,12 +161,6 @@ def _filled(file: BinaryIO, parts: Iterator[memoryview]) -> Iterator[memoryview]
             if not count:
                 raise Torn("an end before its rows are")
             at += count
-        yield part
-
-
-def _check(parts: Iterator[memoryview], expected: str) -> None:
-    digest = xxhash.xxh3_128()
-    for part in parts:
         digest.update(part)
     if digest.hexdigest() != expected:
         raise Torn("rows of another digest")

@@ -14,6 +14,7 @@ from cacheproof.reference.encoder_connector.entry_key import EntryKey
 logger = logging.getLogger(__name__)
 
 PART_BYTES = 1 << 20
+"""Of a file, read at a time."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,6 @@ class TierConfig:
 class Promise:
     """An entry that was read, found whole, and cannot be taken away until it is given back."""
 
-    key: EntryKey
     file: Path
     tier: DirectoryTier
 
@@ -39,7 +39,7 @@ class Tiers:
 
     Args:
         tiers: of the store, fastest first; at least one.
-        fault_of: why a file of so many bytes is not the entry of a key; None: it is.
+        fault_of: why a file is not the entry of a key; None: it is.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Tiers:
                 continue
             if self._is_whole(tier, key, file):
                 any(_copy(file, key.name, faster) for faster in self._tiers[:place])
-                return Promise(key, file, tier)
+                return Promise(file, tier)
             tier.unpin(file)
             tier.remove(key.name)
         return None
