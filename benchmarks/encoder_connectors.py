@@ -75,14 +75,16 @@ def _by_release(became: dict[str, str]) -> str:
 class Engine:
     """One engine: the scheduler's side of a connector, and the worker's."""
 
-    def __init__(self, connector: str, folder: Path, *, model: str = "a model") -> None:
+    def __init__(
+        self, connector: str, folder: Path, *, role: str = "ec_both", model: str = "a model"
+    ) -> None:
         import torch
         from vllm.config.ec_transfer import ECTransferConfig
         from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorRole
 
         transfer = ECTransferConfig(
             ec_connector=connector,
-            ec_role="ec_both",
+            ec_role=role,
             ec_connector_extra_config={"shared_storage_path": str(folder)}
             if connector == "ECExampleConnector"
             else {"disk_path": str(folder), "disk_bytes": "1GiB"},
@@ -107,19 +109,20 @@ class Engine:
         promised: bool = self.scheduler.has_cache_item(identifier)
         return promised
 
-    def plan(self, identifier: str) -> None:
-        """A step of the scheduler that gives a promised item its place."""
-        feature = SimpleNamespace(identifier=identifier)
-        request = SimpleNamespace(mm_features=[feature], get_num_encoder_embeds=lambda _: ROWS)
-        self.scheduler.update_state_after_alloc(request, 0)
+    def plan(self, *identifiers: str) -> None:
+        """A step of the scheduler that gives the items of a request their places."""
+        features = [SimpleNamespace(identifier=identifier) for identifier in identifiers]
+        request = SimpleNamespace(mm_features=features, get_num_encoder_embeds=lambda _: ROWS)
+        for index in range(len(features)):
+            self.scheduler.update_state_after_alloc(request, index)
         self.worker.bind_connector_metadata(self.scheduler.build_connector_meta(None))
 
-    def load(self, identifier: str) -> Any:
-        """The rows of an item after the worker's part of that step; None: they are missing."""
+    def load(self) -> dict[str, Any]:
+        """The rows of items that the worker's part of that step loads."""
         encoder_cache: dict[str, Any] = {}
         self.worker.start_load_caches(encoder_cache)
         self.worker.clear_connector_metadata()
-        return encoder_cache.get(identifier)
+        return encoder_cache
 
 
 def _class_of(connector: str) -> Any:
@@ -157,7 +160,7 @@ def loaded(engine: Engine, identifier: str, expected: Any) -> str:
     import torch
 
     try:
-        rows = engine.load(identifier)
+        rows = engine.load().get(identifier)
     except Exception as error:
         return f"promised, then {type(error).__name__}"
     if rows is None:

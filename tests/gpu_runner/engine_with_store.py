@@ -11,19 +11,19 @@ import json
 import random
 import shutil
 import sys
-import types
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import beside
+
 MODEL_LEN = 256
 
 
 def main() -> None:
-    package = types.ModuleType("cacheproof")
-    package.__path__ = [str(ROOT)]
-    sys.modules["cacheproof"] = package
+    beside.make_importable()
     job = json.loads(sys.argv[1])
     engine, runner = _made(job)
     encoded: list[int] = []
