@@ -70,6 +70,7 @@ def measure(folder: Path, rows: int, rounds: int) -> dict[str, list[float]]:
     import torch
 
     from cacheproof.gpu_runner.encoder_connector import entry_file
+    from cacheproof.reference.encoder_connector.entry_file import fault_of
     from cacheproof.reference.encoder_connector.entry_key import EntryKey
     from cacheproof.reference.encoder_connector.tiers import TierConfig, Tiers
 
@@ -77,7 +78,7 @@ def measure(folder: Path, rows: int, rounds: int) -> dict[str, list[float]]:
     source = source.to(torch.bfloat16)
     seconds: dict[str, list[float]] = {"copy": [], "put": [], "take": []}
     room = TierConfig(folder, 2 * source.nbytes + (1 << 20))
-    with closing(Tiers([room], entry_file.fault_of)) as store:
+    with closing(Tiers([room], fault_of)) as store:
         for round_ in range(rounds + 1):
             key = EntryKey(f"video {round_}", "model", "", "", "bfloat16", HIDDEN_SIZE)
 

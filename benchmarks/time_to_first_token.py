@@ -257,13 +257,14 @@ def measure(
 def taking(runner: "Runner", folder: Path, name: str, rows: "torch.Tensor") -> Iterator[None]:
     """What the runner would encode, it takes from a shared store, where another has put it."""
     from cacheproof.gpu_runner.encoder_connector import entry_file
+    from cacheproof.reference.encoder_connector.entry_file import fault_of
     from cacheproof.reference.encoder_connector.entry_key import EntryKey
     from cacheproof.reference.encoder_connector.tiers import TierConfig, Tiers
 
     width, dtype = rows.shape[1], entry_file.dtype_name(rows.dtype)
     key = EntryKey(name, "a model", "", "", dtype, width)
     room = TierConfig(folder, 2 * rows.nbytes + (1 << 20))
-    another, own = (Tiers([room], entry_file.fault_of) for _ in range(2))
+    another, own = (Tiers([room], fault_of) for _ in range(2))
     assert another.put(key, entry_file.parts_of(rows, key))
     encode = runner._encode
 

@@ -98,4 +98,5 @@ DEPTHS = {
     "block_hash": _named("block_hash", edits="block_hash"),
     "media_hash": _named("media_hash", edits="media_hash"),
     "kv_cache": _named("kv_cache", edits="kv_cache"),
+    "encoder_connector": _named("encoder_connector", edits="encoder_connector"),
 }

@@ -118,6 +118,17 @@ RARE_STATES = {
     "refused beside reserved blocks": "a request waits beside blocks that stay free",
     "cross-attention blocks": "blocks for an encoder's tokens are handed out",
     "common prefix": "all requests hold the same first blocks",
+    "promised what another engine saved": "a store serves more than the engine that fills it",
+    "promised beside an encode": "a step loads one item and saves another",
+    "promise that nobody takes": "an item is promised, and the step is then given no room for it",
+    "two steps planned": "a scheduler is ahead of its worker",
+    "saved entry gone": "an item that was promised before is promised no longer",
+    "item larger than the store": "an item alone has more bytes than the store may hold",
+    "killed while it saves": "an engine dies in the middle of a file",
+    "engine started after another was killed": "and another one finds what it has left",
+    "entry spoiled": "somebody else changes, swaps or removes a file of the store",
+    "store out of reach": "the store's folder is moved away, and perhaps back",
+    "new weights": "the weights of a model are updated in place",
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import cacheproof.spec.block_hash
 import cacheproof.spec.block_pool
 import cacheproof.spec.encoder_cache
+import cacheproof.spec.encoder_connector
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.engine
 import cacheproof.spec.kv_cache

@@ -139,6 +139,20 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "KV-13": "counts_no_lookups",
         "KV-14": "caches_what_nobody_reads",
     },
+    "encoder_connector": {
+        "EX-1": "forgets_to_load",
+        "EX-2": "reports_loads_early",
+        "EX-3": "never_reports",
+        "EX-4": "serves_another_item",
+        "EX-5": "refuses_large_items",
+        "EX-6": "keeps_everything",
+        "EX-7": "ignores_new_weights",
+        "EX-8": "follows_paths",
+        "EX-9": "leaves_drafts",
+        "EX-10": "sees_its_own_alone",
+        "EX-11": "remembers_what_it_promised",
+        "EX-12": "promises_nothing",
+    },
 }
 # No order of its rows matters to a decoder that attends to all, and WM-1 does not judge its store.
 _OF_DECODING_ENGINES = {

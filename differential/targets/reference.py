@@ -46,7 +46,8 @@ def protocol_of(semantics: Semantics) -> Protocol:
 class ReferenceTarget:
     """Runs traces on the reference, under the semantics of a release or the ideal. `media_hash` is
     a host that hashes media for it, with the libraries of a release; `runner` one that has the
-    reference's steps executed, with those of an engine."""
+    reference's steps executed, with those of an engine; `connectors` the one of its engines with
+    connectors, once there is one."""
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class ReferenceTarget:
         self.managers = managers or MANAGERS
         self.media_hash = media_hash
         self.runner = runner
+        self.connectors: HostTarget | None = None
         self._read: tuple[Trace, Any] | None = None
 
     @property
@@ -138,7 +140,7 @@ class ReferenceTarget:
 
     def close(self) -> None:
         """End the hosts that it has."""
-        for host in (self.media_hash, self.runner):
+        for host in (self.media_hash, self.runner, self.connectors):
             if host is not None:
                 host.close()
 

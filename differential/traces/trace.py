@@ -13,6 +13,10 @@ from cacheproof.differential.traces.block_hash import (
     Continue,
     Prompt,
 )
+from cacheproof.differential.traces.encoder_connector import (
+    EncoderConnectorEvent,
+    EncoderConnectorHeader,
+)
 from cacheproof.differential.traces.engine import EngineHeader
 from cacheproof.differential.traces.kv_cache import Arrive, KVCacheEvent, KVCacheHeader
 from cacheproof.differential.traces.manager import Add, ManagerEvent, ManagerHeader
@@ -24,7 +28,14 @@ from cacheproof.differential.traces.scheduler import (
     SchedulerHeader,
 )
 
-AnyEvent = ManagerEvent | SchedulerEvent | BlockHashEvent | MediaHashEvent | KVCacheEvent
+AnyEvent = (
+    ManagerEvent
+    | SchedulerEvent
+    | BlockHashEvent
+    | MediaHashEvent
+    | KVCacheEvent
+    | EncoderConnectorEvent
+)
 Arrival = Add | Prompt | Arrive
 Showing = Arrival | Chunk | Continue
 Header = (
@@ -34,6 +45,7 @@ Header = (
     | BlockHashHeader
     | MediaHashHeader
     | KVCacheHeader
+    | EncoderConnectorHeader
 )
 ModelRunner = Literal["first", "second"]
 """What executes steps on a GPU: vLLM has had two since 0.12.0."""

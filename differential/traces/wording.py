@@ -188,8 +188,8 @@ def _arguments(struct: Any) -> list[str]:
         content = getattr(struct, field.name)
         if content == field.default:
             continue
-        if field.name == "items":
-            items = [f"Item({', '.join(_arguments(item))})" for item in content]
+        if field.name == "items" and isinstance(content[0], msgspec.Struct):
+            items = [f"{type(item).__name__}({', '.join(_arguments(item))})" for item in content]
             shown = f"({', '.join(items)}{',' if len(items) == 1 else ''})"
         elif isinstance(struct, Hash):
             shown = written(content)

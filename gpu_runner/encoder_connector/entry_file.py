@@ -1,31 +1,12 @@
-"""An encoder output as a file: safetensors, with the key and a digest of the rows in the header.
+"""An encoder output as a file: tensors in the store's entries."""
 
-Written and read here in one pass, with the digest: the library copies rows once more to write them,
-and does not look at what it reads.
-"""
-
-import json
-import os
-import struct
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import torch
-import xxhash
 
+from cacheproof.reference.encoder_connector import entry_file
+from cacheproof.reference.encoder_connector.entry_file import Rows
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
-from cacheproof.reference.encoder_connector.tiers import PART_BYTES
-
-ROWS = "rows"
-METADATA = "__metadata__"
-DIGEST = "digest"
-HEADER_BYTES_MAX = 1 << 16
-_LENGTH = struct.Struct("<Q")
-_SAFETENSORS_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-
-
-class Torn(ValueError):
-    """A file is not the whole entry of a key; a few words say why."""
 
 
 def parts_of(rows: torch.Tensor, key: EntryKey) -> list[bytes | memoryview]:
@@ -35,43 +16,8 @@ def parts_of(rows: torch.Tensor, key: EntryKey) -> list[bytes | memoryview]:
         ValueError: the rows are of another dtype or width than the key says, or of a dtype that no
             entry has; or the key is longer than a header may be.
     """
-    name = dtype_name(rows.dtype)
-    if rows.ndim != 2 or (name, rows.shape[1]) != (key.dtype, key.hidden_size):
-        shape = ", ".join(["rows", *map(str, rows.shape[1:])])
-        raise ValueError(f"{name} [{shape}]; expected {key.dtype} [rows, {key.hidden_size}]")
-    if name not in _SAFETENSORS_NAMES:
-        raise ValueError(f"{name}; expected one of {', '.join(_SAFETENSORS_NAMES)}")
     data = _bytes_of(rows.detach().cpu().contiguous())
-    header = {
-        METADATA: {**key.fields, DIGEST: xxhash.xxh3_128_hexdigest(data)},
-        ROWS: {
-            "dtype": _SAFETENSORS_NAMES[name],
-            "shape": list(rows.shape),
-            "data_offsets": [0, len(data)],
-        },
-    }
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % _LENGTH.size)
-    if len(text) > HEADER_BYTES_MAX:
-        raise ValueError(f"a header that is longer than {HEADER_BYTES_MAX} bytes")
-    return [_LENGTH.pack(len(text)) + text, data]
-
-
-def fault_of(file: BinaryIO, key: EntryKey) -> str | None:
-    """Why a file is not the whole entry of that key, in a few words; None: it is. It is read once,
-    in parts.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    try:
-        count, digest = _described(file, key)
-        size = count * key.hidden_size * _itemsize(key)
-        part = memoryview(bytearray(PART_BYTES))
-        _check(file, (part[: size - at] for at in range(0, size, PART_BYTES)), digest)
-    except Torn as fault:
-        return str(fault)
-    return None
+    return entry_file.parts_of(Rows(dtype_name(rows.dtype), tuple(rows.shape), data), key)
 
 
 def load(file: BinaryIO, key: EntryKey) -> torch.Tensor:
@@ -81,11 +27,14 @@ def load(file: BinaryIO, key: EntryKey) -> torch.Tensor:
         Torn: it is not the whole entry of that key.
         OSError: it cannot be read.
     """
-    count, digest = _described(file, key)
-    rows = torch.empty(count, key.hidden_size, dtype=getattr(torch, key.dtype))
-    data = _bytes_of(rows)
-    parts = (data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES))
-    _check(file, parts, digest)
+    rows = torch.empty(0)
+
+    def room_for(count: int) -> memoryview:
+        nonlocal rows
+        rows = torch.empty(count, key.hidden_size, dtype=getattr(torch, key.dtype))
+        return _bytes_of(rows)
+
+    entry_file.load_into(file, key, room_for)
     return rows
 
 
@@ -97,70 +46,3 @@ def dtype_name(dtype: torch.dtype) -> str:
 def _bytes_of(rows: torch.Tensor) -> memoryview:
     """The memory of contiguous rows on the CPU."""
     return memoryview(rows.view(torch.uint8).numpy()).cast("B") if rows.numel() else memoryview(b"")
-
-
-def _itemsize(key: EntryKey) -> int:
-    size: int = getattr(torch, key.dtype).itemsize
-    return size
-
-
-def _described(file: BinaryIO, key: EntryKey) -> tuple[int, str]:
-    """How many rows follow the header, and their digest. Raises Torn where that is not an entry of
-    the key, or where other bytes follow."""
-    try:
-        header, left = _header(file)
-        described, said = header[ROWS], header[METADATA]
-        if header.keys() != {ROWS, METADATA} or said.keys() != {*key.fields, DIGEST}:
-            raise Torn("a header of other fields")
-        other = [name for name, value in key.fields.items() if said[name] != value]
-        if other:
-            raise Torn(f"the entry of another {other[0]}")
-        count, width = described["shape"]
-        expected = {
-            "dtype": _SAFETENSORS_NAMES[key.dtype],
-            "shape": [count, key.hidden_size],
-            "data_offsets": [0, left],
-        }
-        is_count = type(count) is int and count * width * _itemsize(key) == left
-        if described != expected or not is_count:
-            raise Torn("a header that speaks of other rows")
-    except Torn:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Torn("no header of an entry") from None
-    return count, str(said[DIGEST])
-
-
-def _header(file: BinaryIO) -> tuple[dict[str, Any], int]:
-    """The header, and how many bytes follow it."""
-    size = os.fstat(file.fileno()).st_size
-    (length,) = _LENGTH.unpack(_read(file, _LENGTH.size))
-    if length > HEADER_BYTES_MAX:
-        raise ValueError("no length")
-    header = json.loads(_read(file, length))
-    if not isinstance(header, dict):
-        raise ValueError("no mapping")
-    return header, size - _LENGTH.size - length
-
-
-def _read(file: BinaryIO, count: int) -> bytes:
-    data = file.read(count)
-    if len(data) != count:
-        raise ValueError("too short")
-    return data
-
-
-def _check(file: BinaryIO, parts: Iterator[memoryview], expected: str) -> None:
-    """Fill the parts from the file. Raises Torn where it ends before them, or where they are of
-    another digest."""
-    digest = xxhash.xxh3_128()
-    for part in parts:
-        at = 0
-        while at < len(part):
-            count = file.readinto(part[at:])  # type: ignore[attr-defined]
-            if not count:
-                raise Torn("an end before its rows are")
-            at += count
-        digest.update(part)
-    if digest.hexdigest() != expected:
-        raise Torn("rows of another digest")

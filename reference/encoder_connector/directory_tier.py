@@ -50,10 +50,10 @@ class DirectoryTier:
         self.root, self.bytes_max = root, bytes_max
         self._syncs = syncs
         self._evicted = evicted
-        self._owner = f"{os.getpid()}-{secrets.token_hex(8)}"
-        self._own = root / "owners" / self._owner
+        self._own = self._new_owner()
         self._count = 0
         self._told: set[str] = set()
+        self._left: set[Path] = set()
         self._alive: int | None = None
         with self._logged("opened"):
             self._open()
@@ -77,6 +77,7 @@ class DirectoryTier:
         """Keep an entry of `size` bytes in parts; the first of a name stays, and no part is asked
         for where it is there. False: there is no room, or no folder."""
         with self._logged("written"):
+            self._stay_open()
             made = self._reserve(name, size)
             if made is None:
                 return self.contains(name)
@@ -92,6 +93,8 @@ class DirectoryTier:
     def pin(self, name: str) -> Path | None:
         """A file of one's own with the entry's bytes, until `unpin`; None: there is no entry."""
         with self._logged("pinned"):
+            self._stay_open()
+            self._give_back_left()
             entry, pinned = self._entry(name), self._new_path(name)
             if _status(entry) is None:
                 return None
@@ -107,6 +110,8 @@ class DirectoryTier:
         """Give back what `pin` answered."""
         with self._logged("unpinned"), suppress(FileNotFoundError):
             pinned.unlink()
+            return
+        self._left.add(pinned)  # in a folder that is gone, and may come back
 
     def remove(self, name: str) -> None:
         """Drop an entry that is not what it should be; a pin of it stays."""
@@ -133,6 +138,18 @@ class DirectoryTier:
             fcntl.flock(self._alive, fcntl.LOCK_EX)
             self._own.mkdir()
             self._bury()
+
+    def _stay_open(self) -> None:
+        """Open what has taken the folder's place since, or the folder itself once it is there."""
+        if not self._own.is_dir() and self.root.is_dir():
+            if self._alive is not None:
+                os.close(self._alive)
+                self._alive = None
+            self._own = self._new_owner()
+            self._open()
+
+    def _new_owner(self) -> Path:
+        return self.root / "owners" / f"{os.getpid()}-{secrets.token_hex(8)}"
 
     def _bury(self) -> None:
         """Remove what owners left that are no more. With the lock."""
@@ -166,6 +183,7 @@ class DirectoryTier:
         if self.num_bytes() + size <= self.bytes_max:
             return True
         self._bury()
+        self._give_back_left()
         excess = self.num_bytes() + size - self.bytes_max
         idle = sorted(self._idle(), key=lambda one: (one[1].st_mtime_ns, one[0]))
         if sum(found.st_size for _, found in idle) < excess:
@@ -175,6 +193,13 @@ class DirectoryTier:
                 break
             excess -= found.st_size if self._evict(entry) else 0
         return excess <= 0
+
+    def _give_back_left(self) -> None:
+        """Remove pins that could not be given back while the folder was gone."""
+        for pinned in list(self._left):
+            with suppress(FileNotFoundError):
+                pinned.unlink()
+                self._left.remove(pinned)
 
     def _evict(self, entry: Path) -> bool:
         """Drop an entry, unless somebody has pinned it meanwhile: out of its place, nobody can."""

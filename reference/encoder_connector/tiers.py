@@ -3,18 +3,17 @@
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from cacheproof.reference.encoder_connector.directory_tier import DirectoryTier
+from cacheproof.reference.encoder_connector.entry_file import PART_BYTES
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 
 logger = logging.getLogger(__name__)
-
-PART_BYTES = 1 << 20
-"""Of a file, read at a time."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,22 @@ class TierConfig:
 
 @dataclass(frozen=True)
 class Promise:
-    """An entry that was read, found whole, and cannot be taken away until it is given back."""
+    """An entry that was read, found whole, and cannot be taken away until it is given back.
+
+    Attributes:
+        file: its own name of the bytes, which others count as pinned.
+        tier: where they are.
+        opened: the bytes, whatever becomes of the folder.
+    """
 
     file: Path
     tier: DirectoryTier
+    opened: BinaryIO
+
+    @property
+    def paths(self) -> list[str]:
+        """Where other processes of this host find the bytes; the last, where the folder is gone."""
+        return [str(self.file), f"/proc/{os.getpid()}/fd/{self.opened.fileno()}"]
 
 
 class Tiers:
@@ -71,15 +82,17 @@ class Tiers:
             file = tier.pin(key.name)
             if file is None:
                 continue
-            if self._is_whole(tier, key, file):
-                any(_copy(file, key.name, faster) for faster in self._tiers[:place])
-                return Promise(file, tier)
+            opened = self._whole(tier, key, file)
+            if opened is not None:
+                any(_copy(opened, key.name, faster) for faster in self._tiers[:place])
+                return Promise(file, tier, opened)
             tier.unpin(file)
             tier.remove(key.name)
         return None
 
     def give_back(self, promise: Promise) -> None:
         """What was promised has been loaded, or is not wanted any more."""
+        promise.opened.close()
         promise.tier.unpin(promise.file)
 
     def clear(self) -> None:
@@ -87,30 +100,34 @@ class Tiers:
         for tier in self._tiers:
             tier.clear()
 
-    def _is_whole(self, tier: DirectoryTier, key: EntryKey, file: Path) -> bool:
-        try:
-            with file.open("rb", buffering=0) as entry:
+    def _whole(self, tier: DirectoryTier, key: EntryKey, file: Path) -> BinaryIO | None:
+        """The file, opened, where it is the entry of that key."""
+        with ExitStack() as opened:
+            try:
+                entry = opened.enter_context(file.open("rb", buffering=0))
                 fault = self._fault_of(entry, key)
-        except OSError as error:
-            fault = str(error.strerror)
-        if fault is not None:
-            text = "encoder cache: no entry of %.200r in %s: %s"
-            logger.warning(text, key.identifier, tier.root, fault)
-        return fault is None
+            except OSError as error:
+                fault = str(error.strerror)
+            if fault is None:
+                opened.pop_all()
+                return entry
+        text = "encoder cache: no entry of %.200r in %s: %s"
+        logger.warning(text, key.identifier, tier.root, fault)
+        return None
 
 
 def _demotes_to(slower: DirectoryTier) -> Callable[[str, Path], None]:
     def demote(name: str, file: Path) -> None:
-        _copy(file, name, slower)
+        with suppress(OSError), file.open("rb", buffering=0) as entry:
+            _copy(entry, name, slower)
 
     return demote
 
 
-def _copy(file: Path, name: str, tier: DirectoryTier) -> bool:
-    """Keep the entry in a file in another tier as well. False: it does not take it."""
-    try:
-        with file.open("rb", buffering=0) as entry:
-            size = os.fstat(entry.fileno()).st_size
-            return tier.put(name, iter(partial(entry.read, PART_BYTES), b""), size)
-    except OSError:
-        return False
+def _copy(entry: BinaryIO, name: str, tier: DirectoryTier) -> bool:
+    """Keep an opened entry in another tier as well. False: it does not take it."""
+    with suppress(OSError):
+        entry.seek(0)
+        size = os.fstat(entry.fileno()).st_size
+        return tier.put(name, iter(partial(entry.read, PART_BYTES), b""), size)
+    return False

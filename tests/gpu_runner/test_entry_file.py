@@ -12,7 +12,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from cacheproof.gpu_runner.encoder_connector.entry_file import Torn, fault_of, load, parts_of
+from cacheproof.gpu_runner.encoder_connector.entry_file import load, parts_of
+from cacheproof.reference.encoder_connector.entry_file import Torn, fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 
 KEY = EntryKey("a picture", "llava", "main", "3", "float32", 4)

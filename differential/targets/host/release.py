@@ -29,13 +29,14 @@ from .protocol import HostError, Illegal, Protocol
 from .scheduler_depth import build
 from .scheduler_faults import SCHEDULER_FAULTS
 from .scheduler_session import SchedulerSession
-from .session import limit_events, run_events
+from .session import closed, limit_events, run_events
 
 CLASSES = {
     "encoder_cache": "EncoderCacheManager",
     "encoder_decoder": "EncoderDecoderCacheManager",
 }
 KV_CACHE = "kv_cache"
+CONNECTOR = "encoder_connector"
 IMPORT_SECONDS = 30
 """For a plug-in's own code: vLLM is imported by then."""
 
@@ -101,8 +102,8 @@ class Release:
         if depth not in SESSIONS:
             raise HostError(f"a {depth}-depth trace for a release without an engine")
         try:
-            session = SESSIONS[depth](asked)
-            result: dict[str, Any] = {"records": run_events(session, trace["events"])}
+            with closed(SESSIONS[depth](asked)) as session:
+                result: dict[str, Any] = {"records": run_events(session, trace["events"])}
         except Illegal as reason:
             return {"records": reason.records, "illegal": str(reason)}
         if isinstance(session, ManagerSession | SchedulerSession):
@@ -150,6 +151,7 @@ SESSIONS: dict[str, Callable[[Asked], Any]] = {
         asked.header["config"]["algorithm"], asked.fault
     ),
     "kv_cache": lambda asked: _kv_cache(asked.header["config"], asked.fault),
+    CONNECTOR: lambda asked: _connectors(asked),
 }
 """What a trace of each depth is driven by; an engine has a host of its own."""
 
@@ -167,6 +169,19 @@ def _kv_cache(config: dict[str, Any], fault: str | None) -> KVCacheSession:
     if fault is not None:
         KV_CACHE_FAULTS[fault](kit.manager)
     return KVCacheSession(config, kit)
+
+
+def _connectors(asked: Asked) -> Any:
+    """A session on engines with connectors. Raises Illegal where the release has none yet."""
+    from .connector_depth import ConnectorSession
+
+    try:
+        from .connector_release import kit_of
+    except ImportError:
+        raise Illegal(f"vLLM {vllm.__version__} has no connectors of encoder caches") from None
+    connector = None if asked.plug_in is None else _plugged_in(asked.plug_in)
+    kit = functools.partial(kit_of, connector)
+    return ConnectorSession(asked.header["config"], kit, asked.fault)
 
 
 def _make_manager(kind: str, plug_in: str | None, fault: str | None, capacity: int) -> Any:
@@ -242,6 +257,8 @@ def _kind_of(found: type) -> str:
     names = [base.__name__ for base in found.__mro__]
     if KVCacheManager.__name__ in names:
         return KV_CACHE
+    if "ECConnectorBase" in names:
+        return CONNECTOR
     return "encoder_decoder" if CLASSES["encoder_decoder"] in names else "encoder_cache"
 
 

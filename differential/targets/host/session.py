@@ -4,7 +4,8 @@ import atexit
 import gc
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .protocol import Event, HostError, Illegal, Refused
@@ -67,6 +68,15 @@ class NoCalls:
 
     def full_state(self) -> None:
         return None
+
+
+@contextmanager
+def closed(session: Any) -> Iterator[Any]:
+    """The session, closed behind it where it holds what others see."""
+    try:
+        yield session
+    finally:
+        getattr(session, "close", lambda: None)()
 
 
 def run_events(session: Any, events: Iterable[Event]) -> list[tuple[Any, ...]]:

@@ -160,8 +160,8 @@ def test_a_folder_that_is_gone_is_a_miss_and_a_line_of_log(
     root = tier.root if gone == "root" else tier.root / gone
     root.rename(tier.root.parent / "elsewhere")
     for _ in range(3):
-        assert tier.pin(name(1)) is None
-        assert not put(tier, 2, b"y") or gone == "entries"
+        assert tier.pin(name(1)) is None or gone == "owners"
+        assert not put(tier, 2, b"y") or gone in ("entries", "owners")
         tier.num_bytes()
         tier.clear()
     assert len(caplog.records) <= 3

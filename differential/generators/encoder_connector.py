@@ -1,0 +1,158 @@
+"""Seeded engines on one store: a pure function of `GENERATOR`, settings and seed.
+
+What is rare in service is common here: a promise beside an encode in one step, a promise that
+nobody takes, steps planned ahead of the worker, engines that are killed as they write, files that
+somebody else has spoiled, a store that cannot be reached for a while.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from cacheproof.differential.traces.base import SCHEMA
+from cacheproof.differential.traces.encoder_connector import (
+    Ask,
+    EncoderConnectorConfig,
+    EncoderConnectorEvent,
+    EncoderConnectorHeader,
+    Execute,
+    Forget,
+    NewWeights,
+    Plan,
+    Reach,
+    Spoil,
+    Start,
+    Stop,
+    Store,
+    StoredItem,
+    StoringModel,
+)
+from cacheproof.differential.traces.trace import Trace
+
+GENERATOR = "encoder-connector/1"
+NAMES = ("a", "b", "c", "d", "e", "../up", "a/b", "\N{SNOWMAN}", "n" * 300)
+STEPS = (6, 24)
+PLANNED_MAX = 3
+HEADER_BYTES = 1024
+"""Beside rows, for a store that writes what they are."""
+DIES_WITHIN = 700
+"""Bytes: more than a small entry has."""
+
+
+@dataclass
+class Playing:
+    """A trace in the making: how many steps each engine that runs has planned."""
+
+    draw: Random
+    config: EncoderConnectorConfig
+    events: list[EncoderConnectorEvent] = field(default_factory=list)
+    planned: dict[str, int] = field(default_factory=dict)
+    models: dict[str, int] = field(default_factory=dict)
+    is_there: bool = True
+
+    def start(self, engine: str) -> None:
+        """An engine starts; mostly the ones of a trace have one model."""
+        last = len(self.config.models) - 1
+        model = self.models.setdefault(engine, last if self.draw.random() < 0.3 else 0)
+        self.events.append(Start(engine, model))
+        self.planned[engine] = 0
+
+    def plan(self, engine: str, most: int = 3) -> None:
+        names = [item.identifier for item in self.config.items]
+        items = self.draw.sample(names, self.draw.randint(1, min(most, len(names))))
+        refused = [item for item in items if self.draw.random() < 0.2]
+        self.events.append(Plan(engine, tuple(items), tuple(refused)))
+        self.planned[engine] += 1
+
+    def execute(self, engine: str) -> None:
+        self.events.append(Execute(engine))
+        self.planned[engine] -= 1
+
+    def die(self, engine: str) -> None:
+        """It is killed as it writes, if it writes so much."""
+        while self.planned[engine]:
+            self.execute(engine)
+        self.plan(engine, most=1)
+        self.events.append(Execute(engine, dies_at=self.draw.randrange(DIES_WITHIN)))
+        self.stop(engine, killed=True)
+        self.start(engine)
+
+    def stop(self, engine: str, *, killed: bool) -> None:
+        self.events.append(Stop(engine, killed))
+        del self.planned[engine]
+
+    def catch_up(self) -> None:
+        """Every step that is planned is executed."""
+        for engine, count in self.planned.items():
+            for _ in range(count):
+                self.execute(engine)
+
+    def forget(self, engine: str) -> None:
+        names = [item.identifier for item in self.config.items]
+        some = () if self.draw.random() < 0.5 else (self.draw.choice(names),)
+        self.events.append(Forget(engine, some))
+
+    def spoil(self) -> None:
+        names = [item.identifier for item in self.config.items]
+        how = self.draw.choice(("half", "swapped", "garbage", "removed"))
+        item, other = self.draw.choice(names), self.draw.choice(names)
+        self.events.append(Spoil(item, how, other if how == "swapped" else None))
+
+
+def connector_trace(seed: int, store: Store = "disk") -> Trace:
+    """The trace of a seed for connectors whose store is of that kind."""
+    draw = Random(f"{GENERATOR} {store} {seed}")
+    names = draw.sample(NAMES, draw.randint(2, 5))
+    in_memory = store == "cpu"
+    smallest, largest = (30, 90) if in_memory else (1, 6)
+    items = tuple(StoredItem(name, draw.randint(smallest, largest)) for name in names)
+    models = [StoringModel("m", draw.choice((4, 8)), draw.choice(("float32", "bfloat16")))]
+    if draw.random() < 0.3:
+        models.append(StoringModel("another", models[0].width, models[0].dtype))
+    rows = draw.randint(largest, 4 * largest)
+    capacity = rows * models[0].width * 4 + HEADER_BYTES if in_memory else None
+    playing = Playing(draw, EncoderConnectorConfig(items, tuple(models), store, capacity))
+    engines = ["1"] if in_memory else ["1", "2", "3"][: draw.randint(2, 3)]
+    for engine in engines:
+        playing.start(engine)
+    hostile = not in_memory and draw.random() < 0.6
+    for _ in range(draw.randint(*STEPS)):
+        _one_more(playing, hostile=hostile)
+    playing.catch_up()
+    playing.events.append(Ask())
+    header = EncoderConnectorHeader(SCHEMA, playing.config, seed=seed, generator=GENERATOR)
+    return Trace(header, tuple(playing.events))
+
+
+def _one_more(playing: Playing, *, hostile: bool) -> None:
+    """A few events that belong together."""
+    draw, luck = playing.draw, playing.draw.random()
+    engine = draw.choice(sorted(playing.planned))
+    if hostile and luck < 0.3:
+        _something_bad(playing, engine)
+    elif luck < 0.7:
+        if playing.planned[engine] < PLANNED_MAX:
+            playing.plan(engine)
+        if draw.random() < 0.8:
+            playing.execute(engine)
+    elif luck < 0.9:
+        playing.forget(engine)
+    else:
+        playing.catch_up()
+        playing.events.append(Ask())
+
+
+def _something_bad(playing: Playing, engine: str) -> None:
+    match playing.draw.randrange(6):
+        case 0:
+            playing.die(engine)
+        case 1:
+            playing.stop(engine, killed=playing.draw.random() < 0.5)
+            playing.start(engine)
+        case 2 | 3:
+            playing.spoil()
+        case 4:
+            playing.is_there = not playing.is_there
+            playing.events.append(Reach(playing.is_there))
+        case 5:
+            playing.catch_up()
+            playing.events.append(NewWeights(playing.models[engine]))

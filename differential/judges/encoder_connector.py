@@ -1,0 +1,266 @@
+"""Judges connectors of external encoder caches: each promise against what came of it, and rows
+against what their engine would have encoded."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import about, by_subject
+from cacheproof.differential.judges.violation import Violation, by_kind
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.base import tag_of
+from cacheproof.differential.traces.encoder_connector import (
+    Ask,
+    EncoderConnectorConfig,
+    Execute,
+    NewWeights,
+    Plan,
+    Reach,
+    Spoil,
+    Start,
+    Stop,
+)
+from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.spec.encoder_connector import (
+    COMPONENT,
+    Answers,
+    Asked,
+    AtRest,
+    Called,
+    Files,
+    Output,
+    Pins,
+    Promised,
+    Room,
+    Served,
+)
+from cacheproof.spec.registry import contracts
+
+ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
+BESIDE_ROWS = 1024
+"""Bytes of an entry beside its rows, at most."""
+NOBODY = "nobody"
+"""Whose rows are that say nothing that the trace knows."""
+
+Entry = tuple[str, tuple[str, int, str, int]]
+"""An identifier, and of a model name, width, dtype, and the version of the weights that it was
+started with."""
+
+
+@dataclass
+class Step:
+    """A step that is planned: what it loads, and what it encodes."""
+
+    loads: list[str]
+    encodes: list[str]
+
+
+@dataclass
+class Engine:
+    """An engine that runs."""
+
+    model: int
+    weights: int
+    planned: deque[Step] = field(default_factory=deque)
+
+
+class EncoderConnectorJudge:
+    """Judges one trace. `violations` holds the first violation of each contract, `calls_judged`
+    counts promises, rows and other records that were judged."""
+
+    state = None
+    stored: Mapping[str, int] = {}
+    resident_sum = 0
+
+    def __init__(self, trace: Trace, release: str | None, reach: Reachability) -> None:
+        config = trace.header.config
+        assert isinstance(config, EncoderConnectorConfig)
+        self.violations: dict[str, Violation] = {}
+        self.calls_judged = 0
+        self._config, self._reach = config, reach
+        self._rows = {item.identifier: item.rows for item in config.items}
+        self._rules = by_subject(contracts(COMPONENT, release))
+        self._engines: dict[str, Engine] = {}
+        self._weights = [1] * len(config.models)
+        self._is_reached = True
+        self._saved: dict[Entry, str] = {}
+        self._saved_elsewhere: set[str] = set()
+        self._promised: set[Entry] = set()
+        self._killed = False
+        self._event = 0
+        self._operation = ""
+
+    @property
+    def by_kind(self) -> dict[tuple[str, str], Violation]:
+        """The violations by contract and kind."""
+        return by_kind(self.violations)
+
+    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+        """Judge the record of event number `number`."""
+        self._event, self._operation = number, tag_of(type(event))
+        name = getattr(event, "engine", "")
+        raised = "" if record.raised is None else record.raised.type
+        self._judge(Called(self._operation, raised), name)
+        outcome = record.outcome
+        if outcome is None:
+            return
+        match event:
+            case Start():
+                self._engines[name] = Engine(event.model, self._weights[event.model])
+                if self._killed:
+                    self._reach.meet("engine started after another was killed")
+            case Plan():
+                self._judge_plan(event, self._engines[name], outcome)
+            case Execute():
+                self._judge_step(name, self._engines[name], outcome)
+            case NewWeights():
+                self._weights[event.model] += 1
+                self._saved.clear()
+                self._reach.meet("new weights")
+            case Stop():
+                del self._engines[name]
+                self._killed |= event.killed
+            case Spoil():
+                self._forget(event.item)
+                self._reach.meet("entry spoiled")
+            case Reach():
+                self._is_reached = event.is_there
+                self._saved_elsewhere.clear()
+                self._reach.meet("store out of reach")
+            case Ask():
+                self._judge_answers(outcome["promised"])
+        self._judge(Files(tuple(outcome["outside"]), tuple(outcome.get("unfinished", ()))), name)
+        if self._config.capacity is not None and outcome["bytes"] is not None:
+            self._judge(Room(outcome["bytes"], self._config.capacity), name)
+
+    def _judge_plan(self, event: Plan, engine: Engine, outcome: Any) -> None:
+        promised = outcome["promised"]
+        for item, is_promised in promised.items():
+            self._judge_asked(event.engine, item, engine, is_promised)
+        loads = [item for item, is_promised in promised.items() if is_promised]
+        taken = [item for item in loads if item not in event.refused]
+        engine.planned.append(Step(taken, outcome["encodes"]))
+        if len(engine.planned) > 1:
+            self._reach.meet("two steps planned")
+        if taken and outcome["encodes"]:
+            self._reach.meet("promised beside an encode")
+        if len(taken) < len(loads):
+            self._reach.meet("promise that nobody takes")
+        if outcome["pins"] is not None:
+            waiting, pinned = outcome["pins"]
+            self._judge(Pins(frozenset(waiting), frozenset(pinned)), event.engine)
+
+    def _judge_asked(self, name: str, item: str, engine: Engine, is_promised: bool) -> None:
+        entry = self._entry(item, engine)
+        saved = self._saved.get(entry)
+        is_reached = self._is_reached or item in self._saved_elsewhere
+        is_due = self._is_reached and saved is not None and self._keeps_all()
+        asked = Asked(is_reached, is_due, is_promised)
+        if saved not in (None, name) and self._config.store == "cpu":
+            asked = asked._replace(saved=False)  # in one engine's memory
+        self._judge(asked, name, item)
+        if is_promised:
+            self._promised.add(entry)
+            if saved not in (None, name):
+                self._reach.meet("promised what another engine saved")
+        elif entry in self._promised and saved is not None and self._is_reached:
+            self._reach.meet("saved entry gone")
+
+    def _judge_step(self, name: str, engine: Engine, outcome: Any) -> None:
+        step = engine.planned.popleft()
+        if "died" in outcome:
+            del self._engines[name]
+            self._killed = True
+            self._reach.meet("killed while it saves")
+            return
+        for item in step.loads:
+            self._judge(Promised(item, item not in outcome["missing"]), name, item)
+        for item, rows in outcome["loaded"].items():
+            served = Served(self._output(rows), self._own(item, engine.model))
+            self._judge(served, name, item)
+        for item in step.encodes:
+            entry = self._entry(item, engine)
+            if self._is_reached:
+                self._saved.setdefault(entry, name)
+            else:
+                self._saved_elsewhere.add(item)
+            size = self._rows[item] * self._row_bytes(engine.model)
+            if self._config.capacity is not None and size > self._config.capacity:
+                self._reach.meet("item larger than the store")
+        if outcome["rest"] is not None:
+            pinned, saving = map(frozenset, outcome["rest"])
+            self._judge(AtRest(pinned, saving), name)
+
+    def _judge_answers(self, promised: Mapping[str, Mapping[str, bool]]) -> None:
+        for item in self._rows:
+            said: dict[Any, set[bool]] = {}
+            for name, answers in promised.items():
+                engine = self._engines[name]
+                self._judge_asked(name, item, engine, answers[item])
+                said.setdefault(self._entry(item, engine)[1], set()).add(answers[item])
+            for one in said.values() if self._config.store != "cpu" else ():
+                self._judge(Answers(item, frozenset(one)), "", item)
+
+    def _judge(self, subject: Any, engine: str, item: str = "") -> None:
+        self.calls_judged += 1
+        for rule in self._rules.get(type(subject), ()):
+            if rule.id not in self.violations and not rule.predicate(subject):
+                why = rule.explain(**about(rule, subject))
+                self.violations[rule.id] = Violation(
+                    rule, self._event, self._operation, engine, item, why
+                )
+
+    def _entry(self, item: str, engine: Engine) -> Entry:
+        model = self._config.models[engine.model]
+        return item, (model.name, model.width, model.dtype, engine.weights)
+
+    def _own(self, item: str, number: int) -> Output:
+        """What an engine with that model encodes."""
+        model = self._config.models[number]
+        count = self._rows[item]
+        return Output(
+            item, model.name, self._weights[number], count, model.width, model.dtype, True
+        )
+
+    def _output(self, said: Mapping[str, Any]) -> Output:
+        """Whose rows are, by what they say."""
+        items, models = self._config.items, self._config.models
+        item, model = said["item"], said["model"]
+        return Output(
+            items[item].identifier if 0 <= item < len(items) else NOBODY,
+            models[model].name if 0 <= model < len(models) else NOBODY,
+            said["weights"],
+            said["count"],
+            said["width"],
+            said["dtype"],
+            said["whole"],
+        )
+
+    def _keeps_all(self) -> bool:
+        """Whether the store has room for all that there is."""
+        if self._config.capacity is None:
+            return True
+        rows = sum(self._rows.values())
+        needed = sum(
+            rows * self._row_bytes(number) + len(self._rows) * BESIDE_ROWS
+            for number in range(len(self._weights))
+        )
+        return needed <= self._config.capacity
+
+    def _row_bytes(self, number: int) -> int:
+        model = self._config.models[number]
+        return model.width * ITEMSIZE[model.dtype]
+
+    def _forget(self, item: str) -> None:
+        """Of this item nobody knows any more what is stored."""
+        self._saved = {entry: name for entry, name in self._saved.items() if entry[0] != item}
+
+
+def judge_of(
+    trace: Trace, release: str | None, protocol: Protocol, reach: Reachability
+) -> EncoderConnectorJudge:
+    """What judges a trace of a target that is that release, or none."""
+    return EncoderConnectorJudge(trace, release, reach)

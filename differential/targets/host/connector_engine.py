@@ -1,0 +1,309 @@
+"""One engine of a trace for connectors, in a process of its own: both sides of a connector, played.
+
+The calls and their order are those of vLLM's scheduler and of its first model runner. What an
+engine would encode is known without a model: each row says of which item, model, version of the
+weights and place it is.
+"""
+
+import json
+import os
+import resource
+import select
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from .protocol import Event, HostError
+
+ANSWER_SECONDS = 30.0
+"""A call that takes longer is one that does not end."""
+PLACES = 64
+"""Rows say their place modulo this, which every dtype can."""
+LINE_BYTES_MAX = 1 << 22
+
+
+class DoesNotAnswer(Exception):
+    """An engine is still busy with a call after a long time."""
+
+
+class Kit(NamedTuple):
+    """A connector of one engine.
+
+    Attributes:
+        scheduler: the connector on the scheduler's side.
+        worker: the connector on the worker's side.
+        made: rows of numbers, [[...], ...], as the worker has them.
+        read: numbers, width and dtype of rows.
+        report: what tells the scheduler's side that all loads of a step's metadata are done.
+        pinned: identifiers that the scheduler's side keeps, and those that it still saves; None
+            where that is not to be seen.
+        settle: waits until nothing is written in the background.
+    """
+
+    scheduler: Any
+    worker: Any
+    made: Callable[[list[list[int]]], Any]
+    read: Callable[[Any], tuple[list[list[float]], int, str]]
+    report: Callable[[Any], SimpleNamespace]
+    pinned: Callable[[], tuple[set[str], set[str]]] | None = None
+    settle: Callable[[], None] = lambda: None
+
+
+class Engine:
+    """What runs in the process: one method an order, each with plain values."""
+
+    def __init__(self, config: Event, model: int, weights: int, root: Path, kit: Kit) -> None:
+        self._rows = {item["identifier"]: item["rows"] for item in config["items"]}
+        self._numbers = {name: number for number, name in enumerate(self._rows)}
+        self._width = config["models"][model]["width"]
+        self._model, self._weights = model, weights
+        self._root = root
+        self._kit = kit
+        self._held: set[str] = set()
+        self._freed: list[str] = []
+        self._planned: deque[tuple[Any, list[str], list[str], list[str], list[str]]] = deque()
+        self._encoder_cache: dict[str, Any] = {}
+        self._in_flight: list[str] = []
+
+    def plan(self, items: list[str], refused: list[str]) -> dict[str, Any]:
+        """A step of the scheduler: what it was promised of the items that the engine lacks."""
+        scheduler = self._kit.scheduler
+        asked = [name for name in dict.fromkeys(items) if name not in self._held]
+        promised = {name: bool(scheduler.has_cache_item(name)) for name in asked}
+        taken = [name for name in asked if name not in refused]
+        request = SimpleNamespace(
+            request_id="r",
+            mm_features=[_feature(name, self._rows[name]) for name in items],
+            get_num_encoder_embeds=lambda index: self._rows[items[index]],
+        )
+        loads = [name for name in taken if promised[name]]
+        encodes = [name for name in taken if not promised[name]]
+        for name in (*encodes, *loads):  # in this order, in every release
+            scheduler.update_state_after_alloc(request, items.index(name))
+        self._held.update(taken)
+        self._in_flight += loads
+        metadata = scheduler.build_connector_meta(SimpleNamespace())
+        reads = [name for name in dict.fromkeys(items) if name in self._held]
+        self._planned.append((metadata, self._freed, loads, encodes, reads))
+        self._freed = []
+        return {"promised": promised, "encodes": encodes, "pins": self._pins()}
+
+    def _pins(self) -> list[list[str]] | None:
+        if self._kit.pinned is None:
+            return None
+        return [sorted(set(self._in_flight)), sorted(self._kit.pinned()[0])]
+
+    def execute(self, dies_at: int | None) -> dict[str, Any]:
+        """The worker's part of the oldest step: whose the rows are that it loaded."""
+        metadata, freed, loads, encodes, reads = self._planned.popleft()
+        cache, worker = self._encoder_cache, self._kit.worker
+        for name in freed:
+            cache.pop(name, None)
+        worker.bind_connector_metadata(metadata)
+        worker.start_save_caches(encoder_cache=cache)
+        worker.start_load_caches(cache)
+        loaded = {name: self._described(cache[name]) for name in loads if name in cache}
+        if dies_at is not None:
+            _die_at(dies_at)
+        files = {name: self._save(name) for name in encodes if name not in cache}
+        missing = sorted(name for name in reads if name not in cache)
+        _, received = worker.get_finished(set())
+        told = worker.build_connector_worker_meta()
+        worker.clear_connector_metadata()
+        self._kit.settle()
+        for name in received or ():
+            if name in self._in_flight:
+                self._in_flight.remove(name)
+        if received is None:
+            self._in_flight = [name for name in self._in_flight if name not in loads]
+        self._kit.scheduler.update_connector_output(
+            SimpleNamespace(
+                finished_sending=None, finished_recving=received, ec_connector_worker_meta=told
+            )
+        )
+        return {
+            "loaded": loaded,
+            "missing": missing,
+            "files": files,
+            "rest": self._rest(),
+        }
+
+    def _save(self, name: str) -> list[str]:
+        """Encode an item: the files that appear as it is saved."""
+        before = files_below(self._root)
+        self._encoder_cache[name] = self._kit.made(self._own(name))
+        self._kit.worker.save_caches(self._encoder_cache, name)
+        self._kit.settle()
+        return sorted(os.path.relpath(one, self._root) for one in files_below(self._root) - before)
+
+    def _rest(self) -> list[list[str]] | None:
+        """What is still pinned and being saved, where no step is planned."""
+        if self._kit.pinned is None or self._planned:
+            return None
+        return [sorted(names) for names in self._kit.pinned()]
+
+    def forget(self, items: list[str]) -> dict[str, Any]:
+        """The engine's own cache evicts items; the worker hears of it with the next step. What a
+        planned step reads stays, as the manager keeps it."""
+        needed = {name for *_, reads in self._planned for name in reads}
+        gone = [name for name in items or sorted(self._held) if name in self._held - needed]
+        self._held.difference_update(gone)
+        self._freed += gone
+        return {"forgot": gone}
+
+    def new_weights(self, weights: int) -> dict[str, Any]:
+        """What the engine has encoded is dropped; a connector that can be told is."""
+        self._held.clear()
+        self._encoder_cache.clear()
+        self._freed = []
+        self._weights = weights
+        told = getattr(self._kit.scheduler, "reset_cache", None)
+        if told is not None:
+            told()
+        return {"told": told is not None}
+
+    def ask(self) -> dict[str, Any]:
+        """What is promised of each item; nothing comes of it."""
+        scheduler = self._kit.scheduler
+        promised = {name: bool(scheduler.has_cache_item(name)) for name in self._rows}
+        scheduler.build_connector_meta(SimpleNamespace())
+        return {"promised": promised}
+
+    def stop(self) -> dict[str, Any]:
+        """Both sides shut down."""
+        for side in (self._kit.worker, self._kit.scheduler):
+            side.shutdown()
+        return {}
+
+    def _own(self, name: str) -> list[list[int]]:
+        """What this engine encodes an item to."""
+        head = [1 + self._numbers[name], 1 + self._model, self._weights]
+        filler = [0] * (self._width - 4)
+        return [[*head, place % PLACES, *filler] for place in range(self._rows[name])]
+
+    def _described(self, rows: Any) -> dict[str, Any]:
+        """Whose rows are, by what they say; `whole` where all say the same, each at its place."""
+        numbers, width, dtype = self._kit.read(rows)
+        first = numbers[0] if numbers and width >= 4 else [0.0] * 4
+        whole = width >= 4 and all(
+            row == [*first[:3], place % PLACES, *[0] * (width - 4)]
+            for place, row in enumerate(numbers)
+        )
+        return {
+            "item": _whole(first[0]) - 1,
+            "model": _whole(first[1]) - 1,
+            "weights": _whole(first[2]),
+            "count": len(numbers),
+            "width": width,
+            "dtype": dtype,
+            "whole": whole and bool(numbers),
+        }
+
+
+def _feature(identifier: str, rows: int) -> SimpleNamespace:
+    """An item of a request, as connectors look at it."""
+    place = SimpleNamespace(offset=0, length=rows, get_num_embeds=lambda: rows)
+    return SimpleNamespace(
+        identifier=identifier, mm_hash=identifier, modality="image", mm_position=place, data=None
+    )
+
+
+def _whole(number: float) -> int:
+    """What rows say, where they say anything."""
+    return int(number) if 0 <= number < 1 << 24 and number == int(number) else 0
+
+
+def _said(error: BaseException) -> str:
+    """One line; no path, which no two runs share."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [""])[0]
+
+
+def files_below(root: Path) -> set[Path]:
+    """Every file of a folder, at any depth."""
+    return {path for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
+
+
+def _die_at(count: int) -> None:
+    """Have the system kill this process as it writes beyond that byte of a file."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, resource.RLIM_INFINITY))
+
+
+class EngineProcess:
+    """An engine in a fork of this process: it is told what to do, one order after the other."""
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        ours, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if not self.pid:
+            ours.close()
+            _serve(theirs, make)
+        theirs.close()
+        self._socket = ours
+        self._lines = ours.makefile("rb")
+        self.has_died = False
+
+    def ask(self, order: str, *arguments: Any) -> dict[str, Any]:
+        """The answer of an order: what it gives, or {"raises": [type, text]}; empty where the
+        engine has died.
+
+        Raises:
+            DoesNotAnswer: it goes on and on.
+        """
+        try:
+            self._socket.sendall(json.dumps([order, *arguments]).encode() + b"\n")
+            if not select.select([self._socket], [], [], ANSWER_SECONDS)[0]:
+                self.kill()
+                raise DoesNotAnswer(f"{order} takes longer than {ANSWER_SECONDS:.0f} s")
+            line = self._lines.readline(LINE_BYTES_MAX)
+        except (BrokenPipeError, ConnectionResetError):
+            line = b""
+        if not line:
+            self._bury()
+            return {}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        if not self.has_died:
+            os.kill(self.pid, signal.SIGKILL)
+            self._bury()
+
+    def _bury(self) -> None:
+        self.has_died = True
+        self._lines.close()
+        self._socket.close()
+        os.waitpid(self.pid, 0)
+
+
+def _serve(orders: socket.socket, make: Callable[[], Engine]) -> None:
+    """Runs in the fork: never returns."""
+    try:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        engine: Engine | None = None
+        with orders.makefile("rwb") as lines:
+            for line in lines:
+                order, *arguments = json.loads(line)
+                try:
+                    if engine is None:
+                        engine = make()
+                    answer = getattr(engine, order)(*arguments) if order != "start" else {}
+                except HostError as error:
+                    answer = {"host": str(error)}
+                except (Exception, SystemExit) as error:
+                    answer = {"raises": [type(error).__name__, _said(error)]}
+                lines.write(json.dumps(answer).encode() + b"\n")
+                lines.flush()
+    finally:
+        os._exit(0)

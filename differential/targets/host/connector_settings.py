@@ -1,0 +1,17 @@
+"""The store of a trace, in the words of cacheproof's connector."""
+
+from pathlib import Path
+from typing import Any
+
+from .protocol import Event, Illegal
+
+
+def settings_of(config: Event, weights: int, root: Path) -> dict[str, Any]:
+    """Raises Illegal of a store that the connector has not."""
+    if config["store"] == "remote":
+        raise Illegal("the connector has no remote tier")
+    settings: dict[str, Any] = {"weights": str(weights)}
+    for tier in config["store"].split(" and "):
+        settings[f"{tier}_path"] = str(root / tier)
+        settings[f"{tier}_bytes"] = config["capacity"] or 1 << 30
+    return settings

@@ -1,0 +1,60 @@
+"""The reference's connector, at the depth of connectors: its engines are processes of a host."""
+
+import os
+import sys
+from typing import Any
+
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.traces.encoder_connector import (
+    EncoderConnectorConfig,
+    Execute,
+    NewWeights,
+    Reach,
+    Spoil,
+)
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
+
+MODULE = "host.connector_reference"
+BEYOND = (Spoil, Reach, NewWeights)
+"""Events of which connectors promise different things, so that contracts alone judge them."""
+
+
+def is_there(target: Any) -> bool:
+    """Whether that reference can run any trace of this depth."""
+    return True
+
+
+def runs(target: Any, trace: Trace) -> bool:
+    """Whether that reference is to be compared with: what has no bounds and is not disturbed, all
+    connectors decide alike."""
+    config = trace.header.config
+    assert isinstance(config, EncoderConnectorConfig)
+    return (
+        config.store == "disk"
+        and config.capacity is None
+        and len(config.models) == 1
+        and not any(isinstance(event, BEYOND) for event in trace.events)
+        and not any(isinstance(one, Execute) and one.dies_at is not None for one in trace.events)
+    )
+
+
+def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
+    """The reference's records."""
+    return host(target).run([trace], fault)[0]
+
+
+def host(target: Any) -> HostTarget:
+    """The host of that target's engines, which is closed with it."""
+    if target.connectors is None:
+        target.connectors = HostTarget(
+            "reference connectors",
+            None,
+            [sys.executable, "-P"],
+            {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+            module=MODULE,
+            depths=("encoder_connector",),
+            is_forked=True,
+        )
+    found: HostTarget = target.connectors
+    return found

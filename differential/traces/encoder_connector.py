@@ -1,0 +1,130 @@
+"""Events and header of a trace for connectors of an external encoder cache: engines on one store.
+
+Each engine has a scheduler's and a worker's side of the connector. The item with number i of the
+configuration has rows that say so; what an engine would encode is known without a model.
+"""
+
+from typing import Annotated, Literal, get_args
+
+import msgspec
+
+from cacheproof.differential.traces.base import Count, Event, Name, Size
+
+Store = Literal["cpu", "disk", "cpu and disk", "remote"]
+Dtype = Literal["float32", "float16", "bfloat16"]
+Identifier = Annotated[str, msgspec.Meta(max_length=4096)]
+MOST_ITEMS = MOST_MODELS = 100
+
+
+class Start(Event, tag="start", frozen=True):
+    """An engine with that model of the configuration starts; one that runs goes on."""
+
+    engine: Name
+    model: Annotated[int, msgspec.Meta(ge=0, lt=MOST_MODELS)] = 0
+
+
+class Plan(Event, tag="plan", frozen=True):
+    """The scheduler of an engine plans a step that reads these items. The connector is asked for
+    those that the engine does not have. `refused` are then given no room: they are asked for, and
+    neither loaded nor encoded."""
+
+    engine: Name
+    items: Annotated[tuple[Identifier, ...], msgspec.Meta(min_length=1)]
+    refused: tuple[Identifier, ...] = ()
+
+
+class Execute(Event, tag="execute", frozen=True):
+    """The worker executes the oldest step that is planned: it loads, encodes, saves and reads.
+    `dies_at`: the engine is killed as it writes beyond that byte of a file."""
+
+    engine: Name
+    dies_at: Count | None = None
+
+
+class Forget(Event, tag="forget", frozen=True):
+    """An engine evicts items from its own encoder cache; the worker hears of it with its next step.
+    No item: all of them."""
+
+    engine: Name
+    items: tuple[Identifier, ...] = ()
+
+
+class NewWeights(Event, tag="new_weights", frozen=True):
+    """The weights of a model are updated in place, in each of its engines, which forget what they
+    have encoded; a connector that can be told to reset its cache is."""
+
+    model: Annotated[int, msgspec.Meta(ge=0, lt=MOST_MODELS)] = 0
+
+
+class Stop(Event, tag="stop", frozen=True):
+    """An engine shuts down; with `killed` it is killed."""
+
+    engine: Name
+    killed: bool = False
+
+
+class Spoil(Event, tag="spoil", frozen=True):
+    """Something is done to the files that appeared when an item was last saved: they lose their
+    second half, or get the bytes of the `other` item's, or other bytes, or are removed."""
+
+    item: Identifier
+    how: Literal["half", "swapped", "garbage", "removed"]
+    other: Identifier | None = None
+
+
+class Reach(Event, tag="reach", frozen=True):
+    """The store cannot be reached, or can be again: its folder is moved away and back."""
+
+    is_there: bool
+
+
+class Ask(Event, tag="ask", frozen=True):
+    """Each engine is asked for each item, while none of them does anything."""
+
+
+EncoderConnectorEvent = Start | Plan | Execute | Forget | NewWeights | Stop | Spoil | Reach | Ask
+
+
+class StoredItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An item: its identifier and how many rows it is encoded to."""
+
+    identifier: Identifier
+    rows: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+
+
+class StoringModel(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A model: its name, and its rows' width and dtype."""
+
+    name: Name
+    width: Annotated[int, msgspec.Meta(ge=4, le=64)] = 4
+    dtype: Dtype = "float32"
+
+
+class EncoderConnectorConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The items and models that there are, and the store: where it is, and how many bytes it may
+    hold (None: as many as come)."""
+
+    items: Annotated[tuple[StoredItem, ...], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
+    models: Annotated[tuple[StoringModel, ...], msgspec.Meta(min_length=1, max_length=MOST_MODELS)]
+    store: Store = "disk"
+    capacity: Size | None = None
+
+
+class EncoderConnectorHeader(
+    msgspec.Struct,
+    forbid_unknown_fields=True,
+    frozen=True,
+    tag_field="depth",
+    tag="encoder_connector",
+):
+    """The first line of a trace for connectors of an external encoder cache."""
+
+    schema: int
+    config: EncoderConnectorConfig
+    manager: Literal["encoder_connector"] = "encoder_connector"
+    seed: int | None = None
+    generator: Name | None = None
+
+
+HEADER = EncoderConnectorHeader
+EVENTS = get_args(EncoderConnectorEvent)
