@@ -2,287 +2,134 @@
 
     .venv/bin/python benchmarks/encoder_connectors.py > docs/encoder-connectors-checked.md
 
-The classes are the releases' own, and cacheproof's. The scheduler's and the worker's side of each
-engine are played, with the calls and the order of vLLM's first model runner; the store is a folder.
+Each connector plays the traces of its lanes, and contracts judge them. What is not installed is
+installed first.
 """
 
-import json
-import os
-import signal
+import argparse
 import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
 
-import beside
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import search
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.reference.releases import MODELLED
+from cacheproof.spec.encoder_connector import COMPONENT
+from cacheproof.spec.registry import contracts
+from cacheproof.workers import results
 
-FIRST = "0.30.0"
-"""The first release that is run."""
-CONNECTORS = ("ECExampleConnector", "EncoderConnector")
-ROWS, WIDTH = 3, 4
-LARGE_ROWS = 2_000_000
-KILLS = 30
+LMCACHE = ("0.5.6", "0.5.7rc2")
+OWN = "cacheproof.gpu_runner.encoder_connector.vllm_connector:EncoderConnector"
 KEPT = "kept"
+DISK, MEMORY = "connectors on a disk", "connectors in memory"
+FOLDER, LOCAL = "LMCache over a folder", "LMCache on its disk"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A connector in one lane: its name, and the target of each version."""
+
+    name: str
+    lane: str
+    targets: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The seeds of a lane on a target."""
+
+    target: str
+    lane: str
+    seeds: int
+
+
+def columns() -> list[Column]:
+    """All connectors that are played."""
+    vllm, own = ({lane: _offered(lane, of) for lane in (DISK, MEMORY)} for of in ("vllm", OWN))
+    lmcache = {version: f"lmcache@{version}" for version in LMCACHE}
+    return [
+        Column("vLLM's ECExampleConnector", DISK, vllm[DISK]),
+        Column("vLLM's ECCPUConnector", MEMORY, vllm[MEMORY]),
+        Column("LMCache over `fs://`", FOLDER, lmcache),
+        Column("LMCache with `local_disk`", LOCAL, lmcache),
+        Column("cacheproof's, on a disk", DISK, own[DISK]),
+        Column("cacheproof's, in memory", MEMORY, own[MEMORY]),
+    ]
+
+
+def _offered(lane: str, of: str) -> dict[str, str]:
+    """The target of each release that has what the lane is about."""
+    return {one: f"{of}@{one}" for one in MODELLED if LANES[lane].is_offered_by(one)}
+
+
+Outcome = tuple[dict[tuple[str, str], int], list[str]]
+
+
+def broken(task: Task) -> Outcome:
+    """How many traces break each contract in each way, and what went wrong."""
+    with closing(resolve(task.target, report=lambda line: print(line, file=sys.stderr))) as target:
+        found = search(target, [LANES[task.lane]], against=None, seeds=range(task.seeds))
+    kinds = Counter({(one, kind): count for (one, _, kind), count in found.kinds.items()})
+    return dict(kinds), found.harness_errors
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100)
+    seeds = parser.parse_args().seeds
+    tasks = [
+        Task(one, column.lane, seeds) for column in columns() for one in column.targets.values()
+    ]
+    for target in dict.fromkeys(task.target for task in tasks):
+        resolve(target, report=lambda line: print(line, file=sys.stderr)).close()
+    said = {tasks[number]: outcome for number, outcome in results(broken, tasks)}
+    errors = [f"{task.target}: {one}" for task, (_, wrong) in said.items() for one in wrong]
+    if errors:
+        raise SystemExit("\n".join(errors))
+    print("\n".join(page(said, seeds)))
+
+
 HEAD = """# Connectors of external encoder caches, checked
 
     .venv/bin/python benchmarks/encoder_connectors.py > docs/encoder-connectors-checked.md
 
-`ECExampleConnector` is vLLM's own, `EncoderConnector` is [cacheproof's](encoder-connector.md). Both
-were run in vLLM RELEASES; a cell names releases where they differ. Schedulers and workers are
-played: two engines with the role `ec_both` over one folder, each call in the order of vLLM's first
-model runner. An engine cannot be told that a load failed, so whatever is promised and cannot be
-loaded ends it.
+Each cell is SEEDS random traces of the lane, on that version: engines in processes of their own, on
+one store. Their schedulers and workers are played, in the order of vLLM's calls. A cell says in how
+many traces the rule was broken, and after what; `kept`: in none. What breaks is explained in
+[a page of findings](findings/encoder-connectors.md), the rules in [contracts.md](contracts.md).
 """
 NOT_LOOKED_AT = """
-Not looked at: `ECCPUConnector`, `ECMooncakeConnector`, LMCache; two workers of one engine; several
-hosts. Entries of `ECExampleConnector` are whole after a kill because safetensors 0.8, which was
-installed, writes another file and renames it; no other version was tried. vLLM's source calls
-`ECExampleConnector` simple and for debugging. That it writes outside its folder is public (vLLM
-#51448, open). Threads about the other rows: none found among the stored ones up to 2026-09-22,
-searched on 2026-11-26.
+Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache over servers and in
+memory; several workers of one engine; several hosts; releases of vLLM before those.
+`ECCPUConnector` is its real scheduler's side with its table and region, and a played worker: the
+real one copies on a GPU. vLLM's source calls `ECExampleConnector` simple and for debugging.
 """
 
 
-def main() -> None:
-    from cacheproof.reference.releases import MODELLED
-
-    releases = MODELLED[MODELLED.index(FIRST) :]
-    print(HEAD.replace("RELEASES", ", ".join(releases)))
-    print(f"| over one folder | {' | '.join(f'`{name}`' for name in CONNECTORS)} |")
-    print("|---|" + "---|" * len(CONNECTORS))
-    told = {release: list(beside.run(__file__, release)) for release in releases}
-    for place, sentence in enumerate(SCENARIOS):
-        cells = [
-            _by_release({release: told[release][place][name] for release in releases})
-            for name in CONNECTORS
-        ]
-        print(f"| {sentence} | {' | '.join(cells)} |")
-    print(NOT_LOOKED_AT, end="")
-
-
-def _by_release(became: dict[str, str]) -> str:
-    """What became of a scenario, with its releases."""
-    said: dict[str, list[str]] = {}
-    for release, one in became.items():
-        said.setdefault(one, []).append(release)
-    if len(said) == 1:
-        return next(iter(said))
-    return "; ".join(f"{one} ({', '.join(releases)})" for one, releases in said.items())
+def page(said: dict[Task, Outcome], seeds: int) -> Iterator[str]:
+    """The page, line by line."""
+    yield HEAD.replace("SEEDS", str(seeds)).rstrip()
+    for column in columns():
+        yield f"\n## {column.name}\n\nLane *{column.lane}*.\n"
+        yield f"| | {' | '.join(column.targets)} |"
+        yield "|---|" + "---|" * len(column.targets)
+        for rule in contracts(COMPONENT):
+            cells = [
+                _cell(rule.id, said[Task(target, column.lane, seeds)][0])
+                for target in column.targets.values()
+            ]
+            if rule.id not in LANES[column.lane].silent_on or set(cells) != {KEPT}:
+                yield f"| {rule.id}: {rule.title} | {' | '.join(cells)} |"
+    yield NOT_LOOKED_AT.rstrip()
 
 
-class Engine:
-    """One engine: the scheduler's side of a connector, and the worker's."""
-
-    def __init__(
-        self, connector: str, folder: Path, *, role: str = "ec_both", model: str = "a model"
-    ) -> None:
-        import torch
-        from vllm.config.ec_transfer import ECTransferConfig
-        from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorRole
-
-        transfer = ECTransferConfig(
-            ec_connector=connector,
-            ec_role=role,
-            ec_connector_extra_config={"shared_storage_path": str(folder)}
-            if connector == "ECExampleConnector"
-            else {"disk_path": str(folder), "disk_bytes": "1GiB"},
-        )
-        of_model = SimpleNamespace(
-            model=model,
-            revision=None,
-            dtype=torch.float32,
-            get_inputs_embeds_size=lambda: WIDTH,
-        )
-        config = SimpleNamespace(ec_transfer_config=transfer, model_config=of_model)
-        made = _class_of(connector)
-        self.scheduler = made(config, ECConnectorRole.SCHEDULER)
-        self.worker = made(config, ECConnectorRole.WORKER)
-
-    def save(self, identifier: str, rows: Any) -> None:
-        """A step that encodes an item."""
-        self.worker.save_caches({identifier: rows}, identifier)
-
-    def promises(self, identifier: str) -> bool:
-        """Whether the scheduler need not have an item encoded."""
-        promised: bool = self.scheduler.has_cache_item(identifier)
-        return promised
-
-    def plan(self, *identifiers: str) -> None:
-        """A step of the scheduler that gives the items of a request their places."""
-        features = [SimpleNamespace(identifier=identifier) for identifier in identifiers]
-        request = SimpleNamespace(mm_features=features, get_num_encoder_embeds=lambda _: ROWS)
-        for index in range(len(features)):
-            self.scheduler.update_state_after_alloc(request, index)
-        self.worker.bind_connector_metadata(self.scheduler.build_connector_meta(None))
-
-    def load(self) -> dict[str, Any]:
-        """The rows of items that the worker's part of that step loads."""
-        encoder_cache: dict[str, Any] = {}
-        self.worker.start_load_caches(encoder_cache)
-        self.worker.clear_connector_metadata()
-        return encoder_cache
-
-
-def _class_of(connector: str) -> Any:
-    if connector == "ECExampleConnector":
-        from vllm.distributed.ec_transfer.ec_connector.example_connector import ECExampleConnector
-
-        return ECExampleConnector
-    from cacheproof.gpu_runner.encoder_connector.vllm_connector import EncoderConnector
-
-    return EncoderConnector
-
-
-def rows_of(number: float, count: int = ROWS) -> Any:
-    """Rows that say which item they are of."""
-    import torch
-
-    return torch.full((count, WIDTH), float(number))
-
-
-def entries(folder: Path) -> list[Path]:
-    """The files of entries."""
-    return [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size > 8]
-
-
-def served(engine: Engine, identifier: str, expected: Any) -> str:
-    """What becomes of an item of which the store may have an entry."""
-    if not engine.promises(identifier):
-        return KEPT
-    engine.plan(identifier)
-    return loaded(engine, identifier, expected)
-
-
-def loaded(engine: Engine, identifier: str, expected: Any) -> str:
-    """What becomes of an item that is promised, and planned."""
-    import torch
-
-    try:
-        rows = engine.load().get(identifier)
-    except Exception as error:
-        return f"promised, then {type(error).__name__}"
-    if rows is None:
-        return "promised, then missing"
-    return KEPT if torch.equal(rows, expected) else "serves other rows"
-
-
-Make = Callable[..., Engine]
-
-
-def shares(make: Make, folder: Path) -> str:
-    make().save("a", rows_of(1))
-    other = make()
-    return served(other, "a", rows_of(1)) if other.promises("a") else "not promised"
-
-
-def half(make: Make, folder: Path) -> str:
-    make().save("a", rows_of(1))
-    for entry in entries(folder):
-        os.truncate(entry, entry.stat().st_size // 2)
-    return served(make(), "a", rows_of(1))
-
-
-def swapped(make: Make, folder: Path) -> str:
-    make().save("a", rows_of(1))
-    (entry,) = entries(folder)
-    kept = entry.read_bytes()
-    entry.unlink()
-    make().save("b", rows_of(2))
-    (other,) = entries(folder)
-    other.write_bytes(kept)
-    return served(make(), "b", rows_of(2))
-
-
-def of_another_model(make: Make, folder: Path) -> str:
-    make(model="one model").save("a", rows_of(1))
-    return served(make(model="another"), "a", rows_of(2))
-
-
-def removed(make: Make, folder: Path) -> str:
-    make().save("a", rows_of(1))
-    engine = make()
-    if not engine.promises("a"):
-        return "not promised"
-    engine.plan("a")
-    for entry in entries(folder):
-        if "owners" not in entry.parts:
-            entry.unlink()
-    return loaded(engine, "a", rows_of(1))
-
-
-def outside(make: Make, folder: Path) -> str:
-    for identifier in ("../outside", str(folder.parent / "absolute")):
-        make().save(identifier, rows_of(1))
-    others = [path.name for path in folder.parent.iterdir() if path != folder]
-    return KEPT if not others else f"writes {len(others)} of 2 outside"
-
-
-def kill_writers(make: Make) -> None:
-    """Writers of large entries, each killed after a while."""
-    for number in range(KILLS):
-        rows = rows_of(number, LARGE_ROWS)
-        child = os.fork()
-        if not child:
-            engine = make()
-            signal.setitimer(signal.ITIMER_REAL, 0.002 * (number + 1))
-            engine.save(f"item {number}", rows)
-            os._exit(0)
-        os.waitpid(child, 0)
-
-
-def killed(make: Make, folder: Path) -> str:
-    kill_writers(make)
-    engine = make()
-    became = [
-        served(engine, f"item {number}", rows_of(number, LARGE_ROWS)) for number in range(KILLS)
-    ]
-    wrong = [one for one in became if one != KEPT]
-    return KEPT if not wrong else f"{len(wrong)} of {KILLS}: {wrong[0]}"
-
-
-def left_behind(make: Make, folder: Path) -> str:
-    kill_writers(make)
-    make()
-    unfinished = [
-        path
-        for path in entries(folder)
-        if path.name.startswith(".tmp") or "owners" in path.relative_to(folder).parts
-    ]
-    return "unfinished files stay" if unfinished else KEPT
-
-
-SCENARIOS: dict[str, Callable[[Make, Path], str]] = {
-    "what one engine saved, another promises and loads": shares,
-    "an entry that was cut in half is a miss": half,
-    "the bytes of another item are a miss": swapped,
-    "an entry of another model is a miss": of_another_model,
-    "an entry that is removed after it was promised is loaded": removed,
-    "no identifier writes outside the folder": outside,
-    f"{KILLS} writers that were killed leave whole entries or misses": killed,
-    "an engine that starts afterwards removes what they left unfinished": left_behind,
-}
-
-
-def inside(release: str) -> None:
-    """Runs in a release: one line of JSON for each scenario."""
-    beside.make_importable()
-    for scenario in SCENARIOS.values():
-        line = {}
-        for connector in CONNECTORS:
-            with tempfile.TemporaryDirectory() as parent:
-                folder = Path(parent) / "store"
-
-                def make(connector: str = connector, folder: Path = folder, **of: Any) -> Engine:
-                    return Engine(connector, folder, **of)
-
-                line[connector] = scenario(make, folder)
-        print(json.dumps(line), flush=True)
+def _cell(contract: str, counts: dict[tuple[str, str], int]) -> str:
+    found = {kind: count for (one, kind), count in sorted(counts.items()) if one == contract}
+    return ", ".join(f"{count} {kind}".strip() for kind, count in found.items()) or KEPT
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["inside"]:
-        inside(sys.argv[2])
-    else:
-        main()
+    main()

@@ -29,7 +29,7 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import known as known_faults
-from cacheproof.differential.targets import releases
+from cacheproof.differential.targets import connectors, releases
 from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.traces.wording import visible_line
@@ -52,6 +52,10 @@ app = typer.Typer(
 )
 vllm_app = typer.Typer(help="Real vLLM releases to check.", no_args_is_help=True)
 app.add_typer(vllm_app, name="vllm")
+connector_app = typer.Typer(
+    help="Connectors of encoder caches that are not vLLM's own.", no_args_is_help=True
+)
+app.add_typer(connector_app, name="connector")
 
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - for stdout.")
@@ -84,7 +88,8 @@ DepthOption = Annotated[
 ]
 A_WEEK = 7 * 24 * 3600
 TARGET_HELP = (
-    "reference[@VERSION], vllm@VERSION, engine@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+    "reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
+    "MODULE:CLASS[@VERSION]"
 )
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
 
@@ -402,6 +407,34 @@ def vllm_remove(versions: Annotated[list[str], typer.Argument(metavar="VERSION..
     """Remove releases from the cache folder; the shared libraries stay."""
     for version in versions:
         releases.remove(version)
+
+
+@connector_app.command("install")
+def connector_install(
+    names: Annotated[list[str], typer.Argument(metavar="lmcache@VERSION...")],
+) -> None:
+    """Provision connectors in the cache folder, each beside the newest release."""
+    output = Output(None)
+    for name in names:
+        kind, _, version = name.partition("@")
+        if kind != connectors.LMCACHE:
+            raise InputError(f"connector {name!r}: expected lmcache@VERSION")
+        found = connectors.install(version, report=output.say)
+        output.line(f"lmcache {version} beside vllm {found.version}: {found.overlays[0]}")
+
+
+@connector_app.command("list")
+def connector_list(json: JsonOption = None) -> None:
+    """Connectors that are there and usable."""
+    output = Output(json)
+    installed = connectors.list_installed()
+    for version in installed:
+        output.line(f"lmcache@{version}")
+    if not installed:
+        output.line(
+            f"none; provision one with: cacheproof connector install lmcache@{connectors.FIRST}"
+        )
+    output.write_json("connector list", {"connectors": [f"lmcache@{one}" for one in installed]})
 
 
 INTERRUPTED = 130

@@ -71,7 +71,8 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     Raises:
         InputError: none of them.
     """
-    offered = [lane for lane in lanes if lane.is_offered_by(target.model)]
+    of_project = [lane for lane in lanes if lane.project == target.project]
+    offered = [lane for lane in of_project if lane.is_offered_by(target.model)]
     chosen = [lane for lane in offered if target.runs_depth(lane.depth)]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         chosen = [lane for lane in offered if _drives(lane, target.plug_in_kind)]

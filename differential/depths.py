@@ -29,6 +29,9 @@ class Depth:
         has_scheduler: a scheduler takes the decisions.
         has_ledger: the last record of a trace has the full state of a manager.
         is_executed: steps are executed, by an engine.
+        its_own: fields of an outcome that the lockstep with the reference leaves out: what a target
+            holds and where, which it promises to nobody.
+        candidates: smaller traces that are tried at once; few where each takes long.
     """
 
     traces: Any
@@ -41,6 +44,8 @@ class Depth:
     has_scheduler: bool = False
     has_ledger: bool = False
     is_executed: bool = False
+    its_own: frozenset[str] = frozenset()
+    candidates: int = 64
 
     @cached_property
     def header(self) -> type:
@@ -66,7 +71,7 @@ def _named(
     lanes: tuple[str, ...] = (),
     view: str = "",
     edits: str = "",
-    **has: bool,
+    **has: Any,
 ) -> Depth:
     """A depth of which each room has a module of its name, or of the name that is given."""
     return Depth(
@@ -98,5 +103,10 @@ DEPTHS = {
     "block_hash": _named("block_hash", edits="block_hash"),
     "media_hash": _named("media_hash", edits="media_hash"),
     "kv_cache": _named("kv_cache", edits="kv_cache"),
-    "encoder_connector": _named("encoder_connector", edits="encoder_connector"),
+    "encoder_connector": _named(
+        "encoder_connector",
+        edits="encoder_connector",
+        its_own=frozenset({"bytes", "outside", "unfinished", "pins", "rest"}),
+        candidates=4,
+    ),
 }

@@ -10,7 +10,6 @@ from cacheproof.spec.registry import contract
 
 COMPONENT = "encoder_connector"
 BASE = "vLLM ECConnectorBase"
-SINCE = ">=0.30.0"
 
 
 class Promised(NamedTuple):
@@ -39,12 +38,13 @@ class AtRest(NamedTuple):
 
 class Output(NamedTuple):
     """Whose encoder output rows are: the item's identifier, the model's name and its version of the
-    weights; their count, width and dtype, and whether all of them are of one such output."""
+    weights; how many rows, their width and dtype, and whether all of them are of one such output.
+    """
 
     identifier: str
     model: str
     weights: int
-    count: int
+    height: int
     width: int
     dtype: str
     whole: bool
@@ -73,8 +73,8 @@ class Room(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Names of the files beside a store's folder that its engines have made, and of those in it
-    that a killed engine has left unfinished and that a later one has not removed."""
+    """Names of the files beside a store's folder that its engines have made, and sizes of those in
+    it that a killed engine has left unfinished and that a later one has not removed."""
 
     outside: tuple[str, ...]
     unfinished: tuple[str, ...]
@@ -104,7 +104,6 @@ class Asked(NamedTuple):
     component=COMPONENT,
     source=f"{BASE}.start_load_caches: it cannot report a failed load, and the read of a missing "
     "item ends the engine; LMCache #4458",
-    versions=SINCE,
 )
 def keeps_promises(p: Promised) -> bool:
     return p.is_there
@@ -117,7 +116,6 @@ def keeps_promises(p: Promised) -> bool:
     harm="safety",
     component=COMPONENT,
     source="vLLM ECCPUScheduler: pins from update_state_after_alloc to the report of its load",
-    versions=SINCE,
 )
 def pins_what_it_promised(s: Pins) -> bool:
     return all(h in s.pinned for h in s.promised)
@@ -130,7 +128,6 @@ def pins_what_it_promised(s: Pins) -> bool:
     harm="liveness",
     component=COMPONENT,
     source=f"{BASE}.has_pending_push_work: an engine steps on while it is true; vLLM #44049",
-    versions=SINCE,
 )
 def comes_to_rest(s: AtRest) -> bool:
     return len(s.pinned) == 0 and len(s.saving) == 0
@@ -143,14 +140,13 @@ def comes_to_rest(s: AtRest) -> bool:
     harm="safety",
     component=COMPONENT,
     source="what one request reads of another's picture; vLLM PR #51448 for paths, none for rows",
-    versions=SINCE,
 )
 def serves_own_rows(p: Served) -> bool:
     return (
         p.rows.whole
         and p.rows.identifier == p.own.identifier
         and p.rows.model == p.own.model
-        and p.rows.count == p.own.count
+        and p.rows.height == p.own.height
         and p.rows.width == p.own.width
         and p.rows.dtype == p.own.dtype
     )
@@ -163,7 +159,6 @@ def serves_own_rows(p: Served) -> bool:
     harm="safety",
     component=COMPONENT,
     source=f"{BASE}: an exception in the scheduler or the worker ends the engine",
-    versions=SINCE,
 )
 def raises_nothing(c: Called) -> bool:
     return c.raised == ""
@@ -176,7 +171,6 @@ def raises_nothing(c: Called) -> bool:
     harm="safety",
     component=COMPONENT,
     source="vLLM #44049: a producer can write without bound",
-    versions=SINCE,
 )
 def stays_within_its_bytes(s: Room) -> bool:
     return s.used <= s.allowed
@@ -189,7 +183,6 @@ def stays_within_its_bytes(s: Room) -> bool:
     harm="safety",
     component=COMPONENT,
     source="vLLM Scheduler.reset_encoder_cache; stale rows inside an engine: vLLM #44910",
-    versions=SINCE,
 )
 def serves_rows_of_its_weights(p: Served) -> bool:
     return p.rows.weights == p.own.weights
@@ -202,7 +195,6 @@ def serves_rows_of_its_weights(p: Served) -> bool:
     harm="safety",
     component=COMPONENT,
     source="vLLM PR #51448",
-    versions=SINCE,
 )
 def stays_in_its_folder(s: Files) -> bool:
     return len(s.outside) == 0
@@ -215,7 +207,6 @@ def stays_in_its_folder(s: Files) -> bool:
     harm="safety",
     component=COMPONENT,
     source="vLLM #44049: bytes that nobody frees",
-    versions=SINCE,
 )
 def removes_what_the_killed_left(s: Files) -> bool:
     return len(s.unfinished) == 0
@@ -228,7 +219,6 @@ def removes_what_the_killed_left(s: Files) -> bool:
     harm="efficiency",
     component=COMPONENT,
     source="positive control: a store that only one of them sees is none of theirs",
-    versions=SINCE,
 )
 def engines_agree(p: Answers) -> bool:
     return len(p.promised) < 2
@@ -241,7 +231,6 @@ def engines_agree(p: Answers) -> bool:
     harm="safety",
     component=COMPONENT,
     source=f"{BASE}.has_cache_item: what it promises has to be loaded in the same step",
-    versions=SINCE,
 )
 def promises_nothing_of_what_is_gone(c: Asked) -> bool:
     return c.reached or not c.promised
@@ -254,7 +243,6 @@ def promises_nothing_of_what_is_gone(c: Asked) -> bool:
     harm="efficiency",
     component=COMPONENT,
     source="positive control: a connector that promises nothing would pass every other rule",
-    versions=SINCE,
 )
 def promises_what_was_saved(c: Asked) -> bool:
     return c.promised or not c.reached or not c.saved

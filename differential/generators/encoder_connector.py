@@ -7,6 +7,7 @@ somebody else has spoiled, a store that cannot be reached for a while.
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import get_args
 
 from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.encoder_connector import (
@@ -16,6 +17,7 @@ from cacheproof.differential.traces.encoder_connector import (
     EncoderConnectorHeader,
     Execute,
     Forget,
+    How,
     NewWeights,
     Plan,
     Reach,
@@ -34,6 +36,7 @@ STEPS = (6, 24)
 PLANNED_MAX = 3
 HEADER_BYTES = 1024
 """Beside rows, for a store that writes what they are."""
+WAYS = get_args(How)
 DIES_WITHIN = 700
 """Bytes: more than a small entry has."""
 
@@ -93,7 +96,7 @@ class Playing:
 
     def spoil(self) -> None:
         names = [item.identifier for item in self.config.items]
-        how = self.draw.choice(("half", "swapped", "garbage", "removed"))
+        how = self.draw.choice(WAYS)
         item, other = self.draw.choice(names), self.draw.choice(names)
         self.events.append(Spoil(item, how, other if how == "swapped" else None))
 
@@ -108,7 +111,7 @@ def connector_trace(seed: int, store: Store = "disk") -> Trace:
     models = [StoringModel("m", draw.choice((4, 8)), draw.choice(("float32", "bfloat16")))]
     if draw.random() < 0.3:
         models.append(StoringModel("another", models[0].width, models[0].dtype))
-    rows = draw.randint(largest, 4 * largest)
+    rows = draw.randint(largest // 3, 3 * largest)
     capacity = rows * models[0].width * 4 + HEADER_BYTES if in_memory else None
     playing = Playing(draw, EncoderConnectorConfig(items, tuple(models), store, capacity))
     engines = ["1"] if in_memory else ["1", "2", "3"][: draw.randint(2, 3)]
@@ -129,12 +132,12 @@ def _one_more(playing: Playing, *, hostile: bool) -> None:
     engine = draw.choice(sorted(playing.planned))
     if hostile and luck < 0.3:
         _something_bad(playing, engine)
-    elif luck < 0.7:
+    elif luck < 0.65:
         if playing.planned[engine] < PLANNED_MAX:
             playing.plan(engine)
         if draw.random() < 0.8:
             playing.execute(engine)
-    elif luck < 0.9:
+    elif luck < 0.93:
         playing.forget(engine)
     else:
         playing.catch_up()

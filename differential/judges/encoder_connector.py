@@ -8,7 +8,7 @@ from typing import Any
 
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import about, by_subject
-from cacheproof.differential.judges.violation import Violation, by_kind
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.encoder_connector import (
@@ -42,6 +42,14 @@ from cacheproof.spec.registry import contracts
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 BESIDE_ROWS = 1024
 """Bytes of an entry beside its rows, at most."""
+AFTER_KILL, AFTER_AWAY, AFTER_SPOIL = DISTURBED = (
+    "after an engine was killed",
+    "after the store was out of reach",
+    "after a file was spoiled",
+)
+"""What can have been done to a store, the worst last."""
+TOLD_APART = frozenset({"EX-1", "EX-4", "EX-5"})
+"""Contracts of which a break is another one after each of them."""
 NOBODY = "nobody"
 """Whose rows are that say nothing that the trace knows."""
 
@@ -68,8 +76,8 @@ class Engine:
 
 
 class EncoderConnectorJudge:
-    """Judges one trace. `violations` holds the first violation of each contract, `calls_judged`
-    counts promises, rows and other records that were judged."""
+    """Judges one trace. `by_kind` holds the first violation of each contract and kind;
+    `calls_judged` counts promises, rows and other records that were judged."""
 
     state = None
     stored: Mapping[str, int] = {}
@@ -78,7 +86,7 @@ class EncoderConnectorJudge:
     def __init__(self, trace: Trace, release: str | None, reach: Reachability) -> None:
         config = trace.header.config
         assert isinstance(config, EncoderConnectorConfig)
-        self.violations: dict[str, Violation] = {}
+        self.by_kind: dict[tuple[str, str], Violation] = {}
         self.calls_judged = 0
         self._config, self._reach = config, reach
         self._rows = {item.identifier: item.rows for item in config.items}
@@ -90,13 +98,17 @@ class EncoderConnectorJudge:
         self._saved_elsewhere: set[str] = set()
         self._promised: set[Entry] = set()
         self._killed = False
+        self._disturbed: list[str] = []
         self._event = 0
         self._operation = ""
 
     @property
-    def by_kind(self) -> dict[tuple[str, str], Violation]:
-        """The violations by contract and kind."""
-        return by_kind(self.violations)
+    def violations(self) -> dict[str, Violation]:
+        """The first violation of each contract, whatever its kind."""
+        first: dict[str, Violation] = {}
+        for (contract, _), violation in self.by_kind.items():
+            first.setdefault(contract, violation)
+        return first
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`."""
@@ -104,6 +116,8 @@ class EncoderConnectorJudge:
         name = getattr(event, "engine", "")
         raised = "" if record.raised is None else record.raised.type
         self._judge(Called(self._operation, raised), name)
+        if isinstance(event, Plan):
+            self._note_sizes(event)
         outcome = record.outcome
         if outcome is None:
             return
@@ -123,10 +137,14 @@ class EncoderConnectorJudge:
             case Stop():
                 del self._engines[name]
                 self._killed |= event.killed
+                if event.killed:
+                    self._disturb(AFTER_KILL)
             case Spoil():
+                self._disturb(AFTER_SPOIL)
                 self._forget(event.item)
                 self._reach.meet("entry spoiled")
             case Reach():
+                self._disturb(AFTER_AWAY)
                 self._is_reached = event.is_there
                 self._saved_elsewhere.clear()
                 self._reach.meet("store out of reach")
@@ -135,6 +153,13 @@ class EncoderConnectorJudge:
         self._judge(Files(tuple(outcome["outside"]), tuple(outcome.get("unfinished", ()))), name)
         if self._config.capacity is not None and outcome["bytes"] is not None:
             self._judge(Room(outcome["bytes"], self._config.capacity), name)
+
+    def _note_sizes(self, event: Plan) -> None:
+        engine, capacity = self._engines.get(event.engine), self._config.capacity
+        if engine is None or capacity is None:
+            return
+        if max(map(self._rows.__getitem__, event.items)) * self._row_bytes(engine.model) > capacity:
+            self._reach.meet("item larger than the store")
 
     def _judge_plan(self, event: Plan, engine: Engine, outcome: Any) -> None:
         promised = outcome["promised"]
@@ -174,6 +199,7 @@ class EncoderConnectorJudge:
         if "died" in outcome:
             del self._engines[name]
             self._killed = True
+            self._disturb(AFTER_KILL)
             self._reach.meet("killed while it saves")
             return
         for item in step.loads:
@@ -187,9 +213,6 @@ class EncoderConnectorJudge:
                 self._saved.setdefault(entry, name)
             else:
                 self._saved_elsewhere.add(item)
-            size = self._rows[item] * self._row_bytes(engine.model)
-            if self._config.capacity is not None and size > self._config.capacity:
-                self._reach.meet("item larger than the store")
         if outcome["rest"] is not None:
             pinned, saving = map(frozenset, outcome["rest"])
             self._judge(AtRest(pinned, saving), name)
@@ -207,11 +230,22 @@ class EncoderConnectorJudge:
     def _judge(self, subject: Any, engine: str, item: str = "") -> None:
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
-            if rule.id not in self.violations and not rule.predicate(subject):
+            kind = self._kind(subject) if rule.id in TOLD_APART else ""
+            if (rule.id, kind) not in self.by_kind and not rule.predicate(subject):
                 why = rule.explain(**about(rule, subject))
-                self.violations[rule.id] = Violation(
-                    rule, self._event, self._operation, engine, item, why
+                self.by_kind[rule.id, kind] = Violation(
+                    rule, self._event, self._operation, engine, item, why, kind
                 )
+
+    def _kind(self, subject: Any) -> str:
+        """What has been done to the store before, the worst of it; or whose rows are served."""
+        if isinstance(subject, Served) and subject.rows.model not in (subject.own.model, NOBODY):
+            return "of another model"
+        return self._disturbed[-1] if self._disturbed else ""
+
+    def _disturb(self, kind: str) -> None:
+        """From now on the store is what somebody else has made of it."""
+        self._disturbed = sorted({*self._disturbed, kind}, key=DISTURBED.index)
 
     def _entry(self, item: str, engine: Engine) -> Entry:
         model = self._config.models[engine.model]

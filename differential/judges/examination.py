@@ -79,7 +79,8 @@ def examine(
     compared = reference is not None and reference.runs(trace)
     if reference is not None and compared:
         expected = reference.run([trace])[0]
-        difference = compare(expected, result) if expected.illegal is None else None
+        if expected.illegal is None:
+            difference = compare(expected, result, DEPTHS[trace.depth].its_own)
     violations = judge.violations
     return Examination(
         violations,

@@ -1,5 +1,6 @@
 """Where two targets part: the first step record, and in it the first field, that differs."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +29,14 @@ class Difference:
         return f"event {self.event + 1}{call}: {self.field}: {self.left!r} against {self.right!r}"
 
 
-def compare(left: TraceResult, right: TraceResult) -> Difference | None:
-    """The first difference between two targets' records of one trace; None when they agree."""
+def compare(
+    left: TraceResult, right: TraceResult, its_own: Set[str] = frozenset()
+) -> Difference | None:
+    """The first difference between two targets' records of one trace; None when they agree. In
+    `its_own` fields of an outcome each may say what it likes."""
     for number, (ours, theirs) in enumerate(zip(left.records, right.records, strict=False)):
+        if its_own:
+            ours, theirs = _without(ours, its_own), _without(theirs, its_own)
         if has_outputs(ours) and has_outputs(theirs):
             decoded = compare_outputs(ours, theirs)
             if decoded.difference is not None:
@@ -53,6 +59,13 @@ def compare(left: TraceResult, right: TraceResult) -> Difference | None:
             number, None, "", "number of records", len(left.records), len(right.records)
         )
     return None
+
+
+def _without(record: StepRecord, fields: Set[str]) -> StepRecord:
+    if not isinstance(record.outcome, dict):
+        return record
+    kept = {name: value for name, value in record.outcome.items() if name not in fields}
+    return record._replace(outcome=kept)
 
 
 def _type(record: StepRecord) -> str | None:

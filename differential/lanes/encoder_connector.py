@@ -6,8 +6,25 @@ from cacheproof.differential.generators.encoder_connector import connector_trace
 from cacheproof.differential.lanes.lane import Lane
 
 SINCE = "0.30.0"
+SINCE_REPORTS = "0.29.0"
+"""The first release whose ECCPUConnector is told which copies are done."""
 ON_ONE_ENGINE = frozenset({"EX-7", "EX-8", "EX-9", "EX-10", "EX-11"})
 """What engines that share nothing cannot break."""
+
+OF_ENGINES = frozenset(
+    {
+        "promised what another engine saved",
+        "promised beside an encode",
+        "promise that nobody takes",
+        "two steps planned",
+        "new weights",
+        "store out of reach",
+        "engine started after another was killed",
+        "killed while it saves",
+        "entry spoiled",
+    }
+)
+"""What any search of engines on one store must meet."""
 
 LANES = (
     Lane(
@@ -15,19 +32,7 @@ LANES = (
         "encoder_connector",
         "encoder_connector",
         connector_trace,
-        frozenset(
-            {
-                "promised what another engine saved",
-                "promised beside an encode",
-                "promise that nobody takes",
-                "two steps planned",
-                "new weights",
-                "store out of reach",
-                "engine started after another was killed",
-                "killed while it saves",
-                "entry spoiled",
-            }
-        ),
+        OF_ENGINES,
         silent_on=frozenset({"EX-2", "EX-3", "EX-6"}),
         since=SINCE,
     ),
@@ -42,9 +47,28 @@ LANES = (
                 "promise that nobody takes",
                 "two steps planned",
                 "saved entry gone",
+                "item larger than the store",
             }
         ),
-        silent_on=ON_ONE_ENGINE | {"EX-6"},
-        since=SINCE,
+        silent_on=ON_ONE_ENGINE,
+        since=SINCE_REPORTS,
+    ),
+    Lane(
+        "LMCache over a folder",
+        "encoder_connector",
+        "encoder_connector",
+        partial(connector_trace, store="remote"),
+        OF_ENGINES,
+        silent_on=frozenset({"EX-2", "EX-3", "EX-6"}),
+        project="lmcache",
+    ),
+    Lane(
+        "LMCache on its disk",
+        "encoder_connector",
+        "encoder_connector",
+        partial(connector_trace, store="disk"),
+        frozenset({"new weights", "entry spoiled", "killed while it saves"}),
+        silent_on=frozenset({"EX-2", "EX-3", "EX-6"}),
+        project="lmcache",
     ),
 )

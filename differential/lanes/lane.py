@@ -12,7 +12,7 @@ class Lane:
     """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
     an identifier come back with another size; `silent_on` are contracts that it cannot break, or
     hardly ever, and says nothing of; `by_release` traces differ with what a release offers;
-    releases before `since` offer nothing of it."""
+    releases before `since` offer nothing of it. `project` is whose systems it is for."""
 
     name: str
     depth: str
@@ -23,6 +23,7 @@ class Lane:
     silent_on: frozenset[str] = frozenset()
     by_release: bool = False
     since: str | None = None
+    project: str = "vllm"
 
     def __reduce__(self) -> tuple[object, ...]:
         """In another process it is the lane of that name: what makes its traces is no data."""

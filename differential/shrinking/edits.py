@@ -17,6 +17,12 @@ from cacheproof.differential.traces.block_hash import (
     BlockHashEvent,
     Prompt,
 )
+from cacheproof.differential.traces.encoder_connector import (
+    EncoderConnectorConfig,
+    Forget,
+    Plan,
+    StoredItem,
+)
 from cacheproof.differential.traces.kv_cache import Arrive
 from cacheproof.differential.traces.manager import (
     Add,
@@ -37,6 +43,8 @@ Edit = Callable[[Lines], Any]
 
 REQUEST_NAMES = "abcdefghijklmnopqrstuvw"
 IDENTIFIER_NAMES = "xyzuvw"
+PLAIN_NAMES = "abcdefghi"
+"""Of stored items."""
 _TOKENS_MAX = 16
 _FACTORS = (2, 3, 4)
 _CHANGES = (1, 2, 3, 4, 6)
@@ -47,16 +55,17 @@ _KINDS = (
     "decode", "continue",
     "arrive", "slots", "output", "loaded", "end", "settle", "skip", "evict_blocks",
     "common_prefix", "take_events", "take_stats", "take_residencies", "hash",
+    "start", "plan", "execute", "forget", "ask", "stop", "spoil", "reach", "new_weights",
 )  # fmt: skip
 NUMBERS = (
     "tokens", "steps", "input", "max_tokens", "priority", "prompt",
     "drafts", "lookahead", "external", "encoder", "reserved", "accepted", "valid",
-    "failed",
+    "failed", "dies_at",
 )  # fmt: skip
 LOWEST = {
     "input": 0, "priority": 0, "offset": 0, "long_prefill_token_threshold": 0, "lookahead": 0,
     "drafts": 0, "external": 0, "encoder": 0, "reserved": 0, "accepted": 0, "valid": 0,
-    "failed": 0,
+    "failed": 0, "dies_at": 0,
 }  # fmt: skip
 EXTRAS = {
     "lora": None, "salt": None, "embeds": None, "one_object": False, "algorithm": "sha256",
@@ -73,6 +82,7 @@ def cost(trace: Trace) -> tuple[Any, ...]:
     """What shrinking lowers, in order of weight."""
     adds = [event for event in trace.events if isinstance(event, Arrival)]
     items = all_items(trace)
+    stored = _stored(trace)
     extras = [
         name
         for holder in (trace.header.config, *trace.events)
@@ -82,11 +92,26 @@ def cost(trace: Trace) -> tuple[Any, ...]:
     return (
         len(trace.events),
         len(adds),
-        len(items),
+        len(items) + _mentions(trace),
         sum(item.is_embed is not None or item.mm_hash is not None for item in items) + len(extras),
-        len({item.identifier for item in items}),
+        len({item.identifier for item in items}) + len(stored),
         sum(_numbers_of(trace)),
         tuple(_rank(kind(event)) for event in trace.events),
+    )
+
+
+def _stored(trace: Trace) -> tuple[StoredItem, ...]:
+    """The items that there are for connectors."""
+    config = trace.header.config
+    return config.items if isinstance(config, EncoderConnectorConfig) else ()
+
+
+def _mentions(trace: Trace) -> int:
+    """How often steps of engines with connectors name an item."""
+    return sum(
+        len(event.items) + len(event.refused if isinstance(event, Plan) else ())
+        for event in trace.events
+        if isinstance(event, Plan | Forget)
     )
 
 
@@ -410,6 +435,11 @@ def _numbers_of(trace: Trace) -> Iterator[int]:
             yield from (abs(getattr(event, name, 0) or 0) for name in NUMBERS)
     for item in all_items(trace):
         yield item.offset + item.length
+    for stored in _stored(trace):
+        yield stored.rows + len(stored.identifier) + (stored.identifier not in PLAIN_NAMES)
+    if isinstance(trace.header.config, EncoderConnectorConfig):
+        for model in trace.header.config.models:
+            yield model.width + (model.dtype != "float32")
 
 
 def at(lines: Any, path: tuple[Any, ...]) -> Any:

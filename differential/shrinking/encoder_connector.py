@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 
-from cacheproof.differential.shrinking.edits import edited, put, remove
+from cacheproof.differential.shrinking.edits import PLAIN_NAMES, Edit, Lines, edited, put, remove
 from cacheproof.differential.traces.encoder_connector import (
     EncoderConnectorConfig,
-    Execute,
     Forget,
     Plan,
 )
 from cacheproof.differential.traces.trace import Trace
-
-PLAIN_NAMES = "abcdefghi"
 
 
 def fewer_items(trace: Trace) -> Iterator[Trace | None]:
@@ -23,9 +20,15 @@ def fewer_items(trace: Trace) -> Iterator[Trace | None]:
         for name in ("items", "refused") if isinstance(event, Plan | Forget) else ():
             for number in range(len(getattr(event, name, ()))):
                 yield edited(trace, remove(("events", position, name), number))
-        if isinstance(event, Execute) and event.dies_at:
-            for lower in (0, 1, event.dies_at // 2):
-                yield edited(trace, put(("events", position, "dies_at"), lower))
+    plain = [name for name in PLAIN_NAMES if name not in {one.identifier for one in config.items}]
+    for item in config.items:
+        if item.identifier not in PLAIN_NAMES and plain:
+            yield edited(trace, _renamed(item.identifier, plain[0]))
+    for item in config.items[1:]:
+        yield edited(trace, _renamed(item.identifier, config.items[0].identifier))
+    engines = list(dict.fromkeys(getattr(event, "engine", "1") for event in trace.events))
+    for engine in engines[1:]:
+        yield edited(trace, _renamed(engine, engines[0], "engine"))
     used = {name for event in trace.events for name in getattr(event, "items", ())}
     used |= {getattr(event, name, None) for event in trace.events for name in ("item", "other")}
     at = ("header", "config")
@@ -43,6 +46,30 @@ def fewer_items(trace: Trace) -> Iterator[Trace | None]:
             yield edited(trace, put((*at, "models", number, "width"), 4))
         if model.dtype != "float32":
             yield edited(trace, put((*at, "models", number, "dtype"), "float32"))
+
+
+def _renamed(name: str, other: str, of: str = "item") -> Edit:
+    """Another name for an item, which may be that of another item; or for an engine."""
+
+    def edit(lines: Lines) -> None:
+        for event in lines["events"]:
+            for field in ("engine",) if of == "engine" else ("item", "other"):
+                if event.get(field) == name:
+                    event[field] = other
+            for field in ("items", "refused") if of == "item" else ():
+                if field in event:
+                    renamed = [other if one == name else one for one in event[field]]
+                    event[field] = list(dict.fromkeys(renamed))
+        if of == "item":
+            items = lines["header"]["config"]["items"]
+            known = {item["identifier"] for item in items}
+            for item in [item for item in items if item["identifier"] == name]:
+                if other in known:
+                    items.remove(item)
+                else:
+                    item["identifier"] = other
+
+    return edit
 
 
 EDITS = (fewer_items,)

@@ -45,6 +45,7 @@ def shrink(
     clock. `trace` itself is taken to fail and is not
     asked about.
     """
+    batch = min(batch, DEPTHS[trace.depth].candidates)
     search = _Search(trace, still_fails, batch, batches, until)
     search.cut_end()
     search.drop_requests()

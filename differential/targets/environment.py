@@ -28,16 +28,29 @@ _PROBE = "import torch, transformers, msgspec"
 
 @dataclass(frozen=True)
 class Overlay:
-    """Libraries in front of the shared ones: their lock, and what for."""
+    """Libraries in front of the shared ones: their lock, and what for; `also` is a requirement that
+    is chosen, and not in the lock."""
 
     name: str
     lock: str
     mib: int
     purpose: str
+    also: str = ""
+
+    @property
+    def requirements(self) -> str:
+        """The text that is installed."""
+        return f"{_lock(self.lock)}{self.also}\n" if self.also else _lock(self.lock)
 
 
 OLDER = Overlay("older", "older_releases.lock", 350, "older libraries for releases before 0.24.0")
 ENGINE = Overlay("engine", "engine.lock", 150, "the libraries of an engine")
+
+
+def lmcache(version: str) -> Overlay:
+    """LMCache of a version, with what it needs."""
+    name = f"lmcache-{version}"
+    return Overlay(name, "lmcache.lock", 350, f"LMCache {version}", f"lmcache=={version}")
 
 
 def overlay_of(version: str) -> Overlay | None:
@@ -192,7 +205,7 @@ def _make_overlay(
     cache.require(overlay.mib, overlay.purpose)
     with cache.workspace() as workspace:
         requirements = workspace.path / overlay.lock
-        requirements.write_text(_lock(overlay.lock))
+        requirements.write_text(overlay.requirements)
         draft = workspace.path / overlay.name
 
         def install_overlay(install: Install) -> None:
@@ -231,11 +244,12 @@ def _declare_operators(extension: Path) -> None:
 
 
 def _environment_folder(cache: Cache) -> Path:
-    return cache.environments / f"{_digest('environment.lock')}-{_python_tag()}"
+    return cache.environments / f"{_digest(_lock('environment.lock'))}-{_python_tag()}"
 
 
 def _overlay_folder(cache: Cache, overlay: Overlay) -> Path:
-    return cache.environments / f"{overlay.name}-{_digest(overlay.lock)}-{_python_tag()}"
+    digest = _digest(overlay.requirements)
+    return cache.environments / f"{overlay.name}-{digest}-{_python_tag()}"
 
 
 def _python_tag() -> str:
@@ -247,8 +261,8 @@ def _lock(name: str) -> str:
     return resources.files("cacheproof.differential.targets").joinpath(name).read_text()
 
 
-def _digest(name: str) -> str:
-    return hashlib.sha256(_lock(name).encode()).hexdigest()[:12]
+def _digest(lock: str) -> str:
+    return hashlib.sha256(lock.encode()).hexdigest()[:12]
 
 
 def _is_complete(folder: Path) -> bool:

@@ -89,7 +89,7 @@ class HostTarget:
     class (`module:Class`) in the place of the release's manager. `module` has the `Release` that is
     run in place of the tree's whole vLLM, and `depths` are all that it runs. Where it `is_forked`,
     its imports leave one thread, and its hosts share them. `reading` is how the tree's text stands
-    to the modelled releases.
+    to the modelled releases. `project` is whose system it is.
     """
 
     def __init__(
@@ -104,10 +104,12 @@ class HostTarget:
         module: str | None = None,
         depths: Collection[str] = DEPTHS_OF_A_RELEASE,
         is_forked: bool = False,
+        project: str = "vllm",
         start_seconds: float = START_SECONDS,
         batch_seconds: float = BATCH_SECONDS,
     ) -> None:
         self.name = name
+        self.project = project
         self.release = release
         self.reading = reading
         self._interpreter = command

@@ -16,6 +16,8 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 MODULE = "host.connector_reference"
+LONGEST = 255
+"""Characters of an identifier that a folder of that name can have."""
 BEYOND = (Spoil, Reach, NewWeights)
 """Events of which connectors promise different things, so that contracts alone judge them."""
 
@@ -34,6 +36,7 @@ def runs(target: Any, trace: Trace) -> bool:
         config.store == "disk"
         and config.capacity is None
         and len(config.models) == 1
+        and all(len(item.identifier) <= LONGEST for item in config.items)
         and not any(isinstance(event, BEYOND) for event in trace.events)
         and not any(isinstance(one, Execute) and one.dies_at is not None for one in trace.events)
     )

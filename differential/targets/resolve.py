@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.targets import checkouts, known_texts, releases
+from cacheproof.differential.targets import checkouts, connectors, known_texts, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
@@ -24,8 +24,11 @@ ENGINE = "engine"
 ENGINE_MODULE = "host.engine"
 RUNNER_MODULE = "host.runner"
 HASHER_ALONE = "host.media_hash_alone"
+LMCACHE_MODULE = "host.lmcache"
+CONNECTOR = "encoder_connector"
 EXPECTED = (
-    "expected reference[@VERSION], vllm@VERSION, engine@VERSION, path:DIR or MODULE:CLASS[@VERSION]"
+    "expected reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
+    "MODULE:CLASS[@VERSION]"
 )
 
 
@@ -45,6 +48,8 @@ def resolve(text: str, *, report: Report) -> Target:
         return host_of(releases.install(version, report=report), text)
     if kind == ENGINE and at:
         return engine_of(releases.install(version, report=report, kind=releases.ENGINE), text)
+    if kind == connectors.LMCACHE and at:
+        return lmcache_of(connectors.install(version, report=report), version, text)
     if text.startswith("path:"):
         release = checkouts.for_path(Path(text.removeprefix("path:")), report=report)
         return host_of(release, text)
@@ -95,6 +100,21 @@ def engine_of(engine: Release, name: str) -> HostTarget:
     )
 
 
+def lmcache_of(release: Release, version: str, name: str) -> HostTarget:
+    """A host process for LMCache's connector, beside the release of vLLM whose base it has."""
+    command, environment = releases.host_command(release)
+    return HostTarget(
+        name,
+        version,
+        command,
+        environment,
+        module=LMCACHE_MODULE,
+        depths=(CONNECTOR,),
+        is_forked=True,
+        project=connectors.LMCACHE,
+    )
+
+
 def reading_of(release: Release, known: KnownTexts | None = None) -> Reading | None:
     """How the text of a release, or of a checkout, stands to those that are modelled; None of one
     that is older than all of them, or that holds none of it. `known` is in the place of the table
@@ -124,7 +144,7 @@ def reference_for(target: Target) -> ReferenceTarget | None:
     Its media hash, or for an engine its runner, runs in the target's interpreter, with the
     libraries that the target has. It is to be closed.
     """
-    if target.model is None:
+    if target.model is None or target.project != "vllm":
         return None
     try:
         semantics = Semantics.of_vllm(target.model)

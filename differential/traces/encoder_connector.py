@@ -12,6 +12,7 @@ from cacheproof.differential.traces.base import Count, Event, Name, Size
 
 Store = Literal["cpu", "disk", "cpu and disk", "remote"]
 Dtype = Literal["float32", "float16", "bfloat16"]
+How = Literal["half", "swapped", "garbage", "removed"]
 Identifier = Annotated[str, msgspec.Meta(max_length=4096)]
 MOST_ITEMS = MOST_MODELS = 100
 
@@ -68,7 +69,7 @@ class Spoil(Event, tag="spoil", frozen=True):
     second half, or get the bytes of the `other` item's, or other bytes, or are removed."""
 
     item: Identifier
-    how: Literal["half", "swapped", "garbage", "removed"]
+    how: How
     other: Identifier | None = None
 
 

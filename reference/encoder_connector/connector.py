@@ -21,12 +21,10 @@ logger = logging.getLogger(__name__)
 class Codec(Protocol):
     """Rows as the parts of a file, and back; `entry_file` is one, of bytes."""
 
-    @staticmethod
-    def parts_of(rows: Any, key: EntryKey) -> list[bytes | memoryview]:
+    def parts_of(self, rows: Any, key: EntryKey) -> list[bytes | memoryview]:
         """Raises ValueError of rows that are none of the key's."""
 
-    @staticmethod
-    def load(file: BinaryIO, key: EntryKey) -> Any:
+    def load(self, file: BinaryIO, key: EntryKey) -> Any:
         """Raises Torn, and OSError."""
 
 

@@ -4,6 +4,9 @@ The real worker copies on a GPU's streams. The played one copies the same blocks
 reports what it has copied with the step.
 """
 
+import os
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +15,17 @@ from vllm.distributed.ec_transfer.ec_connector import base
 from vllm.distributed.ec_transfer.ec_connector.cpu.common import ECCPUWorkerMetadata
 from vllm.distributed.ec_transfer.ec_connector.cpu.connector import ECCPUConnector
 
-from .connector_engine import Kit
+from .connector_engine import DEPTH_OF_STORE, Kit
 from .connector_release import config_of, read
 from .protocol import Event, Illegal
 
 
-def kit(config: Event, model: Event) -> Kit:
+def kit(config: Event, model: Event, root: Path) -> Kit:
     """Both sides in an engine of that model. Raises Illegal of a store without a capacity."""
     if config["capacity"] is None:
         raise Illegal("ECCPUConnector wants to know how many bytes it may have")
     vllm_config = config_of(ECCPUConnector, {"ec_cpu_bytes": config["capacity"]}, model)
+    vllm_config.instance_id = f"{root.parents[DEPTH_OF_STORE].name}-{os.getpid()}"
     vllm_config.ec_transfer_config.mm_encoder_output_widths = {"image": model["width"]}
     scheduler = ECCPUConnector(vllm_config, base.ECConnectorRole.SCHEDULER)
     dtype = getattr(torch, model["dtype"])
@@ -35,17 +39,14 @@ def kit(config: Event, model: Event) -> Kit:
                 completed_loads=[transfer for transfer, *_ in metadata.loads.values()]
             )
         ),
-        pinned=lambda: _held(scheduler.connector_scheduler._cache),
+        pinned=lambda: _held(scheduler.connector_scheduler._cache, lambda one: one._pin_count > 0),
+        saving=lambda _: _held(scheduler.connector_scheduler._cache, lambda one: not one.ready),
     )
 
 
-def _held(table: Any) -> tuple[set[str], set[str]]:
-    """Identifiers that are pinned, and those that are being saved."""
-    entries = table._entries.items()
-    return (
-        {name for name, entry in entries if entry._pin_count > 0},
-        {name for name, entry in entries if not entry.ready},
-    )
+def _held(table: Any, holds: Callable[[Any], bool]) -> set[str]:
+    """Identifiers of the table's entries of which that holds."""
+    return {name for name, entry in table._entries.items() if holds(entry)}
 
 
 class PlayedWorker:

@@ -1,6 +1,7 @@
 """Plays a trace for connectors: engines, each a process, on one store in a folder."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections import deque
@@ -9,13 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .connector_engine import Engine, EngineProcess, Kit, files_below
+from .connector_engine import DEPTH_OF_STORE, Engine, EngineProcess, Kit, files_below
 from .protocol import Event, HostError, Illegal
 from .session import NoCalls
 
-DEPTH_OF_STORE = 4
-"""Folders between the trace's own and its store's: an identifier may climb so many."""
-
+SHARED_MEMORY = Path("/dev/shm")
 MakeKit = Callable[[Event, Event, int, Path, str | None], Kit]
 """Configuration, model, version of the weights, the store's folder, and a fault to plant."""
 
@@ -56,6 +55,8 @@ class ConnectorSession:
         for engine in self._engines.values():
             engine.process.kill()
         shutil.rmtree(self._scratch, ignore_errors=True)
+        for region in SHARED_MEMORY.glob(f"*{self._scratch.name}*"):
+            region.unlink()  # of an engine that was killed
 
     def apply(self, event: Event) -> Any:
         """What comes of an event. Raises Raised, as the connector did."""
@@ -82,10 +83,11 @@ class ConnectorSession:
         return {"unfinished": self._left_behind(engine)}
 
     def _left_behind(self, engine: Member) -> list[str]:
-        """Files that a killed engine began, where the item is promised to nobody."""
+        """Files that a killed engine began, where the item is promised to nobody: how large they
+        are, since the names of drafts are drawn at random."""
         left: list[str] = []
         for item, files, dead in self._unfinished:
-            there = sorted(_in(self._root, path) for path in files if path.exists())
+            there = [f"{path.stat().st_size} bytes" for path in sorted(files) if path.exists()]
             if there and (dead.model, dead.weights) == (engine.model, engine.weights):
                 promised = engine.process.ask("ask").get("promised", {})
                 left += [] if promised.get(item) else there
@@ -191,8 +193,11 @@ class ConnectorSession:
         said = engine.process.ask(order, *arguments)
         if "host" in said:
             raise HostError(said["host"])
+        if "illegal" in said:
+            raise Illegal(said["illegal"])
         if "raises" in said:
             kind, text = said["raises"]
+            text = re.sub(rf"{re.escape(str(self._scratch))}\S*", "a file", text)
             raise type(kind, (Raised,), {})(text)
         if engine.process.has_died:
             del self._engines[name]

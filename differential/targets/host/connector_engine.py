@@ -17,8 +17,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from .protocol import Event, HostError
+from .protocol import Event, HostError, Illegal
 
+DEPTH_OF_STORE = 4
+"""Folders between the trace's own and its store's: an identifier may climb so many."""
 ANSWER_SECONDS = 30.0
 """A call that takes longer is one that does not end."""
 PLACES = 64
@@ -39,8 +41,8 @@ class Kit(NamedTuple):
         made: rows of numbers, [[...], ...], as the worker has them.
         read: numbers, width and dtype of rows.
         report: what tells the scheduler's side that all loads of a step's metadata are done.
-        pinned: identifiers that the scheduler's side keeps, and those that it still saves; None
-            where that is not to be seen.
+        pinned: identifiers that the scheduler's side keeps; None where that is not to be seen.
+        saving: those of these identifiers whose saves have not ended; None as well.
         settle: waits until nothing is written in the background.
     """
 
@@ -49,7 +51,8 @@ class Kit(NamedTuple):
     made: Callable[[list[list[int]]], Any]
     read: Callable[[Any], tuple[list[list[float]], int, str]]
     report: Callable[[Any], SimpleNamespace]
-    pinned: Callable[[], tuple[set[str], set[str]]] | None = None
+    pinned: Callable[[], set[str]] | None = None
+    saving: Callable[[list[str]], set[str]] | None = None
     settle: Callable[[], None] = lambda: None
 
 
@@ -95,7 +98,7 @@ class Engine:
     def _pins(self) -> list[list[str]] | None:
         if self._kit.pinned is None:
             return None
-        return [sorted(set(self._in_flight)), sorted(self._kit.pinned()[0])]
+        return [sorted(set(self._in_flight)), sorted(self._kit.pinned())]
 
     def execute(self, dies_at: int | None) -> dict[str, Any]:
         """The worker's part of the oldest step: whose the rows are that it loaded."""
@@ -142,9 +145,10 @@ class Engine:
 
     def _rest(self) -> list[list[str]] | None:
         """What is still pinned and being saved, where no step is planned."""
-        if self._kit.pinned is None or self._planned:
+        if self._kit.saving is None or self._planned:
             return None
-        return [sorted(names) for names in self._kit.pinned()]
+        pinned = set() if self._kit.pinned is None else self._kit.pinned()
+        return [sorted(pinned), sorted(self._kit.saving(list(self._rows)))]
 
     def forget(self, items: list[str]) -> dict[str, Any]:
         """The engine's own cache evicts items; the worker hears of it with the next step. What a
@@ -301,6 +305,8 @@ def _serve(orders: socket.socket, make: Callable[[], Engine]) -> None:
                     answer = getattr(engine, order)(*arguments) if order != "start" else {}
                 except HostError as error:
                     answer = {"host": str(error)}
+                except Illegal as reason:
+                    answer = {"illegal": str(reason)}
                 except (Exception, SystemExit) as error:
                     answer = {"raises": [type(error).__name__, _said(error)]}
                 lines.write(json.dumps(answer).encode() + b"\n")

@@ -31,7 +31,8 @@ def forgets_to_load(kit: Kit, root: Path) -> None:
 
 def serves_another_item(kit: Kit, root: Path) -> None:
     """An item gets the rows that were saved before its own."""
-    save, last = kit.worker.save_caches, {}
+    save = kit.worker.save_caches
+    last: dict[str, Any] = {}
 
     def save_the_one_before(cache: Any, name: str, **kwargs: Any) -> None:
         save({name: last.get("rows", cache[name])}, name, **kwargs)

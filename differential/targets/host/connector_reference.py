@@ -75,7 +75,8 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
         ),
         _read,
         lambda step: SimpleNamespace(finished_recving=set(step.files)),
-        pinned=lambda: (scheduler.pinned, set()),
+        pinned=lambda: scheduler.pinned,
+        saving=lambda _: set(),
     )
     if fault is not None:
         CONNECTOR_FAULTS[fault](made, root)

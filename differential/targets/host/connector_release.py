@@ -1,6 +1,5 @@
 """The connectors of a release, with real tensors: vLLM's own, or a class out of its tree."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,7 +45,8 @@ def of_class(make: Make, settings: dict[str, Any], model: Event, weights: int) -
         lambda metadata: SimpleNamespace(
             finished_recving=set(getattr(metadata, "files", ())), ec_connector_worker_meta=None
         ),
-        pinned=(lambda: (scheduler.pinned, set())) if hasattr(scheduler, "pinned") else None,
+        pinned=(lambda: scheduler.pinned) if hasattr(scheduler, "pinned") else None,
+        saving=(lambda _: set()) if hasattr(scheduler, "pinned") else None,
     )
 
 
@@ -92,7 +92,7 @@ def config_of(make: Make, settings: dict[str, Any], model: Event) -> Any:
         scheduler_config=SimpleNamespace(max_num_batched_tokens=8192),
         kv_transfer_config=SimpleNamespace(engine_id="engine", kv_connector_extra_config={}),
         speculative_config=None,
-        instance_id=f"cacheproof-{os.getpid()}",
+        instance_id="an engine",
         use_v2_model_runner=True,
     )
 
@@ -111,9 +111,11 @@ def kit_of(
     if connector is not None:
         kit = of_store(config, model, weights, root, connector)
     elif config["store"] == "cpu":
-        from . import connector_cpu
-
-        kit = connector_cpu.kit(config, model)
+        try:
+            from . import connector_cpu
+        except ImportError:
+            raise Illegal("this release has no ECCPUConnector that reports its copies") from None
+        kit = connector_cpu.kit(config, model, root)
     else:
         kit = example(config, model, weights, root)
     if fault is not None:

@@ -1,0 +1,41 @@
+"""Connectors of encoder caches that are not vLLM's own, each in a version and beside a release."""
+
+from dataclasses import replace
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.targets import environment, releases
+from cacheproof.differential.targets.cache import Cache, Report
+from cacheproof.differential.targets.releases import Release
+from cacheproof.differential.targets.versions import order, parse
+from cacheproof.reference.releases import NEWEST
+
+LMCACHE = "lmcache"
+FIRST = "0.5.6"
+"""The first LMCache whose connector of encoder caches is played."""
+
+
+def install(version: str, *, report: Report, cache: Cache | None = None) -> Release:
+    """LMCache of a version beside the newest release of vLLM; does nothing where both are there.
+
+    Raises:
+        InputError: no version number, or one before the first that has such a connector.
+        SetupError: no such version, no network, disk full, unwritable cache folder, or pip failed.
+    """
+    cache = cache or Cache.locate()
+    if order(parse(version)) < order(FIRST):
+        raise InputError(
+            f"lmcache {version}: its connector of encoder caches is not played; expected {FIRST} "
+            f"or newer"
+        )
+    release = releases.install(NEWEST, report=report, cache=cache)
+    with cache.writing():
+        libraries = environment.ensure(cache, environment.lmcache(version), report=report)
+    return replace(release, overlays=(*libraries.overlays, *release.overlays))
+
+
+def list_installed(*, cache: Cache | None = None) -> list[str]:
+    """The versions of LMCache that are there."""
+    cache = cache or Cache.locate()
+    names = {path.name.split("-")[1] for path in cache.environments.glob(f"{LMCACHE}-*")}
+    found = (one for one in names if environment.locate(cache, environment.lmcache(one)))
+    return sorted(found, key=order)
