@@ -48,15 +48,15 @@ class Task:
 
 def columns() -> list[Column]:
     """All connectors that are played."""
-    vllm, own = ({lane: _offered(lane, of) for lane in (DISK, MEMORY)} for of in ("vllm", OWN))
+    own = _offered(DISK, OWN)
     lmcache = {version: f"lmcache@{version}" for version in LMCACHE}
     return [
-        Column("vLLM's ECExampleConnector", DISK, vllm[DISK]),
-        Column("vLLM's ECCPUConnector", MEMORY, vllm[MEMORY]),
+        Column("vLLM's ECExampleConnector", DISK, _offered(DISK, "vllm")),
+        Column("vLLM's ECCPUConnector", MEMORY, _offered(MEMORY, "vllm")),
         Column("LMCache over `fs://`", FOLDER, lmcache),
         Column("LMCache with `local_disk`", LOCAL, lmcache),
-        Column("cacheproof's, on a disk", DISK, own[DISK]),
-        Column("cacheproof's, in memory", MEMORY, own[MEMORY]),
+        Column("cacheproof's, on a disk", DISK, own),
+        Column("cacheproof's, in memory", MEMORY, own),
     ]
 
 

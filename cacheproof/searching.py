@@ -71,8 +71,7 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
     Raises:
         InputError: none of them.
     """
-    of_project = [lane for lane in lanes if lane.project == target.project]
-    offered = [lane for lane in of_project if lane.is_offered_by(target.model)]
+    offered = [lane for lane in lanes if lane.is_offered_by(target.model, target.project)]
     chosen = [lane for lane in offered if target.runs_depth(lane.depth)]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         chosen = [lane for lane in offered if _drives(lane, target.plug_in_kind)]

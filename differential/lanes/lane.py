@@ -31,8 +31,10 @@ class Lane:
 
         return lane_called, (self.name,)
 
-    def is_offered_by(self, release: str | None) -> bool:
-        """Whether the release has what the lane is about; None: whatever any release has."""
+    def is_offered_by(self, release: str | None, project: str = "vllm") -> bool:
+        """Whether the project's release has what the lane is about; None: what any release has."""
+        if project != self.project:
+            return False
         if release is None or self.since is None:
             return True
         return release_key(release) >= release_key(self.since)

@@ -6,7 +6,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import environment, releases
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.targets.versions import order, parse
+from cacheproof.differential.targets.versions import order
 from cacheproof.reference.releases import NEWEST
 
 LMCACHE = "lmcache"
@@ -22,10 +22,10 @@ def install(version: str, *, report: Report, cache: Cache | None = None) -> Rele
         SetupError: no such version, no network, disk full, unwritable cache folder, or pip failed.
     """
     cache = cache or Cache.locate()
-    if order(parse(version)) < order(FIRST):
+    if order(version) < order(FIRST):
         raise InputError(
-            f"lmcache {version}: its connector of encoder caches is not played; expected {FIRST} "
-            f"or newer"
+            f"lmcache {version[:60]!r} is no version with a connector of encoder caches; expected "
+            f"{FIRST} or newer"
         )
     release = releases.install(NEWEST, report=report, cache=cache)
     with cache.writing():

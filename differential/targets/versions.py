@@ -22,7 +22,9 @@ def parse(text: str) -> str:
         InputError: not the shape of a version.
     """
     if _SHAPE.fullmatch(_DOTTED_SUFFIX.sub("", text)) is None:
-        raise InputError(f"{text[:60]!r} is no version; expected numbers such as 0.33.0 or 0.9.0.1")
+        raise InputError(
+            f"{text[:60]!r} is no vLLM version; expected numbers such as 0.33.0 or 0.9.0.1"
+        )
     return text
 
 

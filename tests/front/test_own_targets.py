@@ -65,7 +65,8 @@ def test_an_unchanged_copy_is_the_release_that_it_says_it_is(checkout: Path, tar
     assert copy.release == NEWEST
     reference = reference_for(copy)
     assert reference is not None
-    lanes = [lane for lane in LANES.values() if release.runs_depth(lane.depth)]
+    lanes = [lane for lane in LANES.values() if lane.is_offered_by(NEWEST)]
+    lanes = [lane for lane in lanes if release.runs_depth(lane.depth)]
     campaigns = [search(one, lanes, against=reference, seeds=range(10)) for one in (copy, release)]
     assert campaigns[0].broken == campaigns[1].broken
     assert {contract for contract, _ in campaigns[0].broken}.isdisjoint({"lockstep", "EC-13"})

@@ -8,17 +8,20 @@ from typing import Any
 from cacheproof.differential.findings.gallery import (
     block_hash,
     encoder_cache,
+    encoder_connector,
     kv_cache,
     media_hash,
     scheduler,
 )
 from cacheproof.differential.findings.gallery.variant import (
     BLOCK_HASH,
+    CONNECTOR,
     KV_CACHE,
     MEDIA_HASH,
     Variant,
 )
 from cacheproof.differential.generators.block_hash import block_hash_trace
+from cacheproof.differential.generators.encoder_connector import connector_trace
 from cacheproof.differential.generators.kv_cache import kv_cache_trace
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.media_hash import media_hash_trace
@@ -37,10 +40,12 @@ VARIANTS: tuple[Variant, ...] = (
     *block_hash.VARIANTS,
     *media_hash.VARIANTS,
     *kv_cache.VARIANTS,
+    *encoder_connector.VARIANTS,
     *scheduler.VARIANTS,
 )
 SEEDS = range(60)
 KV_CACHE_TRACES = 16
+CONNECTOR_TRACES = 40
 SCHEDULER_TRACES = 30
 KEPT_BECAUSE = {
     "EC-14": "it says at the call what EC-7 notices at a later eviction, and under asynchronous "
@@ -55,6 +60,7 @@ KEPT_BECAUSE = {
     "SC-10": "it names what the workers are told of nobody, where SC-15 is what comes of it",
     "DF-1": "it names the notice that came too early, where WM-2 says that a read misses",
     "LV-2": "it speaks when the request arrives, LV-1 only once steps come back empty",
+    "EX-11": "it names the promise of what cannot be had, where EX-1 is what comes of it",
     "BK-3": "two keys for one content lose a hit (BK-4); that growing gave the other is a fault",
 }
 
@@ -126,11 +132,12 @@ class KillMatrix:
         lines = [
             "# The kill matrix",
             "",
-            "Each variant is a manager, a hasher or a scheduler of the reference with one fault. A "
+            "Each variant is a manager, a hasher, a connector or a scheduler of the reference with "
+            "one fault. A "
             "seeded search runs it under "
             f"the driver of a correct scheduler, {len(self.seeds)} traces each, or "
-            f"{KV_CACHE_TRACES} of the KV cache's longer ones and {SCHEDULER_TRACES} of a "
-            "scheduler's, or those at which a rare fault "
+            f"{KV_CACHE_TRACES} of the KV cache's longer ones, {SCHEDULER_TRACES} of a scheduler's "
+            f"and {CONNECTOR_TRACES} of each lane of connectors, or those at which a rare fault "
             "shows itself; a mark says that the contract was broken. The unmodified reference, "
             "over the same seeds, breaks "
             f"{'none' if not self.false_alarms else ', '.join(sorted(self.false_alarms))}. "
@@ -223,11 +230,15 @@ def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
         seeds = variant.seeds or seeds[:KV_CACHE_TRACES]
     if variant.manager == SCHEDULER:
         seeds = variant.seeds or seeds[:SCHEDULER_TRACES]
+    if variant.manager == CONNECTOR:
+        seeds = seeds[:CONNECTOR_TRACES]
     for seed in seeds:
         if variant.manager == KV_CACHE:
             yield _kv_cache_trace(seed, variant.shape)
         elif variant.manager == SCHEDULER:
             yield LANES[variant.lane].trace(seed, None)
+        elif variant.manager == CONNECTOR:
+            yield from _connector_traces(seed)
         elif variant.manager == BLOCK_HASH:
             yield block_hash_trace(seed)
         elif variant.manager == MEDIA_HASH:
@@ -237,6 +248,11 @@ def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
 
 
 _kv_cache_trace = cache(kv_cache_trace)
+
+
+def _connector_traces(seed: int) -> Iterator[Trace]:
+    yield connector_trace(seed)
+    yield connector_trace(seed, "cpu")
 
 
 def _all_contracts() -> tuple[Contract, ...]:

@@ -16,13 +16,14 @@ from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 BLOCK_HASH = "block_hash"
 MEDIA_HASH = "media_hash"
 KV_CACHE = "kv_cache"
+CONNECTOR = "encoder_connector"
 AS_NEWEST = f"as vLLM {NEWEST}"
 """Of a variant without a flag that the newest release lacks too."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One faulty manager, hasher of blocks or media, KV cache manager, or scheduler.
+    """One faulty manager, hasher of blocks or media, KV cache manager, connector, or scheduler.
 
     `factory` makes the manager; the others are faulty by their `semantics`, or by a fault planted
     in them. `resized` lets identifiers come back with another size, and drives
@@ -109,6 +110,12 @@ def kv_cache_with(
 ) -> Variant:
     """The reference's KV cache manager with a fault planted in it."""
     return replace(hasher_with(fault), manager=KV_CACHE, shape=shape, seeds=seeds)
+
+
+def connector_with(fault: Callable[..., Any]) -> Variant:
+    """The reference's connector with a fault planted in it."""
+    variant = hasher_with(fault)
+    return replace(variant, manager=CONNECTOR, name=f"connector-{variant.name}")
 
 
 def scheduler_without(

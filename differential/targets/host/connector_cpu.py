@@ -21,9 +21,11 @@ from .protocol import Event, Illegal
 
 
 def kit(config: Event, model: Event, root: Path) -> Kit:
-    """Both sides in an engine of that model. Raises Illegal of a store without a capacity."""
-    if config["capacity"] is None:
-        raise Illegal("ECCPUConnector wants to know how many bytes it may have")
+    """Both sides in an engine of that model. Raises Illegal of a store without a capacity, or with
+    one that no row fits into."""
+    row = model["width"] * getattr(torch, model["dtype"]).itemsize
+    if config["capacity"] is None or config["capacity"] < row:
+        raise Illegal(f"ECCPUConnector wants to have a number of bytes, at least {row}")
     vllm_config = config_of(ECCPUConnector, {"ec_cpu_bytes": config["capacity"]}, model)
     vllm_config.instance_id = f"{root.parents[DEPTH_OF_STORE].name}-{os.getpid()}"
     vllm_config.ec_transfer_config.mm_encoder_output_widths = {"image": model["width"]}

@@ -78,7 +78,7 @@ def follows_paths(kit: Kit, root: Path) -> None:
     def save_by_name(cache: Any, name: str, **kwargs: Any) -> None:
         save(cache, name, **kwargs)
         path = root / name
-        if ".." in path.parts and len(name) < 200:
+        if ".." in path.parts and path.parent.is_dir():
             path.with_suffix(".named").write_bytes(b"")
 
     kit.worker.save_caches = save_by_name

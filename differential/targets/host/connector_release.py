@@ -32,7 +32,10 @@ def of_store(config: Event, model: Event, weights: int, root: Path, make: Make) 
 
 
 def of_class(make: Make, settings: dict[str, Any], model: Event, weights: int) -> Kit:
-    """Both sides of a connector in an engine of that model."""
+    """Both sides of a connector in an engine of that model. Raises Illegal where the release asks
+    connectors for less."""
+    if not hasattr(base.ECConnectorBase, "start_save_caches"):
+        raise Illegal("connectors are asked as vLLM 0.30.0 and later do")
     vllm_config = config_of(make, settings, model)
     scheduler = make(vllm_config, base.ECConnectorRole.SCHEDULER)
     worker = make(vllm_config, base.ECConnectorRole.WORKER)

@@ -1,0 +1,177 @@
+"""Connectors of external encoder caches: what releases and LMCache break, and what ours keeps."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cacheproof.differential.findings.finding import found_in
+from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
+from cacheproof.differential.judges.examination import Examination, examine
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import search
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.traces.encoder_connector import Execute, Plan, Start
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.releases import NEWEST
+
+OURS = "cacheproof.gpu_runner.encoder_connector.vllm_connector:EncoderConnector"
+BROKEN = {
+    "promise-evicted": {"EX-1", "EX-2"},
+    "promise-evicted-save": {"EX-1", "EX-2", "EX-3"},
+    "larger-than-the-region": {"EX-5"},
+    "named-by-identifier": {"EX-8"},
+    "another-model-in-the-folder": {"EX-4"},
+    "unchecked-entries": {"EX-5"},
+    "connector-not-reset": {"EX-7"},
+    "drafts-of-the-killed": {"EX-9"},
+}
+"""What the newest release breaks, by trace of docs/findings."""
+BROKEN_BY_LMCACHE = {
+    "contains-and-get": {"EX-1"},
+    "two-storages": {"EX-12"},
+    "drafts-of-the-killed": {"EX-9"},
+}
+
+
+def target_of(name: str) -> Iterator[Target]:
+    with closing(resolve(name, report=print)) as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+def release() -> Iterator[Target]:
+    yield from target_of(f"vllm@{NEWEST}")
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[Target]:
+    yield from target_of(f"{OURS}@{NEWEST}")
+
+
+@pytest.fixture(scope="module")
+def lmcache() -> Iterator[Target]:
+    yield from target_of("lmcache@0.5.6")
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[ReferenceTarget]:
+    with closing(ReferenceTarget()) as target:
+        yield target
+
+
+def examined(trace: Trace, target: Target) -> Examination:
+    return examine(trace, target.run([trace])[0], target)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_release_breaks_what_its_page_says_and_ours_does_not(
+    name: str, release: Target, ours: Target, finding: Callable[[str], Trace]
+) -> None:
+    trace = finding(f"{name}.jsonl")
+    assert examined(trace, release).broken == BROKEN[name]
+    of_ours = examined(trace, ours)
+    assert of_ours.illegal is None
+    assert not of_ours.broken
+
+
+@pytest.mark.parametrize("name", BROKEN_BY_LMCACHE)
+def test_lmcache_breaks_what_its_page_says(
+    name: str, lmcache: Target, finding: Callable[[str], Trace]
+) -> None:
+    assert examined(finding(f"{name}.jsonl"), lmcache).broken == BROKEN_BY_LMCACHE[name]
+
+
+@pytest.mark.parametrize("lane", ["connectors on a disk", "connectors in memory"])
+def test_ours_keeps_all_contracts_with_real_tensors(lane: str, ours: Target) -> None:
+    found = search(ours, [LANES[lane]], against=None, seeds=range(40))
+    assert not found.kinds
+    assert not found.harness_errors
+    assert found.calls > 1000
+
+
+def test_an_engine_that_is_told_what_no_release_is_told_differs_in_nothing_else(
+    ours: Target, reference: ReferenceTarget
+) -> None:
+    found = search(ours, [LANES["connectors on a disk"]], against=reference, seeds=range(40))
+    compared = found.lanes[0].compared
+    assert not found.kinds
+    assert compared is not None
+    assert compared.traces > 5
+
+
+def test_a_finding_is_small_and_fails_as_a_file_of_its_own(
+    release: Target, tmp_path: Path, verdicts: Callable[[str, Iterable[Path]], list[str]]
+) -> None:
+    lane = LANES["connectors in memory"]
+    trace = next(
+        trace
+        for trace in map(lane.make, range(100))
+        if "EX-1" in examined(trace, release).violations
+    )
+    found = found_in(release, trace, "EX-1", times=2, batches=150)
+    assert found is not None
+    assert len(found.trace.events) <= 10
+    source = standalone_test(found)
+    assert source is not None
+    assert "cacheproof" not in source
+    file = tmp_path / "test_it.py"
+    file.write_text(source)
+    assert [one.partition(":")[0] for one in verdicts(NEWEST, [file])] == ["AssertionError"]
+
+
+def test_what_is_of_processes_has_no_file(release: Target, finding: Callable[[str], Trace]) -> None:
+    found = found_in(release, finding("drafts-of-the-killed.jsonl"), "EX-9", times=2, batches=0)
+    assert found is not None
+    assert standalone_test(found) is None
+    assert "replay" in why_none(found)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("items", [{"identifier": "/etc/x", "rows": 1}], "leads out of the trace's folder"),
+        ("items", [{"identifier": "../" * 5 + "x", "rows": 1}], "leads out of the trace's folder"),
+        ("items", [{"identifier": "y", "rows": 1}], "is not among the configuration's"),
+        ("store", "remote", "no remote tier"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_with_a_reason(
+    field: str, value: Any, reason: str, reference: ReferenceTarget, finding: Callable[[str], Trace]
+) -> None:
+    lines = msgspec.to_builtins(finding("unchecked-entries.jsonl"))
+    lines["header"]["config"][field] = value
+    header = msgspec.convert(lines["header"], type(finding("unchecked-entries.jsonl").header))
+    illegal = examined(Trace(header, finding("unchecked-entries.jsonl").events), reference).illegal
+    assert illegal is not None
+    assert reason in illegal
+
+
+def test_an_engine_is_killed_at_any_byte_of_an_entry_and_leaves_it_whole_or_not_at_all(
+    reference: ReferenceTarget, finding: Callable[[str], Trace]
+) -> None:
+    trace = finding("unchecked-entries.jsonl")
+    traces = [
+        trace.with_events(
+            (
+                Start("a"),
+                Plan("a", ("x",)),
+                Execute("a", dies_at=byte),
+                Start("a"),
+                Plan("a", ("x",)),
+                Execute("a"),
+            )
+        )
+        for byte in range(0, 500, 3)
+    ]
+    results = reference.run(traces)
+    died = [bool(result.records[2].outcome.get("died")) for result in results]
+    assert died == sorted(died, reverse=True)
+    assert 10 < sum(died) < len(died)
+    for one, result in zip(traces, results, strict=True):
+        assert not examine(one, result, reference).broken
