@@ -12,6 +12,7 @@ from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import LOCKSTEP, SCHEMA_VERSION, Finding, digest_of
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump, parse
@@ -108,12 +109,14 @@ def of_fault(fault: str, release: str, folder: Path) -> Path:
     Raises:
         InputError: there is none.
     """
-    found = folder.glob(f"{_file_name(f'{fault} * vllm@{release} *')}.json")
+    projects = sorted({lane.project for lane in LANES.values()})
+    names = [_file_name(f"{fault} * {project}@{release} *") for project in projects]
+    found = [path for name in names for path in folder.glob(f"{name}.json")]
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
     if newest is None:
         raise InputError(
             f"{fault}@{release}: no finding of that fault in {folder}; expected one of a search: "
-            f"run cacheproof check, or fuzz --target vllm@{release}"
+            f"run cacheproof check, or fuzz --target {' or '.join(projects)}@{release}"
         )
     return newest
 

@@ -76,7 +76,7 @@ def examine(
     if result.illegal is not None and SERVED not in judge.violations:
         return _not_judged(result.illegal)
     difference = None
-    compared = reference is not None and reference.runs(trace)
+    compared = reference is not None and reference.compares(trace)
     if reference is not None and compared:
         expected = reference.run([trace])[0]
         if expected.illegal is None:

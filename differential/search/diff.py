@@ -124,7 +124,7 @@ class _Comparison:
     ) -> frozenset[str]:
         """The flags, of all or `among` these, that each alone make the reference part from itself
         where the targets do."""
-        if trace.depth == "media_hash" or not self._changed or not self._reference.runs(trace):
+        if trace.depth == "media_hash" or not self._changed or not self._reference.compares(trace):
             return frozenset()
         (ours,) = self._reference.run([trace])
         return frozenset(
@@ -153,7 +153,7 @@ class _Comparison:
 
     def _parts_at(self, ours: TraceResult, trace: Trace, flag: str) -> int | None:
         changed = self._changed[flag]
-        if not changed.runs(trace):
+        if not changed.compares(trace):
             return None
         difference = self._compare(ours, changed.run([trace])[0])
         return None if difference is None else difference.event

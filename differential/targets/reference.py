@@ -102,6 +102,11 @@ class ReferenceTarget:
         runs: bool = part(DEPTHS[trace.depth].reference).runs(self, trace)
         return runs
 
+    def compares(self, trace: Trace) -> bool:
+        """Whether a target is to decide on this trace as the reference does."""
+        module = part(DEPTHS[trace.depth].reference)
+        return self.runs(trace) and getattr(module, "compares", lambda _: True)(trace)
+
     def records(self, trace: Trace) -> list[StepRecord]:
         """The step records of one trace. Raises Illegal where those semantics do not know what it
         asks for."""

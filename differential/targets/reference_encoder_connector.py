@@ -28,8 +28,14 @@ def is_there(target: Any) -> bool:
 
 
 def runs(target: Any, trace: Trace) -> bool:
-    """Whether that reference is to be compared with: what has no bounds and is not disturbed, all
-    connectors decide alike."""
+    """Whether that reference can run the trace."""
+    config = trace.header.config
+    assert isinstance(config, EncoderConnectorConfig)
+    return config.store != "remote"
+
+
+def compares(trace: Trace) -> bool:
+    """Whether all connectors decide alike: of a store without bounds that nobody disturbs."""
     config = trace.header.config
     assert isinstance(config, EncoderConnectorConfig)
     return (

@@ -20,15 +20,21 @@ def connector(folder: Path) -> StoreConnector:
     return StoreConnector([TierConfig(folder, 1 << 20)], OF_KEY, entry_file)
 
 
+def _sides_of(folder: Path) -> "_Both":
+    return _Both(connector(folder), connector(folder))
+
+
 @pytest.fixture
 def sides(tmp_path: Path) -> Iterator[tuple[StoreConnector, StoreConnector]]:
-    with closing(_Sides(tmp_path / "store")) as made:
+    with closing(_sides_of(tmp_path / "store")) as made:
         yield made.scheduler, made.worker
 
 
-class _Sides:
-    def __init__(self, folder: Path) -> None:
-        self.scheduler, self.worker = connector(folder), connector(folder)
+class _Both:
+    """Connectors that are shut down together."""
+
+    def __init__(self, *connectors: StoreConnector) -> None:
+        self.scheduler, self.worker = connectors
 
     def close(self) -> None:
         self.scheduler.shutdown()
@@ -92,7 +98,7 @@ def test_a_folder_that_others_have_put_in_its_place_is_used(
 ) -> None:
     scheduler, worker = sides
     (tmp_path / "store").rename(tmp_path / "elsewhere")
-    with closing(_Sides(tmp_path / "store")) as others:
+    with closing(_sides_of(tmp_path / "store")) as others:
         others.worker.save_caches({"x": ROWS}, "x")
         assert scheduler.has_cache_item("x")
         worker.save_caches({"y": ROWS}, "y")
@@ -107,3 +113,15 @@ def test_rows_that_are_none_of_the_key_are_not_kept_and_told_once(
         worker.save_caches({name: Rows("float32", (2, 1), bytes(8))}, name)
         assert not scheduler.has_cache_item(name)
     assert len(caplog.records) == 1
+
+
+def test_a_producer_promises_nothing_and_a_consumer_saves_nothing(tmp_path: Path) -> None:
+    tiers = [TierConfig(tmp_path / "store", 1 << 20)]
+    producer = StoreConnector(tiers, OF_KEY, entry_file, loads=False)
+    consumer = StoreConnector(tiers, OF_KEY, entry_file, saves=False)
+    with closing(_Both(producer, consumer)):
+        consumer.save_caches({"x": ROWS}, "x")
+        assert not consumer.has_cache_item("x")
+        producer.save_caches({"x": ROWS}, "x")
+        assert not producer.has_cache_item("x")
+        assert consumer.has_cache_item("x")
