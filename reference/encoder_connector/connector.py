@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, BinaryIO, Protocol
 
 from cacheproof.reference.encoder_connector.entry_file import fault_of
@@ -170,6 +171,9 @@ class StoreConnector:
 
     def shutdown(self) -> None:
         """Give every pin back."""
+        in_flight = chain.from_iterable(self._in_flight.values())
+        for promise in (*self._promised.values(), *self._to_load.values(), *in_flight):
+            self._store.give_back(promise)
         self._store.close()
 
 

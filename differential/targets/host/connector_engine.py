@@ -85,7 +85,7 @@ class Engine:
         )
         loads = [name for name in taken if promised[name]]
         encodes = [name for name in taken if not promised[name]]
-        for name in (*encodes, *loads):  # in this order, in every release
+        for name in (*encodes, *loads):  # the order of releases from 0.29.0 on
             scheduler.update_state_after_alloc(request, items.index(name))
         self._held.update(taken)
         self._in_flight += loads
