@@ -24,6 +24,7 @@ from cacheproof.differential.traces.encoder_connector import (
 )
 from cacheproof.differential.traces.records import StepRecord
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.encoder_connector.entry_file import ITEMSIZE
 from cacheproof.spec.encoder_connector import (
     COMPONENT,
     Answers,
@@ -39,7 +40,6 @@ from cacheproof.spec.encoder_connector import (
 )
 from cacheproof.spec.registry import contracts
 
-ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 BESIDE_ROWS = 1024
 """Bytes of an entry beside its rows, at most."""
 AFTER_KILL, AFTER_AWAY, AFTER_SPOIL = DISTURBED = (

@@ -5,48 +5,25 @@ Started as `PYTHON <this folder> host.connector_reference`, in the interpreter o
 
 import functools
 import struct
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from .connector_depth import ConnectorSession
+from .connector_alone import ConnectorAlone
 from .connector_engine import Kit
 from .connector_faults import CONNECTOR_FAULTS
 from .connector_settings import settings_of
 from .package import ours
-from .protocol import Event, HostError, Illegal, Protocol
-from .session import run_events
+from .protocol import Event
 
 
-class Release:
-    """Runs traces for connectors on the reference."""
+class Release(ConnectorAlone):
+    """The reference's connector."""
 
-    def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions."""
-        ours("reference.encoder_connector.connector")
-        return {
-            "python": sys.version.split()[0],
-            "vllm": "none",
-            "protocol": Protocol()._asdict(),
-        }
-
-    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result per trace of the batch, one after the other."""
-        for trace in request["traces"]:
-            yield self._run_trace(trace, request.get("fault"))
-
-    def _run_trace(self, trace: dict[str, Any], fault: str | None) -> dict[str, Any]:
-        header = trace["header"]
-        if header["depth"] != "encoder_connector":
-            raise HostError(f"a {header['depth']}-depth trace for connectors alone")
-        try:
-            with closing(ConnectorSession(header["config"], kit, fault)) as session:
-                return {"records": run_events(session, trace["events"])}
-        except Illegal as reason:
-            return {"records": reason.records, "illegal": str(reason)}
+    def __init__(self) -> None:
+        ours("reference.encoder_connector.connector")  # a fork has it
+        super().__init__(kit, "none")
 
 
 def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None) -> Kit:

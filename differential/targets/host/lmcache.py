@@ -7,23 +7,19 @@ LMCache has no class of vLLM's own base: the one here forwards, as its users wri
 import functools
 import importlib
 import os
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from vllm.distributed.ec_transfer.ec_connector import base
 
-from .connector_depth import ConnectorSession
+from .connector_alone import ConnectorAlone
 from .connector_engine import Kit
 from .connector_faults import CONNECTOR_FAULTS
 from .connector_release import of_class
-from .protocol import Event, HostError, Illegal, Protocol
-from .session import run_events
+from .protocol import Event, HostError, Illegal
 
 PLACES = ("lmcache", "lmcache.inprocess")
 """Where its in-process modules have been."""
@@ -49,31 +45,11 @@ def module(name: str) -> Any:
 IMPLEMENTATION = module("integration.vllm.vllm_ec_adapter").LMCacheECConnectorImpl
 
 
-class Release:
-    """Runs traces for connectors on LMCache."""
+class Release(ConnectorAlone):
+    """LMCache's connector."""
 
-    def hello(self, plug_in: str | None) -> dict[str, Any]:
-        """Versions."""
-        return {
-            "python": sys.version.split()[0],
-            "vllm": metadata.version("lmcache"),
-            "protocol": Protocol()._asdict(),
-        }
-
-    def run(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result per trace of the batch, one after the other."""
-        for trace in request["traces"]:
-            yield self._run_trace(trace, request.get("fault"))
-
-    def _run_trace(self, trace: dict[str, Any], fault: str | None) -> dict[str, Any]:
-        header = trace["header"]
-        if header["depth"] != "encoder_connector":
-            raise HostError(f"a {header['depth']}-depth trace for connectors alone")
-        try:
-            with closing(ConnectorSession(header["config"], kit, fault)) as session:
-                return {"records": run_events(session, trace["events"])}
-        except Illegal as reason:
-            return {"records": reason.records, "illegal": str(reason)}
+    def __init__(self) -> None:
+        super().__init__(kit, metadata.version("lmcache"))
 
 
 class Forwarding(base.ECConnectorBase):  # type: ignore[misc]

@@ -95,7 +95,7 @@ def test_ours_keeps_all_contracts_with_real_tensors(lane: str, ours: Target) -> 
     assert found.calls > 1000
 
 
-def test_an_engine_that_is_told_what_no_release_is_told_differs_in_nothing_else(
+def test_ours_decides_as_the_reference_does_where_all_connectors_do(
     ours: Target, reference: ReferenceTarget
 ) -> None:
     found = search(ours, [LANES["connectors on a disk"]], against=reference, seeds=range(40))
