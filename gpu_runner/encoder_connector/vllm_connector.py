@@ -49,7 +49,7 @@ class EncoderConnector(StoreConnector, ECConnectorBase):
         }
         StoreConnector.__init__(
             self,
-            config.tiers,
+            config,
             of_key,
             entry_file,
             saves=self.is_producer,

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, BinaryIO, Protocol
 
+from cacheproof.reference.encoder_connector.config import StoreConfig
 from cacheproof.reference.encoder_connector.entry_file import fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
-from cacheproof.reference.encoder_connector.tiers import Promise, TierConfig, Tiers
+from cacheproof.reference.encoder_connector.tiers import Promise, Tiers
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class StoreConnector:
     One is the scheduler's and another one the worker's, with the same arguments.
 
     Args:
-        tiers: of the store, fastest first.
+        store: its tiers.
         of_key: the fields of this engine's keys, all but the identifier.
         codec: between rows and files.
         saves: whether the engine is a producer.
@@ -53,14 +54,14 @@ class StoreConnector:
 
     def __init__(
         self,
-        tiers: Sequence[TierConfig],
+        store: StoreConfig,
         of_key: Mapping[str, Any],
         codec: Codec,
         *,
         saves: bool = True,
         loads: bool = True,
     ) -> None:
-        self._store = Tiers(tiers, fault_of)
+        self._store = Tiers(store.tiers, fault_of, store.remote)
         self._of_key, self._codec = of_key, codec
         self._saves, self._loads = saves, loads
         self._resets = 0

@@ -1,4 +1,4 @@
-"""An encoder output as a file: safetensors, with the key and a digest of the rows in the header.
+"""An encoder output as a file: safetensors, with the key and a digest of key and rows in the header.
 
 Written and read here in one pass, with the digest: the library copies rows once more to write them,
 and does not look at what it reads. Rows are their bytes here; whoever has tensors says where those
@@ -52,7 +52,7 @@ def parts_of(rows: Rows, key: EntryKey) -> list[bytes | memoryview]:
     if dtype not in ITEMSIZE:
         raise ValueError(f"{dtype}; expected one of {', '.join(ITEMSIZE)}")
     header = {
-        METADATA: {**key.fields, DIGEST: xxhash.xxh3_128_hexdigest(data)},
+        METADATA: {**key.fields, DIGEST: _digest_of(key, data).hexdigest()},
         ROWS: {
             "dtype": _SAFETENSORS_NAMES[dtype],
             "shape": list(shape),
@@ -77,7 +77,7 @@ def fault_of(file: BinaryIO, key: EntryKey) -> str | None:
         count, digest = _described(file, key)
         size = count * key.hidden_size * ITEMSIZE[key.dtype]
         part = memoryview(bytearray(PART_BYTES))
-        _check(file, (part[: size - at] for at in range(0, size, PART_BYTES)), digest)
+        _check(file, key, (part[: size - at] for at in range(0, size, PART_BYTES)), digest)
     except Torn as fault:
         return str(fault)
     return None
@@ -93,7 +93,7 @@ def load_into(file: BinaryIO, key: EntryKey, room_for: Callable[[int], memoryvie
     count, digest = _described(file, key)
     data = room_for(count)
     parts = (data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES))
-    _check(file, parts, digest)
+    _check(file, key, parts, digest)
     return count
 
 
@@ -155,10 +155,10 @@ def _read(file: BinaryIO, count: int) -> bytes:
     return data
 
 
-def _check(file: BinaryIO, parts: Iterator[memoryview], expected: str) -> None:
+def _check(file: BinaryIO, key: EntryKey, parts: Iterator[memoryview], expected: str) -> None:
     """Fill the parts from the file. Raises Torn where it ends before them, or where they are of
     another digest."""
-    digest = xxhash.xxh3_128()
+    digest = _digest_of(key)
     for part in parts:
         at = 0
         while at < len(part):
@@ -169,3 +169,10 @@ def _check(file: BinaryIO, parts: Iterator[memoryview], expected: str) -> None:
         digest.update(part)
     if digest.hexdigest() != expected:
         raise Torn("rows of another digest")
+
+
+def _digest_of(key: EntryKey, data: bytes | memoryview = b"") -> xxhash.xxh3_128:
+    """Of rows that are of that key: one's header before the other's rows has another."""
+    digest = xxhash.xxh3_128(key.name.encode())
+    digest.update(data)
+    return digest

@@ -1,4 +1,8 @@
-"""Tiers of one store, fastest first: what one evicts goes to the next, what is used comes back."""
+"""Tiers of one store, fastest first: what one evicts goes to the next, what is used comes back.
+
+Behind the folders of a host there may be a server, for the engines of all hosts: it gets everything
+that is saved, at once.
+"""
 
 import logging
 import os
@@ -7,11 +11,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from cacheproof.reference.encoder_connector.directory_tier import DirectoryTier
 from cacheproof.reference.encoder_connector.entry_file import PART_BYTES
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
+
+if TYPE_CHECKING:
+    from cacheproof.reference.encoder_connector.redis_tier import RedisTier
 
 logger = logging.getLogger(__name__)
 
@@ -26,37 +33,55 @@ class TierConfig:
 
 
 @dataclass(frozen=True)
+class RemoteConfig:
+    """A Redis or Valkey server, and the seconds that an entry may take from it."""
+
+    url: str
+    timeout: float
+
+
+@dataclass(frozen=True)
 class Promise:
     """An entry that was read, found whole, and cannot be taken away until it is given back.
 
     Attributes:
-        file: its own name of the bytes, which others count as pinned.
-        tier: where they are.
-        opened: the bytes, whatever becomes of the folder.
+        opened: the bytes, whatever becomes of the tier.
+        file: its own name of them in a folder, which others count as pinned; None: they came from
+            a server, and are in memory.
+        tier: that folder.
     """
 
-    file: Path
-    tier: DirectoryTier
     opened: BinaryIO
+    file: Path | None = None
+    tier: DirectoryTier | None = None
 
     @property
     def paths(self) -> list[str]:
-        """Where other processes of this host find the bytes; the last, where the folder is gone."""
-        return [str(self.file), f"/proc/{os.getpid()}/fd/{self.opened.fileno()}"]
+        """Where other processes of this host find the bytes; the last, where no folder has them."""
+        opened = f"/proc/{os.getpid()}/fd/{self.opened.fileno()}"
+        return [opened] if self.file is None else [str(self.file), opened]
 
 
 class Tiers:
     """The store as an engine sees it: saves, promises, and nothing else.
 
     Args:
-        tiers: of the store, fastest first; at least one.
+        tiers: folders of this host, fastest first.
         fault_of: why a file is not the entry of a key; None: it is.
+        remote: a server behind them; None: there is none.
+
+    Raises:
+        ValueError: the server's URL is none.
     """
 
     def __init__(
-        self, tiers: Sequence[TierConfig], fault_of: Callable[[BinaryIO, EntryKey], str | None]
+        self,
+        tiers: Sequence[TierConfig],
+        fault_of: Callable[[BinaryIO, EntryKey], str | None],
+        remote: RemoteConfig | None = None,
     ) -> None:
         self._fault_of = fault_of
+        self._server = None if remote is None else _server(remote)
         self._tiers: list[DirectoryTier] = []
         for one in reversed(tiers):
             evicted = _demotes_to(self._tiers[0]) if self._tiers else None
@@ -67,11 +92,14 @@ class Tiers:
         """Give everything back that is promised."""
         for tier in self._tiers:
             tier.close()
+        if self._server is not None:
+            self._server.close()
 
     def put(self, key: EntryKey, parts: Sequence[bytes | memoryview]) -> bool:
-        """Keep an entry in the first tier that takes it. False: none does."""
+        """Keep an entry in the first folder that takes it, and at the server. False: none does."""
         size = sum(map(len, parts))
-        return any(tier.put(key.name, parts, size) for tier in self._tiers)
+        is_kept = any(tier.put(key.name, parts, size) for tier in self._tiers)
+        return (self._server is not None and self._server.put(key.name, parts)) or is_kept
 
     def promise(self, key: EntryKey) -> Promise | None:
         """The entry of that key, if it is there and whole; what is not whole is dropped.
@@ -82,25 +110,42 @@ class Tiers:
             file = tier.pin(key.name)
             if file is None:
                 continue
-            opened = self._whole(tier, key, file)
+            opened = self._opened(tier, key, file)
             if opened is not None:
                 any(_copy(opened, key.name, faster) for faster in self._tiers[:place])
-                return Promise(file, tier, opened)
+                return Promise(opened, file, tier)
             tier.unpin(file)
             tier.remove(key.name)
-        return None
+        return self._promise_remote(key)
 
     def give_back(self, promise: Promise) -> None:
         """What was promised has been loaded, or is not wanted any more."""
         promise.opened.close()
-        promise.tier.unpin(promise.file)
+        if promise.tier is not None and promise.file is not None:
+            promise.tier.unpin(promise.file)
 
     def clear(self) -> None:
         """Drop every entry of every tier."""
         for tier in self._tiers:
             tier.clear()
+        if self._server is not None:
+            self._server.clear()
 
-    def _whole(self, tier: DirectoryTier, key: EntryKey, file: Path) -> BinaryIO | None:
+    def _promise_remote(self, key: EntryKey) -> Promise | None:
+        fetched = None if self._server is None else self._server.fetch(key.name)
+        if self._server is None or fetched is None:
+            return None
+        fetched.seek(0)
+        fault = self._fault_of(fetched, key)
+        if fault is not None:
+            fetched.close()
+            self._server.remove(key.name)
+            _say_no_entry(key, self._server.server, fault)
+            return None
+        any(_copy(fetched, key.name, tier) for tier in self._tiers)
+        return Promise(fetched)
+
+    def _opened(self, tier: DirectoryTier, key: EntryKey, file: Path) -> BinaryIO | None:
         """The file, opened, where it is the entry of that key."""
         with ExitStack() as opened:
             try:
@@ -111,9 +156,19 @@ class Tiers:
             if fault is None:
                 opened.pop_all()
                 return entry
-        text = "encoder cache: no entry of %.200r in %s: %s"
-        logger.warning(text, key.identifier, tier.root, fault)
+        _say_no_entry(key, tier.root, fault)
         return None
+
+
+def _server(remote: RemoteConfig) -> "RedisTier":
+    from cacheproof.reference.encoder_connector.redis_tier import RedisTier
+
+    return RedisTier(remote.url, remote.timeout)
+
+
+def _say_no_entry(key: EntryKey, place: object, fault: str) -> None:
+    text = "encoder cache: no entry of %.200r in %s: %s"
+    logger.warning(text, key.identifier, place, fault)
 
 
 def _demotes_to(slower: DirectoryTier) -> Callable[[str, Path], None]:

@@ -39,9 +39,7 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
         "dtype": model["dtype"],
         "hidden_size": model["width"],
     }
-    scheduler, worker = (
-        _played(module.StoreConnector)(read.tiers, of_key, entry_file) for _ in "sw"
-    )
+    scheduler, worker = (_played(module.StoreConnector)(read, of_key, entry_file) for _ in "sw")
     made = Kit(
         scheduler,
         worker,

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from cacheproof.reference.encoder_connector import entry_file
+from cacheproof.reference.encoder_connector.config import StoreConfig
 from cacheproof.reference.encoder_connector.connector import Step, StoreConnector
 from cacheproof.reference.encoder_connector.entry_file import Rows
 from cacheproof.reference.encoder_connector.tiers import TierConfig
@@ -17,7 +18,7 @@ ROWS = Rows("float32", (1, 2), bytes(range(8)))
 
 
 def connector(folder: Path) -> StoreConnector:
-    return StoreConnector([TierConfig(folder, 1 << 20)], OF_KEY, entry_file)
+    return StoreConnector(StoreConfig((TierConfig(folder, 1 << 20),)), OF_KEY, entry_file)
 
 
 def _sides_of(folder: Path) -> "_Both":
@@ -116,9 +117,9 @@ def test_rows_that_are_none_of_the_key_are_not_kept_and_told_once(
 
 
 def test_a_producer_promises_nothing_and_a_consumer_saves_nothing(tmp_path: Path) -> None:
-    tiers = [TierConfig(tmp_path / "store", 1 << 20)]
-    producer = StoreConnector(tiers, OF_KEY, entry_file, loads=False)
-    consumer = StoreConnector(tiers, OF_KEY, entry_file, saves=False)
+    store = StoreConfig((TierConfig(tmp_path / "store", 1 << 20),))
+    producer = StoreConnector(store, OF_KEY, entry_file, loads=False)
+    consumer = StoreConnector(store, OF_KEY, entry_file, saves=False)
     with closing(_Both(producer, consumer)):
         consumer.save_caches({"x": ROWS}, "x")
         assert not consumer.has_cache_item("x")

@@ -1,0 +1,134 @@
+"""A Redis server of one's own, which ends with who has started it."""
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+COMMAND = "redis-server"
+START_SECONDS = 30.0
+PR_SET_PDEATHSIG = 1
+LONGEST_SOCKET = 100
+"""Bytes of a path that a socket can have."""
+
+
+class NoServer(Exception):
+    """There is no Redis server; one line says why."""
+
+
+def is_there() -> bool:
+    """Whether a server can be started."""
+    return shutil.which(COMMAND) is not None
+
+
+class RedisServer:
+    """A server with a socket in a folder of its own, and with no port.
+
+    Args:
+        bytes_max: what it may hold; beyond it evicts what was not used for longest. None: as much
+            as comes.
+
+    Raises:
+        NoServer: there is no such program, or it does not start.
+    """
+
+    def __init__(self, bytes_max: int | None = None) -> None:
+        if not is_there():
+            raise NoServer(f"no {COMMAND} on PATH; install Debian's package of that name")
+        self._folder = Path(tempfile.mkdtemp(prefix="redis-"))
+        self.socket = self._folder / "socket"
+        self._bytes_max = bytes_max
+        self._process: subprocess.Popen[bytes] | None = None
+        if len(os.fsencode(self.socket)) > LONGEST_SOCKET:
+            self.close()
+            raise NoServer(
+                f"no socket can be in {self._folder.parent}; set TMPDIR to a shorter one"
+            )
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """As a client names it."""
+        return f"unix://{self.socket}"
+
+    def start(self) -> None:
+        """Start it; what it had when it was stopped is there again."""
+        options = {
+            "port": "0",
+            "unixsocket": str(self.socket),
+            "dir": str(self._folder),
+            "save": "",
+            "maxmemory": str(self._bytes_max or 0),
+            "maxmemory-policy": "allkeys-lru",
+        }
+        parent = os.getpid()
+
+        def ends_with_parent() -> None:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        self._process = subprocess.Popen(
+            [COMMAND, *(word for name, value in options.items() for word in (f"--{name}", value))],
+            stdin=subprocess.DEVNULL,
+            stdout=(self._folder / "log").open("wb"),
+            stderr=subprocess.STDOUT,
+            preexec_fn=ends_with_parent,
+        )
+        until = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                last = (self._folder / "log").read_text().splitlines()[-1:]
+                self.close()
+                raise NoServer(f"{COMMAND} does not start: {''.join(last)[:200]}")
+            time.sleep(0.002)
+
+    def stop(self) -> None:
+        """Shut it down; it writes down what it has."""
+        if self._process is not None:
+            self._say(b"SHUTDOWN SAVE")
+            self._process.wait()
+            self._process = None
+
+    def hang(self) -> None:
+        """It answers nobody any more."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """And answers again, also what it was asked meanwhile."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once; what it had is lost, also what it wrote when it was last stopped."""
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+        for left in (self.socket, self._folder / "dump.rdb"):
+            left.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End it and remove what it has written."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _answers(self) -> bool:
+        try:
+            return self._say(b"PING").startswith(b"+PONG")
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+
+    def _say(self, command: bytes) -> bytes:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(self.socket))
+            client.sendall(command + b"\r\n")
+            return client.recv(64)
