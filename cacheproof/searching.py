@@ -38,7 +38,7 @@ def judge_target(
     """Search a target by a plan with all workers, print what is not listed as it is found, and
     plant this campaign's faults. Raises HarnessError when the target does not start."""
     told = announce(output, target, compared=plan.with_reference)
-    lanes = _lanes_for(plan.lanes, target)
+    lanes = _lanes_for(plan.lanes, target, output)
     assert target.protocol  # it starts, or there is one line to be said
 
     def show(found: Finding, before: Finding | None) -> None:
@@ -64,14 +64,15 @@ def _reference_for(target: Target) -> Iterator[ReferenceTarget | None]:
             reference.close()
 
 
-def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
-    """The lanes that a target can run. The reference has no scheduler of its own; a plug-in is one
-    kind of manager; of a release before 0.10 the media hasher runs alone.
+def _lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lane]:
+    """The lanes that a target can run on this machine; a line says which it lacks a program for.
+    The reference has no scheduler of its own; a plug-in is one kind of manager; of a release before
+    0.10 the media hasher runs alone.
 
     Raises:
         InputError: none of them.
     """
-    offered = [lane for lane in lanes if lane.is_offered_by(target.model, target.project)]
+    offered = [lane for lane in lanes if lane.is_offered_by(target.model, target.projects)]
     chosen = [lane for lane in offered if target.runs_depth(lane.depth)]
     if isinstance(target, HostTarget) and target.plug_in_kind is not None:
         chosen = [lane for lane in offered if _drives(lane, target.plug_in_kind)]
@@ -81,7 +82,13 @@ def _lanes_for(lanes: Sequence[Lane], target: Target) -> list[Lane]:
             f"target {target.name} has nothing to run at that depth ({asked}); expected "
             f"{_depths_of(target)} of it, or another target"
         )
-    return chosen
+    here = [lane for lane in chosen if lane.lacks is None]
+    for lane in chosen:
+        if lane.lacks is not None:
+            output.say(f"{target.name}: not searched: {lane.name} (no {lane.lacks} on PATH)")
+    if not here:
+        raise InputError(f"target {target.name} needs {chosen[0].lacks}, which is not on PATH")
+    return here
 
 
 def _drives(lane: Lane, plug_in_kind: str) -> bool:

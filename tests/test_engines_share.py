@@ -5,8 +5,9 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.host import redis_server
+from cacheproof.differential.targets.host.redis_server import RedisServer
 
 SCRIPTS = Path(__file__).parent / "gpu_runner"
 RELEASE = "0.32.0"
@@ -94,14 +97,36 @@ def alone(engine: Callable[..., Engine]) -> list[list[list[int]]]:
     return [one.answer(prompts)[0] for prompts in PROMPTS]
 
 
-@pytest.fixture(params=["disk", "memory", "both"])
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    if not redis_server.is_there():
+        pytest.skip("no redis-server on PATH; install Debian's package of that name")
+    with tempfile.TemporaryDirectory() as folder, closing(RedisServer(Path(folder))) as made:
+        yield made
+
+
+@pytest.fixture(params=["disk", "memory", "both", "server", "all"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """Settings of each tier; of both, the faster one has room for two items alone."""
+    """Settings of each tier; of several, the fastest one has room for two items alone."""
+    if request.param in ("server", "all"):
+        url = request.getfixturevalue("server").url
     shm = Path("/dev/shm") / f"cacheproof-{os.getpid()}-{tmp_path.name}"
     disk = {"disk_path": str(tmp_path / "disk"), "disk_bytes": "1MiB"}
     memory = {"cpu_path": str(shm), "cpu_bytes": "1MiB"}
     small = {"cpu_path": str(shm), "cpu_bytes": "12kB"}
-    yield {"disk": disk, "memory": memory, "both": small | disk}[request.param]
+    match request.param:
+        case "disk":
+            yield disk
+        case "memory":
+            yield memory
+        case "both":
+            yield small | disk
+        case "server":
+            yield {"remote_url": url}
+        case "all":
+            file = tmp_path / "store.yaml"
+            file.write_text("".join(f"{name}: {value}\n" for name, value in (small | disk).items()))
+            yield {"config_file": str(file), "remote_url": url}
     subprocess.run(["rm", "-rf", str(shm)], check=True)
 
 
@@ -133,6 +158,22 @@ def test_an_engine_that_is_killed_takes_nothing_with_it(
     assert again.answer(PROMPTS[2]) == (alone[2], 0)
     (tmp_path / "disk").rename(tmp_path / "gone")
     assert again.answer(PROMPTS[1])[0] == alone[1]
+
+
+@pytest.mark.full
+def test_engines_go_on_without_their_server(
+    engine: Callable[..., Engine], alone: list[list[list[int]]], server: RedisServer
+) -> None:
+    store = {"remote_url": server.url, "remote_timeout": 1, "remote_pause": 1}
+    first, second = engine(store), engine(store)
+    assert first.answer(PROMPTS[0]) == (alone[0], len(PICTURES))
+    server.kill()
+    assert second.answer(PROMPTS[0]) == (alone[0], len(PICTURES))
+    server.start()
+    assert second.answer(PROMPTS[1])[0] == alone[1]
+    server.hang()
+    for one in (first, second):
+        assert one.answer(PROMPTS[2])[0] == alone[2]
 
 
 @pytest.mark.full

@@ -37,6 +37,7 @@ PLANNED_MAX = 3
 HEADER_BYTES = 1024
 """Beside rows, for a store that writes what they are."""
 WAYS = get_args(How)
+HANGS_IN = 20
 DIES_WITHIN = 700
 """Bytes: more than a small entry has."""
 
@@ -51,6 +52,7 @@ class Playing:
     planned: dict[str, int] = field(default_factory=dict)
     models: dict[str, int] = field(default_factory=dict)
     is_there: bool = True
+    hangs: bool = False
 
     def start(self, engine: str) -> None:
         """An engine starts; mostly the ones of a trace have one model."""
@@ -79,6 +81,12 @@ class Playing:
         self.stop(engine, killed=True)
         self.start(engine)
 
+    def reach(self) -> None:
+        """The store goes away, or comes back."""
+        self.is_there = not self.is_there
+        self.events.append(Reach(self.is_there, self.hangs and not self.is_there))
+        self.hangs &= not self.is_there
+
     def stop(self, engine: str, *, killed: bool) -> None:
         self.events.append(Stop(engine, killed))
         del self.planned[engine]
@@ -101,8 +109,9 @@ class Playing:
         self.events.append(Spoil(item, how, other if how == "swapped" else None))
 
 
-def connector_trace(seed: int, store: Store = "disk") -> Trace:
-    """The trace of a seed for connectors whose store is of that kind."""
+def connector_trace(seed: int, store: Store = "disk", *, hangs: bool = False) -> Trace:
+    """The trace of a seed for connectors whose store is of that kind. With `hangs` one in so many
+    has a store that hangs once, for which engines wait."""
     draw = Random(f"{GENERATOR} {store} {seed}")
     names = draw.sample(NAMES, draw.randint(2, 5))
     in_memory = store == "cpu"
@@ -113,7 +122,8 @@ def connector_trace(seed: int, store: Store = "disk") -> Trace:
         models.append(StoringModel("another", models[0].width, models[0].dtype))
     rows = draw.randint(largest // 3, 3 * largest)
     capacity = rows * models[0].width * 4 + HEADER_BYTES if in_memory else None
-    playing = Playing(draw, EncoderConnectorConfig(items, tuple(models), store, capacity))
+    config = EncoderConnectorConfig(items, tuple(models), store, capacity)
+    playing = Playing(draw, config, hangs=hangs and seed % HANGS_IN == 0)
     engines = ["1"] if in_memory else ["1", "2", "3"][: draw.randint(2, 3)]
     for engine in engines:
         playing.start(engine)
@@ -146,16 +156,15 @@ def _one_more(playing: Playing, *, hostile: bool) -> None:
 
 def _something_bad(playing: Playing, engine: str) -> None:
     match playing.draw.randrange(6):
-        case 0:
+        case 0 if playing.config.store != "server":
             playing.die(engine)
-        case 1:
+        case 0 | 1:
             playing.stop(engine, killed=playing.draw.random() < 0.5)
             playing.start(engine)
         case 2 | 3:
             playing.spoil()
         case 4:
-            playing.is_there = not playing.is_there
-            playing.events.append(Reach(playing.is_there))
+            playing.reach()
         case 5:
             playing.catch_up()
             playing.events.append(NewWeights(playing.models[engine]))

@@ -50,6 +50,8 @@ AFTER_KILL, AFTER_AWAY, AFTER_SPOIL = DISTURBED = (
 """What can have been done to a store, the worst last."""
 TOLD_APART = frozenset({"EX-1", "EX-4", "EX-5"})
 """Contracts of which a break is another one after each of them."""
+DOES_NOT_ANSWER = "DoesNotAnswer"
+"""What a call that does not end is said to have raised."""
 NOBODY = "nobody"
 """Whose rows are that say nothing that the trace knows."""
 
@@ -148,6 +150,8 @@ class EncoderConnectorJudge:
                 self._is_reached = event.is_there
                 self._saved_elsewhere.clear()
                 self._reach.meet("store out of reach")
+                if event.hangs:
+                    self._reach.meet("server hangs")
             case Ask():
                 self._judge_answers(outcome["promised"])
         self._judge(Files(tuple(outcome["outside"]), tuple(outcome.get("unfinished", ()))), name)
@@ -238,9 +242,12 @@ class EncoderConnectorJudge:
                 )
 
     def _kind(self, subject: Any) -> str:
-        """What has been done to the store before, the worst of it; or whose rows are served."""
+        """What has been done to the store before, the worst of it; or whose rows are served, or
+        which call does not end."""
         if isinstance(subject, Served) and subject.rows.model not in (subject.own.model, NOBODY):
             return "of another model"
+        if isinstance(subject, Called) and subject.raised == DOES_NOT_ANSWER:
+            return f"{subject.operation} does not end"
         return self._disturbed[-1] if self._disturbed else ""
 
     def _disturb(self, kind: str) -> None:

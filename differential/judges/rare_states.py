@@ -127,7 +127,8 @@ RARE_STATES = {
     "killed while it saves": "an engine dies in the middle of a file",
     "engine started after another was killed": "and another one finds what it has left",
     "entry spoiled": "somebody else changes, swaps or removes a file of the store",
-    "store out of reach": "the store's folder is moved away, and perhaps back",
+    "store out of reach": "the store's folder or server is gone, and perhaps back",
+    "server hangs": "a store can be reached, and does not answer",
     "new weights": "the weights of a model are updated in place",
 }
 

@@ -56,6 +56,16 @@ LANES = (
         since=SINCE_REPORTS,
     ),
     Lane(
+        "connectors over a server",
+        "encoder_connector",
+        "encoder_connector",
+        partial(connector_trace, store="server", hangs=True),
+        (OF_ENGINES - {"killed while it saves"}) | {"server hangs"},
+        silent_on=frozenset({"EX-2", "EX-3", "EX-6", "EX-9"}),
+        project="reference",
+        program="redis-server",
+    ),
+    Lane(
         "LMCache over a folder",
         "encoder_connector",
         "encoder_connector",
@@ -72,5 +82,15 @@ LANES = (
         frozenset({"new weights", "entry spoiled", "killed while it saves"}),
         silent_on=ON_PROMISES | {"EX-3", "EX-6"},
         project="lmcache",
+    ),
+    Lane(
+        "LMCache over a server",
+        "encoder_connector",
+        "encoder_connector",
+        partial(connector_trace, store="server"),
+        OF_ENGINES - {"killed while it saves"},
+        silent_on=frozenset({"EX-2", "EX-3", "EX-6", "EX-9"}),
+        project="lmcache",
+        program="redis-server",
     ),
 )

@@ -1,6 +1,7 @@
 """What a lane says of itself."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from cacheproof.differential.traces.trace import Trace
@@ -12,7 +13,8 @@ class Lane:
     """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
     an identifier come back with another size; `silent_on` are contracts that it cannot break, or
     hardly ever, and says nothing of; `by_release` traces differ with what a release offers;
-    releases before `since` offer nothing of it. `project` is whose systems it is for."""
+    releases before `since` offer nothing of it. `project` is whose systems it is for, and `program`
+    what its traces have to find on this machine."""
 
     name: str
     depth: str
@@ -24,6 +26,7 @@ class Lane:
     by_release: bool = False
     since: str | None = None
     project: str = "vllm"
+    program: str | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """In another process it is the lane of that name: what makes its traces is no data."""
@@ -31,13 +34,20 @@ class Lane:
 
         return lane_called, (self.name,)
 
-    def is_offered_by(self, release: str | None, project: str = "vllm") -> bool:
-        """Whether the project's release has what the lane is about; None: what any release has."""
-        if project != self.project:
+    def is_offered_by(self, release: str | None, projects: Collection[str] = ("vllm",)) -> bool:
+        """Whether the release of one of these projects has what the lane is about; None: what any
+        release has."""
+        if self.project not in projects:
             return False
         if release is None or self.since is None:
             return True
         return release_key(release) >= release_key(self.since)
+
+    @property
+    def lacks(self) -> str | None:
+        """The program that is not there; None: its traces can be run here."""
+        missing = self.program is not None and shutil.which(self.program) is None
+        return self.program if missing else None
 
     def trace(self, seed: int, release: str | None) -> Trace:
         """The trace of a seed, of what the release offers; None: of all that any does."""

@@ -14,12 +14,12 @@ class Target(Interface):
 
     `name` is what the user called it, `release` the vLLM release whose promises it is held to
     (None: those of the newest), `reading` how its text stands to the modelled releases (None where
-    there is nothing to be read), `protocol` how its scheduler calls its manager. `project` is whose
-    system it is, and whose version `release` is.
+    there is nothing to be read), `protocol` how its scheduler calls its manager. `projects` are
+    those whose lanes it runs, first whose system it is, and whose version `release` is.
     """
 
     name: str
-    project: str
+    projects: tuple[str, ...]
     release: str | None
     reading: Reading | None
 

@@ -109,7 +109,7 @@ class HostTarget:
         batch_seconds: float = BATCH_SECONDS,
     ) -> None:
         self.name = name
-        self.project = project
+        self.projects: tuple[str, ...] = (project,)
         self.release = release
         self.reading = reading
         self._interpreter = command

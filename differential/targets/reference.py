@@ -61,7 +61,7 @@ class ReferenceTarget:
         runner: HostTarget | None = None,
     ) -> None:
         self.name = name
-        self.project = "vllm"
+        self.projects: tuple[str, ...] = ("vllm", "reference")
         self.release = release
         self.reading: Reading | None = None
         self.semantics = semantics or Semantics.ideal()

@@ -144,7 +144,7 @@ def reference_for(target: Target) -> ReferenceTarget | None:
     Its media hash, or for an engine its runner, runs in the target's interpreter, with the
     libraries that the target has. It is to be closed.
     """
-    if target.model is None or target.project != "vllm":
+    if target.model is None or "vllm" not in target.projects:
         return None
     try:
         semantics = Semantics.of_vllm(target.model)

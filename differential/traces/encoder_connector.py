@@ -10,7 +10,7 @@ import msgspec
 
 from cacheproof.differential.traces.base import Count, Event, Name, Size
 
-Store = Literal["cpu", "disk", "cpu and disk", "remote"]
+Store = Literal["cpu", "disk", "cpu and disk", "remote", "server"]
 Dtype = Literal["float32", "float16", "bfloat16"]
 How = Literal["half", "swapped", "garbage", "removed"]
 Identifier = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -65,8 +65,9 @@ class Stop(Event, tag="stop", frozen=True):
 
 
 class Spoil(Event, tag="spoil", frozen=True):
-    """Something is done to the files that appeared when an item was last saved: they lose their
-    second half, or get the bytes of the `other` item's, or other bytes, or are removed."""
+    """Something is done to the files, or a server's values, that appeared when an item was last
+    saved: they lose their second half, or get the bytes of the `other` item's, or other bytes, or
+    are removed."""
 
     item: Identifier
     how: How
@@ -74,9 +75,12 @@ class Spoil(Event, tag="spoil", frozen=True):
 
 
 class Reach(Event, tag="reach", frozen=True):
-    """The store cannot be reached, or can be again: its folder is moved away and back."""
+    """The store cannot be reached, or can be again: its folder is moved away and back, its server
+    is stopped and started with what it had. A server that `hangs` can be reached, and does not
+    answer."""
 
     is_there: bool
+    hangs: bool = False
 
 
 class Ask(Event, tag="ask", frozen=True):

@@ -5,6 +5,7 @@
     disk_sync               whether an entry must survive a power failure before it is offered
     remote_url              a Redis or Valkey server: redis://, rediss:// or unix://
     remote_timeout          seconds that an entry may take from it
+    remote_pause            seconds for which it is left alone when it took longer
     weights                 a version of the weights; who updates them in place counts it up
     config_file             a YAML file with these settings
 
@@ -28,12 +29,14 @@ FIELDS = (
     "disk_sync",
     "remote_url",
     "remote_timeout",
+    "remote_pause",
     "weights",
 )
 FILE = "config_file"
 PREFIX = "EC_"
 TIMEOUT_SECONDS = 2.0
-TIMEOUT_SECONDS_MAX = 3600.0
+PAUSE_SECONDS = 5.0
+SECONDS_MAX = 3600.0
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = re.compile(r"(\d{1,18}) ?([A-Za-z]*)", re.ASCII)
@@ -111,8 +114,9 @@ def _in_file(path: Any, where: str) -> dict[str, tuple[Any, str]]:
 
 def _remote(given: Given) -> RemoteConfig | None:
     if "remote_url" not in given:
-        if "remote_timeout" in given:
-            raise BadConfig(f"{given['remote_timeout'][1]} stands alone; expected remote_url")
+        for name in ("remote_timeout", "remote_pause"):
+            if name in given:
+                raise BadConfig(f"{given[name][1]} stands alone; expected remote_url as well")
         return None
     url, where = given["remote_url"]
     no_url = f"{where} is no URL of a server; expected redis://HOST:PORT/DATABASE"
@@ -126,8 +130,11 @@ def _remote(given: Given) -> RemoteConfig | None:
         redis.Redis.from_url(url).close()
     except ValueError:  # its text may have the password
         raise BadConfig(no_url) from None
-    timeout = _seconds(*given.get("remote_timeout", (TIMEOUT_SECONDS, "")))
-    return RemoteConfig(url, timeout)
+    timeout, where = given.get("remote_timeout", (TIMEOUT_SECONDS, ""))
+    pause = _seconds(*given.get("remote_pause", (PAUSE_SECONDS, "")))
+    if not _seconds(timeout, where):
+        raise BadConfig(f"{where} is {timeout!r}; expected more than no time")
+    return RemoteConfig(url, _seconds(timeout, where), pause)
 
 
 def _needs(where: str, package: str) -> str:
@@ -139,7 +146,7 @@ def _seconds(value: Any, where: str) -> float:
         seconds = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         seconds = math.nan
-    if not 0 < seconds <= TIMEOUT_SECONDS_MAX:
+    if not 0 <= seconds <= SECONDS_MAX:
         raise BadConfig(f"{where} is {value!r}; expected seconds, such as {TIMEOUT_SECONDS:g}")
     return seconds
 

@@ -1,4 +1,4 @@
-"""An encoder output as a file: safetensors, with the key and a digest of key and rows in the header.
+"""An encoder output as a file: safetensors, with its key and a digest of both in the header.
 
 Written and read here in one pass, with the digest: the library copies rows once more to write them,
 and does not look at what it reads. Rows are their bytes here; whoever has tensors says where those

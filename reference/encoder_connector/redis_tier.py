@@ -1,6 +1,6 @@
 """Entries in a Redis or Valkey server, which engines of several hosts share.
 
-    cacheproof:encoder:NAME     an entry, as it is in a file: set whole, never changed
+    cacheproof:encoder:NAME     an entry, as it is in a file: set whole
 
 An entry is set by one command, so that who is killed leaves a whole one or none. The server evicts
 by itself (maxmemory), at any moment: what is read into memory of one's own can be promised, and
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 import redis
 from redis.backoff import NoBackoff
@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 PREFIX = "cacheproof:encoder:"
-PAUSE_SECONDS = 5.0
-"""A server that did not answer in time is not asked for so long: each try holds the engine up."""
 KEYS_AT_ONCE = 1000
 
 
@@ -40,13 +38,15 @@ class RedisTier:
     Args:
         url: of the server, as redis-py reads it: redis://, rediss:// or unix://.
         timeout: seconds for an answer, and for all of an entry that is read.
+        pause: seconds for which a server that did not answer in time is not asked: each try holds
+            the engine up.
 
     Raises:
         ValueError: it is no such URL.
     """
 
-    def __init__(self, url: str, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, url: str, timeout: float, pause: float) -> None:
+        self._timeout, self._pause = timeout, pause
         self._client = redis.Redis.from_url(
             url,
             socket_timeout=timeout,
@@ -54,6 +54,7 @@ class RedisTier:
             retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
         )
         known = self._client.connection_pool.connection_kwargs
+        known["decode_responses"] = False  # whatever the URL asks for
         self.server = known.get("path") or f"{known.get('host')}:{known.get('port')}"
         self._asked_again_at = 0.0
         self._told: set[str] = set()
@@ -63,10 +64,10 @@ class RedisTier:
         self._client.close()
 
     def put(self, name: str, parts: Sequence[bytes | memoryview]) -> bool:
-        """Keep an entry; the first of a name stays. False: the server does not take it."""
+        """Keep an entry, in the place of what is there. False: the server does not take it."""
 
         def set_whole() -> bool:
-            self._client.set(PREFIX + name, b"".join(parts), nx=True)
+            self._client.set(PREFIX + name, b"".join(parts))
             return True
 
         return self._ask("written", set_whole) or False
@@ -113,8 +114,7 @@ class RedisTier:
 
     def _part(self, name: str, at: int) -> bytes:
         part = self._client.getrange(PREFIX + name, at, at + PART_BYTES - 1)
-        assert isinstance(part, bytes)
-        return part
+        return cast(bytes, part)
 
     def _ask(self, what: str, call: Callable[[], Answer]) -> Answer | None:
         """What the server answers; None, and a line of log, where it does not."""
@@ -123,7 +123,7 @@ class RedisTier:
         try:
             return call()
         except redis.TimeoutError:
-            self._asked_again_at = time.monotonic() + PAUSE_SECONDS
+            self._asked_again_at = time.monotonic() + self._pause
             self._say(f"nothing is {what} at {self.server}", f"no answer in {self._timeout:g} s")
         except (redis.RedisError, OSError) as error:
             self._say(f"nothing is {what} at {self.server}: {type(error).__name__}", str(error))

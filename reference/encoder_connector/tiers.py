@@ -34,10 +34,12 @@ class TierConfig:
 
 @dataclass(frozen=True)
 class RemoteConfig:
-    """A Redis or Valkey server, and the seconds that an entry may take from it."""
+    """A Redis or Valkey server, the seconds that an entry may take from it, and those for which it
+    is left alone when it takes longer."""
 
     url: str
     timeout: float
+    pause: float
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,15 @@ class Tiers:
             self._server.close()
 
     def put(self, key: EntryKey, parts: Sequence[bytes | memoryview]) -> bool:
-        """Keep an entry in the first folder that takes it, and at the server. False: none does."""
+        """Keep an entry in the first folder that takes it, and at the server. False: none does.
+
+        Where there is a whole one, that one stays; what is not whole makes room for it.
+        """
+        there = next((one for tier in self._tiers if (one := self._found(tier, key))), None)
+        if there is not None:
+            self.give_back(there)
         size = sum(map(len, parts))
-        is_kept = any(tier.put(key.name, parts, size) for tier in self._tiers)
+        is_kept = there is not None or any(tier.put(key.name, parts, size) for tier in self._tiers)
         return (self._server is not None and self._server.put(key.name, parts)) or is_kept
 
     def promise(self, key: EntryKey) -> Promise | None:
@@ -107,15 +115,10 @@ class Tiers:
         An entry of a slower tier is copied to the fastest that takes it.
         """
         for place, tier in enumerate(self._tiers):
-            file = tier.pin(key.name)
-            if file is None:
-                continue
-            opened = self._opened(tier, key, file)
-            if opened is not None:
-                any(_copy(opened, key.name, faster) for faster in self._tiers[:place])
-                return Promise(opened, file, tier)
-            tier.unpin(file)
-            tier.remove(key.name)
+            promise = self._found(tier, key)
+            if promise is not None:
+                any(_copy(promise.opened, key.name, faster) for faster in self._tiers[:place])
+                return promise
         return self._promise_remote(key)
 
     def give_back(self, promise: Promise) -> None:
@@ -145,8 +148,11 @@ class Tiers:
         any(_copy(fetched, key.name, tier) for tier in self._tiers)
         return Promise(fetched)
 
-    def _opened(self, tier: DirectoryTier, key: EntryKey, file: Path) -> BinaryIO | None:
-        """The file, opened, where it is the entry of that key."""
+    def _found(self, tier: DirectoryTier, key: EntryKey) -> Promise | None:
+        """The entry in a folder, pinned, where it is whole; dropped, where it is not."""
+        file = tier.pin(key.name)
+        if file is None:
+            return None
         with ExitStack() as opened:
             try:
                 entry = opened.enter_context(file.open("rb", buffering=0))
@@ -155,15 +161,17 @@ class Tiers:
                 fault = str(error.strerror)
             if fault is None:
                 opened.pop_all()
-                return entry
+                return Promise(entry, file, tier)
         _say_no_entry(key, tier.root, fault)
+        tier.unpin(file)
+        tier.remove(key.name)
         return None
 
 
 def _server(remote: RemoteConfig) -> "RedisTier":
     from cacheproof.reference.encoder_connector.redis_tier import RedisTier
 
-    return RedisTier(remote.url, remote.timeout)
+    return RedisTier(remote.url, remote.timeout, remote.pause)
 
 
 def _say_no_entry(key: EntryKey, place: object, fault: str) -> None:

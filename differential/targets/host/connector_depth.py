@@ -1,4 +1,4 @@
-"""Plays a trace for connectors: engines, each a process, on one store in a folder."""
+"""Plays a trace for connectors: engines, each a process, on one store."""
 
 import os
 import re
@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .connector_engine import DEPTH_OF_STORE, Engine, EngineProcess, Kit, files_below
+from .connector_engine import DEPTH_OF_STORE, Engine, EngineProcess, Kit
+from .connector_store import SERVER, FolderStore, ServerStore, Store
 from .protocol import Event, HostError, Illegal
 from .session import NoCalls
 
@@ -47,13 +48,18 @@ class ConnectorSession:
         self._around = set(self._beside())
         self._engines: dict[str, Member] = {}
         self._weights = [1] * len(config["models"])
-        self._files: dict[str, list[Path]] = {}
-        self._unfinished: list[tuple[str, set[Path], Member]] = []
+        self._saved: dict[str, list[str]] = {}
+        self._unfinished: list[tuple[str, set[str], Member]] = []
+        self._store: Store = FolderStore(self._root)
+        if config["store"] == SERVER:
+            self._store = server = ServerStore()
+            self._config = {**config, "url": server.url}
 
     def close(self) -> None:
         """End all engines and remove the store."""
         for engine in self._engines.values():
             engine.process.kill()
+        self._store.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
         for region in SHARED_MEMORY.glob(f"*{self._scratch.name}*"):
             region.unlink()  # of an engine that was killed
@@ -75,7 +81,7 @@ class ConnectorSession:
 
         def make() -> Engine:
             kit = self._make_kit(self._config, model, weights, self._root, self._fault)
-            return Engine(self._config, number, weights, self._root, kit)
+            return Engine(self._config, number, weights, self._store, kit)
 
         engine = Member(EngineProcess(make), number, weights)
         self._engines[event["engine"]] = engine
@@ -83,11 +89,12 @@ class ConnectorSession:
         return {"unfinished": self._left_behind(engine)}
 
     def _left_behind(self, engine: Member) -> list[str]:
-        """Files that a killed engine began, where the item is promised to nobody: how large they
-        are, since the names of drafts are drawn at random."""
+        """What a killed engine began, where the item is promised to nobody: how large it is, since
+        the names of drafts are drawn at random."""
         left: list[str] = []
-        for item, files, dead in self._unfinished:
-            there = [f"{path.stat().st_size} bytes" for path in sorted(files) if path.exists()]
+        for item, names, dead in self._unfinished:
+            data = (self._store.read(name) for name in sorted(names))
+            there = [f"{len(one)} bytes" for one in data if one is not None]
             if there and (dead.model, dead.weights) == (engine.model, engine.weights):
                 promised = engine.process.ask("ask").get("promised", {})
                 left += [] if promised.get(item) else there
@@ -107,17 +114,17 @@ class ConnectorSession:
         if engine is None or not engine.planned:
             return None
         encodes = engine.planned.popleft()
-        before = files_below(self._root)
+        before = self._store.names()
         may_die = event["dies_at"] is not None
+        if may_die and not isinstance(self._store, FolderStore):
+            raise Illegal("an engine dies at a byte of a file, and the store has none")
         said = self._tell(event["engine"], "execute", event["dies_at"], may_die=may_die)
         if engine.process.has_died:
-            appeared = files_below(self._root) - before
+            appeared = self._store.names() - before
             if len(encodes) == 1:  # of several it is not known which was under way
                 self._unfinished.append((encodes[0], appeared, engine))
         elif said is not None:
-            for item, files in said.pop("files").items():
-                if files:
-                    self._files[item] = [self._root / file for file in files]
+            self._saved |= {item: names for item, names in said.pop("files").items() if names}
         return said
 
     def _forget(self, event: Event) -> dict[str, Any] | None:
@@ -145,33 +152,34 @@ class ConnectorSession:
         return {}
 
     def _spoil(self, event: Event) -> dict[str, Any] | None:
-        other = [path for path in self._files.get(event["other"], ()) if path.is_file()]
-        spoiled = [path for path in self._files.get(event["item"], ()) if path.is_file()]
+        other = [data for _, data in self._read(event["other"])]
+        spoiled = self._read(event["item"])
         if not spoiled or (event["how"] == "swapped" and not other):
             return None
-        for number, path in enumerate(spoiled):
-            data = path.read_bytes()
+        for number, (name, data) in enumerate(spoiled):
             match event["how"]:
                 case "half":
-                    data = data[: len(data) // 2]
+                    self._store.replace(name, data[: len(data) // 2])
                 case "garbage":
-                    data = bytes(byte ^ 0xA5 for byte in data)
+                    self._store.replace(name, bytes(byte ^ 0xA5 for byte in data))
                 case "swapped":
-                    data = other[number % len(other)].read_bytes()
-            path.unlink()  # a pin is another name of the same bytes
-            if event["how"] != "removed":
-                path.write_bytes(data)
+                    self._store.replace(name, other[number % len(other)])
+                case "removed":
+                    self._store.replace(name, None)
         return {}
 
+    def _read(self, item: str | None) -> list[tuple[str, bytes]]:
+        """What was stored when an item was last saved, as far as it is still there."""
+        found = [(name, self._store.read(name)) for name in self._saved.get(item or "", ())]
+        return [(name, data) for name, data in found if data is not None]
+
     def _reach(self, event: Event) -> dict[str, Any] | None:
-        away = self._root.with_name("moved away")
-        if event["is_there"] != away.exists():
+        if event["is_there"] == self._store.is_there:
             return None
         if event["is_there"]:
-            shutil.rmtree(self._root, ignore_errors=True)
-            away.rename(self._root)
+            self._store.come_back()
         else:
-            self._root.rename(away)
+            self._store.leave(hangs=event["hangs"])
         return {}
 
     def _ask(self, event: Event) -> dict[str, Any] | None:
@@ -213,11 +221,8 @@ class ConnectorSession:
                 raise Illegal(f"item {name!r} is not among the configuration's")
 
     def _bytes(self) -> int | None:
-        """Of the files of the store, each counted once."""
-        if not self._root.exists():
-            return None
-        files = [path.lstat() for path in files_below(self._root)]
-        return sum({one.st_ino: one.st_size for one in files}.values())
+        """Of what is in the store."""
+        return self._store.num_bytes()
 
     def _outside(self) -> list[str]:
         """What has come to lie beside the store."""

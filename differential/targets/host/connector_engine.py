@@ -13,16 +13,18 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from .connector_store import Store
 from .protocol import Event, HostError, Illegal
 
 DEPTH_OF_STORE = 4
 """Folders between the trace's own and its store's: an identifier may climb so many."""
 ANSWER_SECONDS = 30.0
 """A call that takes longer is one that does not end."""
+STOP_SECONDS = 10.0
+"""The same of a shutdown, which has less to do."""
 PLACES = 64
 """Rows say their place modulo this, which every dtype can."""
 LINE_BYTES_MAX = 1 << 22
@@ -59,12 +61,12 @@ class Kit(NamedTuple):
 class Engine:
     """What runs in the process: one method an order, each with plain values."""
 
-    def __init__(self, config: Event, model: int, weights: int, root: Path, kit: Kit) -> None:
+    def __init__(self, config: Event, model: int, weights: int, store: Store, kit: Kit) -> None:
         self._rows = {item["identifier"]: item["rows"] for item in config["items"]}
         self._numbers = {name: number for number, name in enumerate(self._rows)}
         self._width = config["models"][model]["width"]
         self._model, self._weights = model, weights
-        self._root = root
+        self._store = store
         self._kit = kit
         self._held: set[str] = set()
         self._freed: list[str] = []
@@ -112,7 +114,7 @@ class Engine:
         loaded = {name: self._described(cache[name]) for name in loads if name in cache}
         if dies_at is not None:
             _die_at(dies_at)
-        files = {name: self._save(name) for name in encodes if name not in cache}
+        files = {name: self._save(name) for name in encodes}
         missing = sorted(name for name in reads if name not in cache)
         _, received = worker.get_finished(set())
         told = worker.build_connector_worker_meta()
@@ -136,12 +138,12 @@ class Engine:
         }
 
     def _save(self, name: str) -> list[str]:
-        """Encode an item: the files that appear as it is saved."""
-        before = files_below(self._root)
+        """Encode an item: what appears in the store as it is saved."""
+        before = self._store.names()
         self._encoder_cache[name] = self._kit.made(self._own(name))
         self._kit.worker.save_caches(self._encoder_cache, name)
         self._kit.settle()
-        return sorted(os.path.relpath(one, self._root) for one in files_below(self._root) - before)
+        return sorted(self._store.names() - before)
 
     def _rest(self) -> list[list[str]] | None:
         """What is still pinned and being saved, where no step is planned."""
@@ -228,11 +230,6 @@ def _said(error: BaseException) -> str:
     return (str(error).splitlines() or [""])[0]
 
 
-def files_below(root: Path) -> set[Path]:
-    """Every file of a folder, at any depth."""
-    return {path for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
-
-
 def _die_at(count: int) -> None:
     """Have the system kill this process as it writes beyond that byte of a file."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -263,9 +260,10 @@ class EngineProcess:
         """
         try:
             self._socket.sendall(json.dumps([order, *arguments]).encode() + b"\n")
-            if not select.select([self._socket], [], [], ANSWER_SECONDS)[0]:
+            seconds = STOP_SECONDS if order == "stop" else ANSWER_SECONDS
+            if not select.select([self._socket], [], [], seconds)[0]:
                 self.kill()
-                raise DoesNotAnswer(f"{order} takes longer than {ANSWER_SECONDS:.0f} s")
+                raise DoesNotAnswer(f"{order} takes longer than {seconds:.0f} s")
             line = self._lines.readline(LINE_BYTES_MAX)
         except (BrokenPipeError, ConnectionResetError):
             line = b""

@@ -6,6 +6,7 @@ Started as `PYTHON <this folder> host.connector_reference`, in the interpreter o
 import functools
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,9 @@ class Release(ConnectorAlone):
     """The reference's connector."""
 
     def __init__(self) -> None:
-        ours("reference.encoder_connector.connector")  # a fork has it
+        for name in ("connector", "redis_tier"):  # a fork has them
+            with suppress(ModuleNotFoundError):
+                ours(f"reference.encoder_connector.{name}")
         super().__init__(kit, "none")
 
 

@@ -3,14 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+from .connector_store import ANSWER_SECONDS, PAUSE_SECONDS, SERVER
 from .protocol import Event, Illegal
 
 
 def settings_of(config: Event, weights: int, root: Path) -> dict[str, Any]:
     """Raises Illegal of a store that the connector has not."""
     if config["store"] == "remote":
-        raise Illegal("the connector has no remote tier")
+        raise Illegal("the connector has no remote folder")
     settings: dict[str, Any] = {"weights": str(weights)}
+    if config["store"] == SERVER:
+        if config["capacity"] is not None:
+            raise Illegal("a server measures its room itself: a capacity says nothing to it")
+        return settings | {
+            "remote_url": config["url"],
+            "remote_timeout": ANSWER_SECONDS,
+            "remote_pause": PAUSE_SECONDS,
+        }
     for tier in config["store"].split(" and "):
         settings[f"{tier}_path"] = str(root / tier)
         settings[f"{tier}_bytes"] = config["capacity"] or 1 << 30

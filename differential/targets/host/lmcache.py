@@ -4,6 +4,7 @@ Started as `PYTHON <this folder> host.lmcache` with LMCache and a release of vLL
 LMCache has no class of vLLM's own base: the one here forwards, as its users write it.
 """
 
+import asyncio
 import functools
 import importlib
 import os
@@ -19,6 +20,7 @@ from .connector_alone import ConnectorAlone
 from .connector_engine import Kit
 from .connector_faults import CONNECTOR_FAULTS
 from .connector_release import of_class
+from .connector_store import SERVER
 from .protocol import Event, HostError, Illegal
 
 PLACES = ("lmcache", "lmcache.inprocess")
@@ -91,6 +93,8 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
         settings |= {"LOCAL_DISK": f"{root}/", "MAX_LOCAL_DISK_SIZE": POOL_GIB}
     elif config["store"] == "remote":
         settings |= {"REMOTE_URL": f"fs://host:0{root}/", "REMOTE_SERDE": "naive"}
+    elif config["store"] == SERVER:
+        settings |= {"REMOTE_URL": config["url"], "REMOTE_SERDE": "naive"}
     elif config["store"] != "cpu":
         raise Illegal(f"LMCache is not played with a store {config['store']!r}")
     if config["capacity"] is not None:
@@ -116,6 +120,8 @@ def _settle(engines: list[Any]) -> None:
         if time.monotonic() > until:
             _endless.update(key for engine in engines for key in _saves(engine))
         time.sleep(0.0005)
+    while any(map(_jobs, engines)) and time.monotonic() < until:
+        time.sleep(0.0005)
 
 
 _endless: set[Any] = set()
@@ -126,3 +132,16 @@ def _saves(engine: Any) -> set[Any]:
     backends = engine._storage_manager.storage_backends.values()
     tasks = [getattr(one, "disk_worker", one) for one in backends]
     return {key for one in tasks for key in list(getattr(one, "put_tasks", ()))}
+
+
+def _jobs(engine: Any) -> int:
+    """How many writes to a server are under way, of which no key is kept."""
+    count = 0
+    for backend in engine._storage_manager.storage_backends.values():
+        connection = getattr(backend, "connection", None)
+        executor = getattr(getattr(connection, "_connector", connection), "pq_executor", None)
+        if executor is not None:
+            begun = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), backend.loop)
+            begun.result(SETTLE_SECONDS)  # what was handed to the loop before is in its queue
+            count += executor._queue._unfinished_tasks
+    return count

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -27,9 +26,10 @@ def is_there() -> bool:
 
 
 class RedisServer:
-    """A server with a socket in a folder of its own, and with no port.
+    """A server with a socket, and with no port.
 
     Args:
+        folder: of its own, where it has the socket and writes what it has to write.
         bytes_max: what it may hold; beyond it evicts what was not used for longest. None: as much
             as comes.
 
@@ -37,18 +37,15 @@ class RedisServer:
         NoServer: there is no such program, or it does not start.
     """
 
-    def __init__(self, bytes_max: int | None = None) -> None:
-        if not is_there():
-            raise NoServer(f"no {COMMAND} on PATH; install Debian's package of that name")
-        self._folder = Path(tempfile.mkdtemp(prefix="redis-"))
-        self.socket = self._folder / "socket"
+    def __init__(self, folder: Path, bytes_max: int | None = None) -> None:
+        self._folder = folder
+        self.socket = folder / "socket"
         self._bytes_max = bytes_max
         self._process: subprocess.Popen[bytes] | None = None
+        if not is_there():
+            raise NoServer(f"no {COMMAND} on PATH; install Debian's package of that name")
         if len(os.fsencode(self.socket)) > LONGEST_SOCKET:
-            self.close()
-            raise NoServer(
-                f"no socket can be in {self._folder.parent}; set TMPDIR to a shorter one"
-            )
+            raise NoServer(f"{folder} is too long for a socket; set TMPDIR to a shorter path")
         self.start()
 
     @property
@@ -73,13 +70,15 @@ class RedisServer:
             if os.getppid() != parent:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        self._process = subprocess.Popen(
-            [COMMAND, *(word for name, value in options.items() for word in (f"--{name}", value))],
-            stdin=subprocess.DEVNULL,
-            stdout=(self._folder / "log").open("wb"),
-            stderr=subprocess.STDOUT,
-            preexec_fn=ends_with_parent,
-        )
+        command = [word for name, value in options.items() for word in (f"--{name}", value)]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [COMMAND, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=ends_with_parent,
+            )
         until = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > until:
@@ -113,9 +112,8 @@ class RedisServer:
             left.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End it and remove what it has written."""
+        """End it."""
         self.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

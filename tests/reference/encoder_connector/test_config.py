@@ -45,6 +45,8 @@ def test_the_environment_wins() -> None:
             for size in ("", "0", "-1", "1.5GiB", "1 parsec", "9" * 40, "x")
         ),
         ({**DISK, "disk_bytes": True}, {}, "setting disk_bytes is True; expected a number of"),
+        ({**DISK, "remote_pause": 1}, {}, "setting remote_pause stands alone; expected remote_url"),
+        ({**REMOTE, "remote_pause": "x"}, {}, "setting remote_pause is 'x'; expected seconds"),
         ({**DISK, "remote_timeout": 1}, {}, "setting remote_timeout stands alone; expected remote"),
         *(
             ({"remote_url": url}, {}, "setting remote_url is no URL of a server; expected redis://")
@@ -52,8 +54,9 @@ def test_the_environment_wins() -> None:
         ),
         *(
             (REMOTE, {"EC_REMOTE_TIMEOUT": time}, f"EC_REMOTE_TIMEOUT is {time!r}; expected secon")
-            for time in ("", "0", "-1", "nan", "inf", "1e9", "2 s")
+            for time in ("", "-1", "nan", "inf", "1e9", "2 s")
         ),
+        (REMOTE, {"EC_REMOTE_TIMEOUT": "0"}, "EC_REMOTE_TIMEOUT is '0'; expected more than no"),
         ({"config_file": "/none.yaml"}, {}, "setting config_file is '/none.yaml', which cannot be"),
         ({"config_file": ["x"]}, {}, "setting config_file is ['x'], which cannot be read: TypeErr"),
         ({}, {"EC_CONFIG_FILE": "/\0"}, "EC_CONFIG_FILE is '/\\x00', which cannot be read: Value"),
@@ -69,10 +72,10 @@ def test_what_cannot_be_used_is_named_in_one_line(settings, environment, line: s
 
 def test_a_server_is_enough() -> None:
     assert StoreConfig.read(REMOTE, {}) == StoreConfig(
-        (), "", RemoteConfig(REMOTE["remote_url"], 2.0)
+        (), "", RemoteConfig(REMOTE["remote_url"], 2.0, 5.0)
     )
-    changed = {"EC_REMOTE_TIMEOUT": "0.5", "EC_REMOTE_URL": "unix:///s"}
-    assert StoreConfig.read(REMOTE, changed).remote == RemoteConfig("unix:///s", 0.5)
+    changed = {"EC_REMOTE_TIMEOUT": "0.5", "EC_REMOTE_URL": "unix:///s", "EC_REMOTE_PAUSE": "0"}
+    assert StoreConfig.read(REMOTE, changed).remote == RemoteConfig("unix:///s", 0.5, 0.0)
 
 
 def test_a_file_is_read_and_the_others_win(tmp_path: Path) -> None:

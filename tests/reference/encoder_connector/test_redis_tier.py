@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.skipif(
     not redis_server.is_there(),
     reason="no redis-server on PATH; install Debian's package of that name",
 )
-TIMEOUT = 0.3
+TIMEOUT, PAUSE = 0.3, 5.0
 
 
 def key(identifier: str) -> EntryKey:
@@ -38,8 +39,15 @@ def parts(identifier: str, count: int = 3) -> list[bytes | memoryview]:
 
 
 @pytest.fixture
-def server() -> Iterator[RedisServer]:
-    with closing(RedisServer()) as made:
+def folder() -> Iterator[Path]:
+    """One with a short path, which a socket needs."""
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[RedisServer]:
+    with closing(RedisServer(folder)) as made:
         yield made
 
 
@@ -51,13 +59,13 @@ def client(server: RedisServer) -> Iterator[Any]:
 
 @pytest.fixture
 def tier(server: RedisServer) -> Iterator[RedisTier]:
-    with closing(RedisTier(server.url, TIMEOUT)) as made:
+    with closing(RedisTier(server.url, TIMEOUT, PAUSE)) as made:
         yield made
 
 
 @pytest.fixture
 def store(server: RedisServer) -> Iterator[Tiers]:
-    with closing(Tiers([], fault_of, RemoteConfig(server.url, TIMEOUT))) as made:
+    with closing(Tiers([], fault_of, RemoteConfig(server.url, TIMEOUT, PAUSE))) as made:
         yield made
 
 
@@ -72,10 +80,10 @@ def promised(store: Tiers, identifier: str) -> Rows | None:
     return rows
 
 
-def test_an_entry_is_what_was_put_first(tier: RedisTier) -> None:
+def test_an_entry_is_what_was_put_last(tier: RedisTier) -> None:
     assert tier.fetch("x") is None
-    assert tier.put("x", [b"fir", memoryview(b"st")])
     assert tier.put("x", [b"other"])
+    assert tier.put("x", [b"fir", memoryview(b"st")])
     with closing(tier.fetch("x")) as file:
         file.seek(0)
         assert file.read() == b"first"
@@ -127,7 +135,7 @@ def test_a_server_that_hangs_is_left_alone_for_a_while(
     assert promised(store, "x") is None
     server.go_on()
     assert promised(store, "x") is None
-    now[0] += redis_tier.PAUSE_SECONDS
+    now[0] += PAUSE
     assert promised(store, "x") is not None
     assert [record.message for record in caplog.records] == [
         f"encoder cache: nothing is read at {server.socket}, 'no answer in 0.3 s'"
@@ -143,10 +151,10 @@ def test_an_entry_that_takes_too_long_is_none(
     assert tier.fetch("x") is None
 
 
-def test_memory_of_the_server_is_bounded_by_the_server() -> None:
+def test_memory_of_the_server_is_bounded_by_the_server(folder: Path) -> None:
     with (
-        closing(RedisServer(bytes_max=4 << 20)) as server,
-        closing(Tiers([], fault_of, RemoteConfig(server.url, TIMEOUT))) as store,
+        closing(RedisServer(folder, bytes_max=4 << 20)) as server,
+        closing(Tiers([], fault_of, RemoteConfig(server.url, TIMEOUT, PAUSE))) as store,
         redis.Redis.from_url(server.url) as client,
     ):
         names = [str(number) for number in range(100)]
@@ -163,7 +171,7 @@ def test_memory_of_the_server_is_bounded_by_the_server() -> None:
 def test_what_is_saved_is_in_a_folder_and_at_the_server(
     tmp_path: Path, server: RedisServer
 ) -> None:
-    remote = RemoteConfig(server.url, TIMEOUT)
+    remote = RemoteConfig(server.url, TIMEOUT, PAUSE)
     hosts = [TierConfig(tmp_path / name, 1 << 20) for name in ("one", "other")]
     with (
         closing(Tiers(hosts[:1], fault_of, remote)) as one,
@@ -181,7 +189,7 @@ def test_what_is_saved_is_in_a_folder_and_at_the_server(
 
 def test_a_reset_drops_what_others_have_put(store: Tiers, server: RedisServer, client: Any) -> None:
     client.set("somebody else's", "1")
-    with closing(Tiers([], fault_of, RemoteConfig(server.url, TIMEOUT))) as other:
+    with closing(Tiers([], fault_of, RemoteConfig(server.url, TIMEOUT, PAUSE))) as other:
         for number in range(2500):
             other.put(key(str(number)), parts("x", 1))
     store.clear()
@@ -240,7 +248,7 @@ from cacheproof.reference.encoder_connector import entry_file
 from cacheproof.reference.encoder_connector.entry_file import Rows
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 from cacheproof.reference.encoder_connector.redis_tier import RedisTier
-tier = RedisTier(sys.argv[1], 5)
+tier = RedisTier(sys.argv[1], 5, 5)
 for number in range(int(sys.argv[2]), 10**9):
     key = EntryKey(str(number), "m", "", "1", "float32", 4)
     rows = Rows("float32", (40_000, 4), random.Random(str(number)).randbytes(640_000))
@@ -281,7 +289,7 @@ def test_whoever_is_killed_nothing_is_torn(
 def test_a_password_is_in_no_line_of_log(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.DEBUG),
-        closing(RedisTier("redis://user:secret@127.0.0.1:1/0", TIMEOUT)) as tier,
+        closing(RedisTier("redis://user:secret@127.0.0.1:1/0", TIMEOUT, PAUSE)) as tier,
     ):
         assert tier.fetch("x") is None
         assert not tier.put("x", [b"x"])

@@ -54,6 +54,16 @@ def test_what_is_kept_is_promised_and_stays_until_it_is_given_back(
     assert not promise.file.exists()
 
 
+def test_what_is_saved_takes_the_place_of_what_is_torn(store: Tiers, tmp_path: Path) -> None:
+    key, data = entry("a")
+    store.put(key, data)
+    (file,) = tmp_path.glob("cpu/entries/*/*")
+    file.unlink()
+    file.write_bytes(b"b" * 40)
+    assert store.put(key, data)
+    assert file.read_bytes() == b"".join(data)
+
+
 @pytest.mark.parametrize("field", ["model", "revision", "weights", "dtype"])
 def test_an_entry_of_another_engine_is_none_of_this_one(store: Tiers, field: str) -> None:
     key, data = entry("a")
