@@ -273,7 +273,7 @@ def taking(runner: "Runner", folder: Path, name: str, rows: "torch.Tensor") -> I
             return
         promise = own.promise(key)
         assert promise is not None
-        with promise.file.open("rb", buffering=0) as entry:
+        with open(promise.paths[0], "rb", buffering=0) as entry:
             runner.encoder_store.put(name, entry_file.load(entry, key).to(rows.device))
         own.give_back(promise)
 

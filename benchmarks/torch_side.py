@@ -29,19 +29,28 @@ def arguments(description: str | None, *, device: str = "cpu") -> argparse.Argum
     return parser
 
 
-def run(file: str, chosen: argparse.Namespace, **job: Any) -> Iterator[Any]:
+def run(
+    file: str,
+    chosen: argparse.Namespace,
+    given: tuple[list[str], dict[str, str]] | None = None,
+    **job: Any,
+) -> Iterator[Any]:
     """What `file` prints there, a line of JSON at a time. It gets the argument `inside` and, as
-    JSON, what was chosen and the rest of its job."""
+    JSON, what was chosen and the rest of its job. `given` is a command and an environment in the
+    place of the provisioned ones."""
     if chosen.rounds < 1:
         raise SystemExit(f"--rounds {chosen.rounds}; expected 1 or more")
-    python, environment = chosen.python, {**os.environ, "TRANSFORMERS_VERBOSITY": "error"}
-    if python is None:
+    command, environment = [chosen.python], dict(os.environ)
+    if given is not None:
+        command, environment = given
+    elif chosen.python is None:
         from cacheproof.generating import provisioned
 
         python, environment = provisioned(report=lambda said: print(said, file=sys.stderr))
+        command = [python]
     with subprocess.Popen(
-        [python, file, "inside", json.dumps(vars(chosen) | job)],
-        env=environment,
+        [*command, file, "inside", json.dumps(vars(chosen) | job)],
+        env=environment | {"TRANSFORMERS_VERBOSITY": "error"},
         stdout=subprocess.PIPE,
         text=True,
     ) as child:
@@ -83,6 +92,15 @@ def clock(where: "torch.device") -> float:
     if where.type != "cuda":
         return time.process_time()
     torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def wall(where: "torch.device") -> float:
+    """Inside: seconds on the wall, when all that was asked of a GPU is done."""
+    import torch
+
+    if where.type == "cuda":
+        torch.cuda.synchronize()
     return time.perf_counter()
 
 
