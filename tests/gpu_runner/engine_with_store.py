@@ -36,7 +36,7 @@ def main() -> None:
     runner._execute_mm_encoder = counted
     print("ready", flush=True)
     for line in sys.stdin:
-        answers = engine.generate(*_asked(json.loads(line)), use_tqdm=False)
+        answers = engine.generate(*asked(json.loads(line)), use_tqdm=False)
         tokens = [list(map(int, answer.outputs[0].token_ids)) for answer in answers]
         print(json.dumps({"tokens": tokens, "encoded": sum(encoded)}), flush=True)
         encoded.clear()
@@ -106,7 +106,7 @@ def _of_other_weights(directory: Path, seed: int) -> Path:
     return other
 
 
-def _asked(prompts: list[list[str]]) -> tuple[list[Any], Any]:
+def asked(prompts: list[list[str]]) -> tuple[list[Any], Any]:
     import numpy
     from PIL import Image
     from vllm import SamplingParams
