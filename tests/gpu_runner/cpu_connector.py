@@ -3,8 +3,7 @@
 The scheduler's side, its table, its region and the worker's side are the release's own. Replaced is
 what a CPU lacks: events with a time, memory that is held for a stream (a CPU's streams do nothing),
 and the copy itself, which vLLM's CPU build does not have. A copy is done at once, so that an
-event has always fired. The check for the second model runner stands in the constructor and is left
-out.
+event has always fired. Under the first model runner the constructor's refusal of it is left out.
 
 With `pins` in its settings, what `has_cache_item` promises is pinned until the step's metadata is
 built: the way out that docs/findings/encoder-connectors.md suggests.
@@ -69,13 +68,21 @@ class OnCpu(ECCPUConnector):  # type: ignore[misc]
     """ECCPUConnector, whose worker runs on CPUs."""
 
     def __init__(self, vllm_config: Any, role: Any) -> None:
+        if vllm_config.use_v2_model_runner:
+            super().__init__(vllm_config, role)
+            return
         base.ECConnectorBase.__init__(self, vllm_config=vllm_config, role=role)
         self.connector_worker = self.connector_scheduler = None
         if role == base.ECConnectorRole.WORKER:
-            worker.swap_blocks_batch = _copy
-            torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]
-            self.connector_worker = Worker(vllm_config)
-        elif vllm_config.ec_transfer_config.get_from_extra_config("pins", False):
-            self.connector_scheduler = Pinning(vllm_config)
+            self.connector_worker = self._make_worker(vllm_config)
         else:
-            self.connector_scheduler = ECCPUScheduler(vllm_config)
+            self.connector_scheduler = self._make_scheduler(vllm_config)
+
+    def _make_worker(self, vllm_config: Any) -> Worker:
+        worker.swap_blocks_batch = _copy
+        torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]
+        return Worker(vllm_config)
+
+    def _make_scheduler(self, vllm_config: Any) -> ECCPUScheduler:
+        pins = vllm_config.ec_transfer_config.get_from_extra_config("pins", False)
+        return (Pinning if pins else ECCPUScheduler)(vllm_config)

@@ -1,21 +1,29 @@
 """An engine of a release with its ECCPUConnector, driven by lines: `PYTHON FILE JOB`.
 
 JOB is JSON: `models`, the folder of tiny models; `rows`, how many rows the region holds, or null
-for an engine without connector; perhaps `pins`. A line of the standard input is a list of prompts,
-each a list of the names of its pictures, or null, which resets the engine's own encoder cache. The
-answer is a line: `tokens` of each prompt, `encoded` and `loaded` items, and `idle`, how many steps
-of at most IDLE_MAX the engine core makes after the last answer; or `ended`, what ended the engine.
+for an engine without connector; perhaps `pins` (see cpu_connector.py), `settings` of the engine,
+`triton`, a folder with Triton, whose interpreter is then the second model runner's, and `apart`,
+for an engine core in a process of its own.
+
+A line of the standard input is a list of requests, or null, which resets the engine's own encoder
+cache. A request is `shows`, a list of pictures' names and numbers of text tokens, perhaps `priority`
+(the lower the earlier) and `after`, how many steps later it arrives. The answer is a line: `tokens`
+of each request, `encoded` and `loaded` items, `runner`, the module of the model runner, and `idle`,
+how many steps the engine core makes after the last answer, IDLE_MAX at most; or `ended`, what
+ended the engine, `step` and what is among the answers until then.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
 
 import beside
-from engine_with_store import MODEL_LEN, asked
+from engine_with_store import MODEL_LEN, pictures_of
 
 IDLE_MAX = 1000
 WIDTH_BYTES = 4
@@ -23,27 +31,87 @@ WIDTH_BYTES = 4
 
 def main() -> None:
     beside.make_importable()
-    engine = _made(json.loads(sys.argv[1]))
-    core = engine.llm_engine.engine_core.engine_core
-    counts = _counted(core)
+    job = json.loads(sys.argv[1])
+    if job.get("triton"):
+        _interpret(job["triton"])
+    engine = _made(job)
+    core = None if job.get("apart") else engine.engine_core.engine_core
+    counts = {} if core is None else _counted(core)
     print("ready", flush=True)
     for line in sys.stdin:
-        prompts = json.loads(line)
-        if prompts is None:
-            engine.llm_engine.reset_encoder_cache()
+        requests = json.loads(line)
+        if requests is None:
+            engine.reset_encoder_cache()
             continue
-        counts.update(encoded=0, loaded=0)
+        counts.update(dict.fromkeys(counts, 0))
+        tokens: dict[str, list[int]] = {}
         try:
-            answers = engine.generate(*asked(prompts), use_tqdm=False)
-        except (RuntimeError, AssertionError) as error:
-            print(json.dumps({"ended": f"{type(error).__name__}: {error}", **counts}), flush=True)
+            _answer(engine, requests, tokens)
+        except Exception as error:
+            ended = f"{type(error).__name__}: {error}"
+            print(json.dumps({"ended": ended, "answered": len(tokens), **counts}), flush=True)
             return
-        tokens = [list(map(int, answer.outputs[0].token_ids)) for answer in answers]
-        print(json.dumps({"tokens": tokens, **counts, "idle": _idle(core)}), flush=True)
+        answer: dict[str, Any] = {"tokens": [tokens[str(n)] for n in range(len(requests))]}
+        if core is not None:
+            runner = core.model_executor.driver_worker.worker.model_runner
+            answer |= {"runner": type(runner).__module__, "idle": _idle(core)}
+        print(json.dumps(answer | counts), flush=True)
+
+
+def _interpret(folder: str) -> None:
+    """Make Triton importable, as vLLM wants to have it: with a backend for CPUs. Kernels are not
+    compiled but interpreted, so that the backend is never asked for more than whether it is."""
+    os.environ |= {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}
+    sys.path.append(folder)
+    from triton.backends import backends
+
+    class Cpu:
+        class driver:  # noqa: N801
+            @staticmethod
+            def is_active() -> bool:
+                return True
+
+    backends["cpu"] = Cpu
+
+
+def _answer(engine: Any, requests: list[Any], tokens: dict[str, list[int]]) -> None:
+    """Step until every request has its answer."""
+    step, left = 0, list(enumerate(requests))
+    while left or engine.has_unfinished_requests():
+        for number, request in list(left):
+            if request.get("after", 0) <= step:
+                left.remove((number, request))
+                prompt, params = _asked(request["shows"])
+                priority = request.get("priority", 0)
+                engine.add_request(str(number), prompt, params, priority=priority)
+        for output in engine.step():
+            if output.finished:
+                tokens[output.request_id] = list(map(int, output.outputs[0].token_ids))
+        step += 1
+
+
+def _asked(shows: list[str | int]) -> tuple[Any, Any]:
+    from vllm import SamplingParams
+
+    from cacheproof.gpu_runner import tiny_models
+
+    tokens = [tiny_models.FIRST_TEXT_TOKEN_ID]
+    names = []
+    for number, shown in enumerate(shows):
+        if isinstance(shown, int):
+            tokens += [tiny_models.FIRST_TEXT_TOKEN_ID + number] * shown
+        else:
+            names.append(shown)
+            tokens += [tiny_models.PLACEHOLDER_TOKEN_ID, tiny_models.FIRST_TEXT_TOKEN_ID + number]
+    prompt: dict[str, Any] = {"prompt_token_ids": tokens}
+    if names:
+        prompt["multi_modal_data"] = {"image": pictures_of(names)}
+        prompt["multi_modal_uuids"] = {"image": names}
+    return prompt, SamplingParams(max_tokens=6, temperature=0, ignore_eos=True, detokenize=False)
 
 
 def _idle(core: Any) -> int:
-    """How many steps the core makes although there is no request, as its own loop would."""
+    """How many steps the core makes although no request is left, as its own loop would."""
     for step in range(IDLE_MAX):
         if not core.scheduler.has_requests():
             return step
@@ -52,6 +120,7 @@ def _idle(core: Any) -> int:
 
 
 def _counted(core: Any) -> dict[str, int]:
+    """Counts of the items that steps encode and load, kept from now on."""
     counts = {"encoded": 0, "loaded": 0}
     schedule = core.scheduler.schedule
 
@@ -66,16 +135,16 @@ def _counted(core: Any) -> dict[str, int]:
 
 
 def _made(job: Any) -> Any:
-    from vllm import LLM
+    from vllm import EngineArgs, LLMEngine
     from vllm.config.ec_transfer import ECTransferConfig
 
     from cacheproof.gpu_runner import tiny_models
 
     directory = tiny_models.ensure("llava", Path(job["models"]))
     width = json.loads((directory / "config.json").read_text())["text_config"]["hidden_size"]
-    transfer = {}
+    settings: dict[str, Any] = job.get("settings", {})
     if job["rows"] is not None:
-        transfer["ec_transfer_config"] = ECTransferConfig(
+        settings["ec_transfer_config"] = ECTransferConfig(
             ec_connector="OnCpu",
             ec_connector_module_path="cpu_connector",
             ec_role="ec_both",
@@ -84,21 +153,25 @@ def _made(job: Any) -> Any:
                 "pins": job.get("pins", False),
             },
         )
-    return LLM(
-        model=str(directory),
-        dtype="float32",
-        seed=0,
-        enforce_eager=True,
-        block_size=32,
-        max_model_len=MODEL_LEN,
-        max_num_seqs=4,
-        max_num_batched_tokens=48,
-        num_gpu_blocks_override=16,
-        async_scheduling=False,
-        enable_prefix_caching=False,
-        disable_log_stats=True,
-        limit_mm_per_prompt={"image": 4},
-        **transfer,
+    return LLMEngine.from_engine_args(
+        EngineArgs(
+            **{
+                "model": str(directory),
+                "dtype": "float32",
+                "seed": 0,
+                "enforce_eager": True,
+                "block_size": 32,
+                "max_model_len": MODEL_LEN,
+                "max_num_seqs": 4,
+                "max_num_batched_tokens": 48,
+                "num_gpu_blocks_override": 16,
+                "async_scheduling": False,
+                "enable_prefix_caching": False,
+                "disable_log_stats": True,
+                "limit_mm_per_prompt": {"image": 4},
+            }
+            | settings
+        )
     )
 
 
