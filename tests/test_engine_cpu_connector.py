@@ -37,8 +37,17 @@ def shown(*pictures: str) -> Requests:
     return [{"shows": list(pictures)}]
 
 
-TURNED_OVER = [shown("x"), shown("a"), shown("b"), shown("c"), shown("y", "x")]
-"""The engine's own cache holds three items, so that x is in the region alone, and is the oldest."""
+def drawn(seed: int) -> Requests:
+    """Forty requests, each with one to three of the pictures."""
+    source = random.Random(seed)
+    return [shown(*source.sample(PICTURES, source.randint(1, 3)))[0] for _ in range(40)]
+
+
+ELSEWHERE = [shown("x"), shown("a"), shown("b"), shown("c"), shown("y", "x")]
+"""The engine's own cache holds three items: x is in the region alone, and the oldest there."""
+
+OLDEST = [shown("x"), shown("a"), shown("b"), shown("y", "x")]
+"""x is the oldest in the region and in the engine's own cache, which evicts it for y."""
 
 RESET = [shown("x"), None, shown("y", "x")]
 """x is in the region alone, since the engine's own cache was reset."""
@@ -113,7 +122,7 @@ def ask(runner: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 @pytest.mark.parametrize(
     ("asked", "items"),
     [
-        pytest.param(TURNED_OVER, 4, id="x is saved again"),
+        pytest.param(ELSEWHERE, 4, id="x is to be saved again"),
         pytest.param(RESET, 1, id="no room for x"),
     ],
 )
@@ -127,11 +136,21 @@ def test_a_promised_item_that_is_evicted_ends_the_engine(
 
 
 @pytest.mark.full
+def test_one_that_the_worker_still_has_keeps_the_engine_stepping(ask: Ask) -> None:
+    without, answers = ask(OLDEST, None), ask(OLDEST, 3)
+    assert [answer["tokens"] for answer in answers] == [answer["tokens"] for answer in without]
+    assert [answer["idle"] for answer in without] == [1, 1, 1, 1]
+    assert [answer["idle"] for answer in answers] == [1, 1, 1, IDLE_MAX]
+    assert (answers[-1]["encoded"], answers[-1]["loaded"]) == (1, 0)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("asked", "items", "pins"),
     [
-        pytest.param(TURNED_OVER, 5, False, id="room for all"),
-        pytest.param(TURNED_OVER, 4, True, id="pinned"),
+        pytest.param(ELSEWHERE, 5, False, id="room for all"),
+        pytest.param(ELSEWHERE, 4, True, id="pinned"),
+        pytest.param(OLDEST, 3, True, id="pinned, the worker still has x"),
         pytest.param(RESET, 1, True, id="pinned, no room for y"),
     ],
 )
@@ -143,6 +162,27 @@ def test_with_room_or_pins_the_tokens_are_those_of_an_engine_without(
     assert [answer["tokens"] for answer in answers] == expected
     assert (answers[-1]["encoded"], answers[-1]["loaded"]) == (1, 1)
     assert all(answer["idle"] <= 1 for answer in answers)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("items", "ended", "stepping"), [(2, 1, 7), (4, 9, 1), (6, 10, 0), (8, 0, 0)]
+)
+def test_random_requests_end_the_engine_or_keep_it_stepping(
+    ask: Ask, items: int, ended: int, stepping: int
+) -> None:
+    answers = [answer for seed in range(10) for answer in ask([drawn(seed)], items)]
+    ends = [answer["ended"] for answer in answers if "ended" in answer]
+    assert all(end.startswith("RuntimeError: Encoder cache miss for picture") for end in ends)
+    assert len(ends) == ended
+    assert [answer.get("idle") for answer in answers].count(IDLE_MAX) == stepping
+
+
+@pytest.mark.full
+def test_with_pins_random_requests_have_the_tokens_of_an_engine_without(ask: Ask) -> None:
+    for seed in range(10):
+        (without,), (answer,) = ask([drawn(seed)], None), ask([drawn(seed)], 4, pins=True)
+        assert (answer["tokens"], answer["idle"]) == (without["tokens"], 1)
 
 
 @pytest.mark.full
@@ -158,11 +198,12 @@ def test_a_save_whose_request_is_preempted_keeps_the_engine_stepping(ask: Ask) -
     (answer,) = ask([URGENT], 10, settings=priority)
     assert answer["tokens"] == without["tokens"]
     assert (without["idle"], answer["idle"]) == (1, IDLE_MAX)
-    (unhurried,) = ask([URGENT], 10, settings=FEW_BLOCKS)
-    assert unhurried["idle"] == 1
+    (in_turn,) = ask([URGENT], 10, settings=FEW_BLOCKS)
+    assert in_turn["idle"] == 1
 
 
 @pytest.mark.full
-def test_an_engine_core_in_a_process_of_its_own_dies(ask: Ask) -> None:
-    *_, last = ask(TURNED_OVER, 4, apart=True)
+def test_an_engine_core_in_a_process_of_its_own_ends(ask: Ask) -> None:
+    *before, last = ask(ELSEWHERE, 4, apart=True)
+    assert len(before) == 4
     assert last["ended"].startswith("EngineDeadError")

@@ -6,11 +6,11 @@ for an engine without connector; perhaps `pins` (see cpu_connector.py), `setting
 for an engine core in a process of its own.
 
 A line of the standard input is a list of requests, or null, which resets the engine's own encoder
-cache. A request is `shows`, a list of pictures' names and numbers of text tokens, perhaps `priority`
-(the lower the earlier) and `after`, how many steps later it arrives. The answer is a line: `tokens`
-of each request, `encoded` and `loaded` items, `runner`, the module of the model runner, and `idle`,
-how many steps the engine core makes after the last answer, IDLE_MAX at most; or `ended`, what
-ended the engine, `step` and what is among the answers until then.
+cache. A request is `shows`, a list of names of pictures and numbers of text tokens, perhaps
+`priority` (the lowest is first) and `after`, how many steps later it arrives. The answer is a
+line: `tokens` of each request; `encoded` and `loaded`, how many items; `runner`, the module of the
+model runner; `idle`, how many steps the engine core makes after the last answer, IDLE_MAX at most.
+When the engine ends it is `ended`, by what, and `answered`, how many requests had their answer.
 """
 
 import json
@@ -19,8 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import beside
 from engine_with_store import MODEL_LEN, pictures_of
