@@ -106,9 +106,20 @@ def _of_other_weights(directory: Path, seed: int) -> Path:
     return other
 
 
-def _asked(prompts: list[list[str]]) -> tuple[list[Any], Any]:
+def pictures_of(names: list[str]) -> list[Any]:
+    """A picture of each name, the same in every process."""
     import numpy
     from PIL import Image
+
+    return [
+        Image.fromarray(
+            numpy.frombuffer(random.Random(name).randbytes(56 * 56 * 3), "u1").reshape(56, 56, 3)
+        )
+        for name in names
+    ]
+
+
+def _asked(prompts: list[list[str]]) -> tuple[list[Any], Any]:
     from vllm import SamplingParams
 
     from cacheproof.gpu_runner import tiny_models
@@ -118,18 +129,10 @@ def _asked(prompts: list[list[str]]) -> tuple[list[Any], Any]:
         tokens = [tiny_models.FIRST_TEXT_TOKEN_ID]
         for number, _ in enumerate(names):
             tokens += [tiny_models.PLACEHOLDER_TOKEN_ID, tiny_models.FIRST_TEXT_TOKEN_ID + number]
-        pictures = [
-            Image.fromarray(
-                numpy.frombuffer(random.Random(name).randbytes(56 * 56 * 3), "u1").reshape(
-                    56, 56, 3
-                )
-            )
-            for name in names
-        ]
         given.append(
             {
                 "prompt_token_ids": tokens,
-                "multi_modal_data": {"image": pictures},
+                "multi_modal_data": {"image": pictures_of(names)},
                 "multi_modal_uuids": {"image": names},
             }
         )
