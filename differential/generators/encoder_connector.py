@@ -30,7 +30,7 @@ from cacheproof.differential.traces.encoder_connector import (
 )
 from cacheproof.differential.traces.trace import Trace
 
-GENERATOR = "encoder-connector/1"
+GENERATOR = "encoder-connector/2"
 NAMES = ("a", "b", "c", "d", "e", "../up", "a/b", "\N{SNOWMAN}", "n" * 300)
 STEPS = (6, 24)
 PLANNED_MAX = 3
@@ -65,7 +65,8 @@ class Playing:
         names = [item.identifier for item in self.config.items]
         items = self.draw.sample(names, self.draw.randint(1, min(most, len(names))))
         refused = [item for item in items if self.draw.random() < 0.2]
-        self.events.append(Plan(engine, tuple(items), tuple(refused)))
+        preempted = [item for item in items if self.draw.random() < 0.1]
+        self.events.append(Plan(engine, tuple(items), tuple(refused), tuple(preempted)))
         self.planned[engine] += 1
 
     def execute(self, engine: str) -> None:

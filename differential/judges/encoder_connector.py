@@ -48,8 +48,9 @@ AFTER_KILL, AFTER_AWAY, AFTER_SPOIL = DISTURBED = (
     "after a file was spoiled",
 )
 """What can have been done to a store, the worst last."""
-TOLD_APART = frozenset({"EX-1", "EX-4", "EX-5"})
+TOLD_APART = frozenset({"EX-1", "EX-3", "EX-4", "EX-5", "EX-12"})
 """Contracts of which a break is another one after each of them."""
+OF_PREEMPTED = "of the preempted"
 DOES_NOT_ANSWER = "DoesNotAnswer"
 """What a call that does not end is said to have raised."""
 NOBODY = "nobody"
@@ -101,6 +102,7 @@ class EncoderConnectorJudge:
         self._promised: set[Entry] = set()
         self._killed = False
         self._disturbed: list[str] = []
+        self._preempted: set[tuple[str, str]] = set()
         self._event = 0
         self._operation = ""
 
@@ -172,6 +174,11 @@ class EncoderConnectorJudge:
         loads = [item for item, is_promised in promised.items() if is_promised]
         taken = [item for item in loads if item not in event.refused]
         engine.planned.append(Step(taken, outcome["encodes"]))
+        dropped = {item for item in promised if item in event.preempted}
+        dropped -= {*event.refused, *loads}
+        self._preempted |= {(event.engine, item) for item in dropped}
+        if dropped:
+            self._reach.meet("preempted after the connector was told")
         if len(engine.planned) > 1:
             self._reach.meet("two steps planned")
         if taken and outcome["encodes"]:
@@ -234,20 +241,25 @@ class EncoderConnectorJudge:
     def _judge(self, subject: Any, engine: str, item: str = "") -> None:
         self.calls_judged += 1
         for rule in self._rules.get(type(subject), ()):
-            kind = self._kind(subject) if rule.id in TOLD_APART else ""
+            kind = self._kind(subject, engine, item) if rule.id in TOLD_APART else ""
             if (rule.id, kind) not in self.by_kind and not rule.predicate(subject):
                 why = rule.explain(**about(rule, subject))
                 self.by_kind[rule.id, kind] = Violation(
                     rule, self._event, self._operation, engine, item, why, kind
                 )
 
-    def _kind(self, subject: Any) -> str:
-        """What has been done to the store before, the worst of it; or whose rows are served, or
-        which call does not end."""
+    def _kind(self, subject: Any, engine: str, item: str) -> str:
+        """What has been done to the store before, the worst of it; or whose rows are served, which
+        call does not end, or that what is not saved was of requests that were preempted."""
         if isinstance(subject, Served) and subject.rows.model not in (subject.own.model, NOBODY):
             return "of another model"
         if isinstance(subject, Called) and subject.raised == DOES_NOT_ANSWER:
             return f"{subject.operation} does not end"
+        if isinstance(subject, AtRest):
+            left = {(engine, item) for item in subject.saving}
+            return OF_PREEMPTED if left and left <= self._preempted else ""
+        if isinstance(subject, Asked):
+            return OF_PREEMPTED if (engine, item) in self._preempted else ""
         return self._disturbed[-1] if self._disturbed else ""
 
     def _disturb(self, kind: str) -> None:

@@ -128,6 +128,7 @@ RARE_STATES = {
     "engine started after another was killed": "and another one finds what it has left",
     "entry spoiled": "somebody else changes, swaps or removes a file of the store",
     "store out of reach": "the store's folder or server is gone, and perhaps back",
+    "preempted after the connector was told": "and the step does not encode what it was told of",
     "server hangs": "a store can be reached, and does not answer",
     "new weights": "the weights of a model are updated in place",
 }

@@ -18,6 +18,7 @@ OF_ENGINES = frozenset(
         "promised what another engine saved",
         "promised beside an encode",
         "promise that nobody takes",
+        "preempted after the connector was told",
         "two steps planned",
         "new weights",
         "store out of reach",
@@ -47,6 +48,7 @@ LANES = (
             {
                 "promised beside an encode",
                 "promise that nobody takes",
+                "preempted after the connector was told",
                 "two steps planned",
                 "saved entry gone",
                 "item larger than the store",

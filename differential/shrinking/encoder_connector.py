@@ -10,6 +10,9 @@ from cacheproof.differential.traces.encoder_connector import (
 )
 from cacheproof.differential.traces.trace import Trace
 
+NAMING = ("items", "refused", "preempted")
+"""Fields of events that are lists of items."""
+
 
 def fewer_items(trace: Trace) -> Iterator[Trace | None]:
     """Steps that read fewer items, of fewer rows, with plainer names; models that are one."""
@@ -17,7 +20,7 @@ def fewer_items(trace: Trace) -> Iterator[Trace | None]:
     if not isinstance(config, EncoderConnectorConfig):
         return
     for position, event in enumerate(trace.events):
-        for name in ("items", "refused") if isinstance(event, Plan | Forget) else ():
+        for name in NAMING if isinstance(event, Plan | Forget) else ():
             for number in range(len(getattr(event, name, ()))):
                 yield edited(trace, remove(("events", position, name), number))
     plain = [name for name in PLAIN_NAMES if name not in {one.identifier for one in config.items}]
@@ -56,7 +59,7 @@ def _renamed(name: str, other: str, of: str = "item") -> Edit:
             for field in ("engine",) if of == "engine" else ("item", "other"):
                 if event.get(field) == name:
                     event[field] = other
-            for field in ("items", "refused") if of == "item" else ():
+            for field in NAMING if of == "item" else ():
                 if field in event:
                     renamed = [other if one == name else one for one in event[field]]
                     event[field] = list(dict.fromkeys(renamed))

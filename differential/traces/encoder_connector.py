@@ -27,11 +27,14 @@ class Start(Event, tag="start", frozen=True):
 class Plan(Event, tag="plan", frozen=True):
     """The scheduler of an engine plans a step that reads these items. The connector is asked for
     those that the engine does not have. `refused` are then given no room: they are asked for, and
-    neither loaded nor encoded."""
+    neither loaded nor encoded. The request of those that are `preempted` is, in the same step: the
+    connector has been told that they get their room, and the step neither encodes nor reads them;
+    a load that has begun goes on."""
 
     engine: Name
     items: Annotated[tuple[Identifier, ...], msgspec.Meta(min_length=1)]
     refused: tuple[Identifier, ...] = ()
+    preempted: tuple[Identifier, ...] = ()
 
 
 class Execute(Event, tag="execute", frozen=True):

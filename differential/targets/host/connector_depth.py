@@ -102,9 +102,9 @@ class ConnectorSession:
         return left
 
     def _plan(self, event: Event) -> dict[str, Any] | None:
-        self._check_items((*event["items"], *event["refused"]))
+        self._check_items((*event["items"], *event["refused"], *event["preempted"]))
         engine = self._engines.get(event["engine"])
-        said = self._order(event, "plan", event["items"], event["refused"])
+        said = self._order(event, "plan", event["items"], event["refused"], event["preempted"])
         if engine is not None and said is not None:
             engine.planned.append(said["encodes"])
         return said

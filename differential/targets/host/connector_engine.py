@@ -74,7 +74,7 @@ class Engine:
         self._encoder_cache: dict[str, Any] = {}
         self._in_flight: list[str] = []
 
-    def plan(self, items: list[str], refused: list[str]) -> dict[str, Any]:
+    def plan(self, items: list[str], refused: list[str], preempted: list[str]) -> dict[str, Any]:
         """A step of the scheduler: what it was promised of the items that the engine lacks."""
         scheduler = self._kit.scheduler
         asked = [name for name in dict.fromkeys(items) if name not in self._held]
@@ -89,7 +89,9 @@ class Engine:
         encodes = [name for name in taken if not promised[name]]
         for name in (*encodes, *loads):  # the order of releases from 0.29.0 on
             scheduler.update_state_after_alloc(request, items.index(name))
-        self._held.update(taken)
+        gone = set(preempted) - self._held
+        encodes = [name for name in encodes if name not in gone]
+        self._held.update(set(taken) - gone)
         self._in_flight += loads
         metadata = scheduler.build_connector_meta(SimpleNamespace())
         reads = [name for name in dict.fromkeys(items) if name in self._held]
