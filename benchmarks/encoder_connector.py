@@ -79,9 +79,9 @@ def inside(job: Any) -> None:
             with ExitStack() as stack:
                 folder = Path(tempfile.mkdtemp(dir=job.get(tier), prefix="cacheproof-"))
                 stack.callback(shutil.rmtree, folder)
-                url = stack.enter_context(_server()) if tier == "server" else None
+                url = stack.enter_context(server()) if tier == "server" else None
                 line = {"tier": tier, "bytes": rows * HIDDEN_SIZE * 2}
-                sides = [stack.enter_context(_ours(folder / "ours", url, rows))]
+                sides = [stack.enter_context(_ours(url or folder / "ours", rows))]
                 if not job["alone"]:
                     sides.append(stack.enter_context(_theirs(tier, folder / "theirs", url)))
                 line["seconds"] = measure(sides, rows, device, job["rounds"])
@@ -115,20 +115,34 @@ def measure(sides: list[Calls], rows: int, device: Any, rounds: int) -> dict[str
     return seconds
 
 
-@contextmanager
-def _ours(folder: Path, url: str | None, rows: int) -> Iterator[Calls]:
-    from cacheproof.gpu_runner.encoder_connector import entry_file
+def store_in(place: Path | str, bytes_max: int) -> Any:
+    """A store in a folder, or at the server of a URL."""
     from cacheproof.reference.encoder_connector.entry_file import fault_of
-    from cacheproof.reference.encoder_connector.entry_key import EntryKey
     from cacheproof.reference.encoder_connector.tiers import RemoteConfig, TierConfig, Tiers
 
-    room = TierConfig(folder, 2 * rows * HIDDEN_SIZE * 2 + (1 << 20))
-    server = None if url is None else RemoteConfig(url, SERVER_SECONDS, 0)
+    if isinstance(place, Path):
+        return Tiers([TierConfig(place, bytes_max)], fault_of)
+    return Tiers([], fault_of, RemoteConfig(place, SERVER_SECONDS, 0))
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The URL of a Redis server, while it runs."""
+    from host.redis_server import RedisServer
+
+    with tempfile.TemporaryDirectory() as folder, closing(RedisServer(Path(folder))) as server:
+        yield server.url
+
+
+@contextmanager
+def _ours(place: Path | str, rows: int) -> Iterator[Calls]:
+    from cacheproof.gpu_runner.encoder_connector import entry_file
+    from cacheproof.reference.encoder_connector.entry_key import EntryKey
 
     def key_of(name: str) -> EntryKey:
         return EntryKey(name, "model", "", "", "bfloat16", HIDDEN_SIZE)
 
-    with closing(Tiers([] if server else [room], fault_of, server)) as store:
+    with closing(store_in(place, 2 * rows * HIDDEN_SIZE * 2 + (1 << 20))) as store:
 
         def put(name: str, rows: Any) -> None:
             key = key_of(name)
@@ -197,14 +211,6 @@ def _theirs(tier: str, folder: Path, url: str | None) -> Iterator[Calls]:
     yield {"LMCache put": put, "LMCache get": get}
     if url is None:  # over a server it does not come back (LMCache #4489)
         engine.close()
-
-
-@contextmanager
-def _server() -> Iterator[str]:
-    from host.redis_server import RedisServer
-
-    with tempfile.TemporaryDirectory() as folder, closing(RedisServer(Path(folder))) as server:
-        yield server.url
 
 
 if __name__ == "__main__":

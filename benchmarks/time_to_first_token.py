@@ -7,11 +7,11 @@ taken from a store that engines share.
 The size `full` is that of Qwen2.5-VL-7B, with the videos of LMCache's figures on encoder caching;
 `small` is a seventh as wide and deep. Weights and pixels are noise. In each round a video that was
 never seen is asked about (cold), and once more (warm), with prefix caching off; then under a name
-that the engine has not seen, which another engine has put into the store (from memory, from disk):
-it is promised, read and copied to the device in place of the encoder's work. All must be answered
-alike, to the last bit. The clock runs from the arrival of the request, its pixels on the host, to
-its token. With --synchronisations nothing is timed: every step runs with torch set to
-refuse what waits for the GPU before the tokens are chosen.
+that the engine has not seen, which another engine has put into the store (from memory, disk or a
+Redis server, which has to be on PATH): it is promised, read and copied to the device in place of
+the encoder's work. All must be answered alike, to the last bit. The clock runs from the arrival of
+the request, its pixels on the host, to its token. With --synchronisations nothing is timed: every
+step runs with torch set to refuse what waits for the GPU before the tokens are chosen.
 """
 
 import json
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import beside
 import torch_side
+from encoder_connector import server, store_in
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +38,7 @@ TEXT = 24
 """Tokens before the video, and after it."""
 BLOCK_SIZE = 16
 PATCHES_OF_A_ROW = 4
-TIERS = ("memory", "disk")
+TIERS = ("memory", "disk", "server")
 
 
 class Claim(NamedTuple):
@@ -177,11 +178,12 @@ def main() -> None:
           f"{next(told)}\n")  # fmt: skip
     claims = size is SIZES["full"]
     print("| frames | entry | cold | warm | saved | cold / warm | by multiply-adds |"
-          + claims * " claimed |" + " from memory | from disk | cold / from disk |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|" + claims * "---|" + "---|---|---|")
+          + claims * " claimed |" + " from memory | from disk | from server |"
+          " cold / from disk | cold / from server |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|" + claims * "---|" + "---|---|---|---|---|")
     for claim, line in zip(CLAIMS, told, strict=True):
         assert line["entry_bytes"] == line["peak_bytes"] == size.entry_bytes(claim.frames)
-        cold, warm, memory, disk = (line[way] for way in ("cold", "warm", *TIERS))
+        cold, warm, *taken = (line[way] for way in ("cold", "warm", *TIERS))
         saved = [one - other for one, other in zip(cold, warm, strict=True)]
         columns = [
             str(claim.frames),
@@ -190,8 +192,8 @@ def main() -> None:
             beside.spread(beside.ratios(cold, warm)),
             f"{size.faster(claim.frames):.2f}",
             *([f"{claim.faster} ({claim.saved_ms} saved)"] if claims else []),
-            *(beside.spread(one, 1e3, digits=0) for one in (memory, disk)),
-            beside.spread(beside.ratios(cold, disk)),
+            *(beside.spread(one, 1e3, digits=0) for one in taken),
+            *(beside.spread(beside.ratios(cold, one)) for one in taken[1:]),
         ]
         print(f"| {' | '.join(columns)} |", flush=True)
 
@@ -211,29 +213,30 @@ def inside(job: Any) -> None:
     print(json.dumps(torch_side.machine(job["device"])), flush=True)
     for frames in job["frames"]:
         with ExitStack() as stack:
-            folders = {tier: Path(stack.enter_context(
-                tempfile.TemporaryDirectory(dir=job[tier]))) for tier in TIERS}  # fmt: skip
-            print(json.dumps(measure(model, frames, job["rounds"], folders)), flush=True)
+            places: dict[str, Path | str] = {tier: Path(stack.enter_context(
+                tempfile.TemporaryDirectory(dir=job[tier]))) for tier in TIERS[:2]}  # fmt: skip
+            places["server"] = stack.enter_context(server())
+            print(json.dumps(measure(model, frames, job["rounds"], places)), flush=True)
 
 
 def measure(
-    model: "VideoModel", frames: int, rounds: int, folders: Mapping[str, Path]
+    model: "VideoModel", frames: int, rounds: int, places: Mapping[str, Path | str]
 ) -> dict[str, Any]:
     """Seconds of each round, by the way that the rows come, and what the encoder store held."""
     engine = make_engine(model, frames)
     patches = model.patches(frames)
-    seconds: dict[str, list[float]] = {way: [] for way in ("cold", "warm", *folders)}
+    seconds: dict[str, list[float]] = {way: [] for way in ("cold", "warm", *places)}
     rows: dict[str, int] = {}
     for number in range(rounds + 1):
         answers = []
         for way, spent in seconds.items():
-            name = f"{way if way in folders else 'video'}-{number}"
+            name = f"{way if way in places else 'video'}-{number}"
             rows[name] = model.size.rows(frames)
             asked = model.prompt(name, patches, frames, TEXT)
             takes = nullcontext()
-            if way in folders:
+            if way in places:
                 (encoded,) = engine.runner.encoder_store.entries.values()
-                takes = taking(engine.runner, folders[way], name, encoded)
+                takes = taking(engine.runner, places[way], name, encoded)
             with takes:
                 begun = torch_side.clock(model.device)
                 engine.add(f"{way}-{number}", asked, max_tokens=1)
@@ -254,17 +257,14 @@ def measure(
 
 
 @contextmanager
-def taking(runner: "Runner", folder: Path, name: str, rows: "torch.Tensor") -> Iterator[None]:
+def taking(runner: "Runner", place: Path | str, name: str, rows: "torch.Tensor") -> Iterator[None]:
     """What the runner would encode, it takes from a shared store, where another has put it."""
     from cacheproof.gpu_runner.encoder_connector import entry_file
-    from cacheproof.reference.encoder_connector.entry_file import fault_of
     from cacheproof.reference.encoder_connector.entry_key import EntryKey
-    from cacheproof.reference.encoder_connector.tiers import TierConfig, Tiers
 
     width, dtype = rows.shape[1], entry_file.dtype_name(rows.dtype)
     key = EntryKey(name, "a model", "", "", dtype, width)
-    room = TierConfig(folder, 2 * rows.nbytes + (1 << 20))
-    another, own = (Tiers([room], fault_of) for _ in range(2))
+    another, own = (store_in(place, 2 * rows.nbytes + (1 << 20)) for _ in range(2))
     assert another.put(key, entry_file.parts_of(rows, key))
     encode = runner._encode
 
