@@ -104,7 +104,7 @@ class TableGhost:
     source=f"conservation; {TABLE}; EX-6 follows from it",
 )
 def room_conserved(s: TableState) -> bool:
-    return 0 <= s.free and s.free + total(s.size) == s.capacity
+    return s.free >= 0 and s.free + total(s.size) == s.capacity
 
 
 @contract(
@@ -193,6 +193,7 @@ def blocks_are_apart(s: TableBlocks) -> bool:
     harm="liveness",
     component=COMPONENT,
     source=f"{TABLE}.has_held_entries: an engine steps on while it is true; EX-3",
+    versions=">=0.29.0",
 )
 def tells_what_is_in_use(c: TableAtWork) -> bool:
     return c.told == (len(c.writing) > 0 or len(c.pinned) > 0)

@@ -8,7 +8,6 @@ of entries are one.
 import copy
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
@@ -16,9 +15,7 @@ from typing import Any
 from cacheproof.differential.explore.search import BATCH, Explorable
 from cacheproof.differential.explore.symmetry import Part, Symmetry
 from cacheproof.differential.targets.host.explorer import SET
-from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.entry_table import (
     Begin,
     Clear,
@@ -41,7 +38,6 @@ from cacheproof.spec.entry_table import (
     TableGhost,
     TableState,
 )
-from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 from cacheproof.spec.registry import Contract, contracts
 
 TOO_LARGE = "larger than the table"
@@ -51,26 +47,6 @@ Broken = dict[tuple[str, str], "Break"]
 """By contract and kind of break: TOO_LARGE, or ""."""
 OF_REGIONS = frozenset({"TB-6", "TB-7"})
 """Contracts of a table of blocks that says whether it is in use."""
-FAULTS = {
-    "TB-1": "leaks_a_block",
-    "TB-2": "leaves_pinned_in_the_queue",
-    "TB-3": "counts_one_pin",
-    "TB-4": "refuses_after_evicting",
-    "TB-5": "evicts_newest_first",
-    "TB-6": "gives_a_block_to_two",
-    "TB-7": "says_that_nothing_is_in_use",
-    "TB-8": "raises_at_the_second_pin",
-}
-"""What is planted in a release's table against each contract."""
-VARIANTS = {
-    "TB-1": "EvictedIsCreditedTwice",
-    "TB-2": "PinnedStaysIdle",
-    "TB-3": "SecondPinIsNotCounted",
-    "TB-4": "RefusesAfterEvicting",
-    "TB-5": "EvictsByTheTimeOfWriting",
-    "TB-8": "RaisesWhereNothingIsIdle",
-}
-"""The faulty table of the reference that breaks each contract."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +58,11 @@ class TableScope:
     entries: str
     capacity: int
     pins_max: int = 2
+
+    @property
+    def subject(self) -> str:
+        """What is explored."""
+        return COMPONENT
 
     @property
     def header(self) -> TableHeader:
@@ -99,9 +80,7 @@ class TableScope:
 
     @property
     def renamings(self) -> list[dict[str, str]]:
-        return [
-            dict(zip(self.entries, names, strict=True)) for names in permutations(self.entries)
-        ]
+        return [dict(zip(self.entries, names, strict=True)) for names in permutations(self.entries)]
 
     @property
     def sentence(self) -> str:
@@ -116,8 +95,8 @@ def _scope(number: int, capacity: int) -> TableScope:
     return TableScope(f"{number} entries, capacity {capacity}", "xyz"[:number], capacity)
 
 
-SMALL = tuple(_scope(2, capacity) for capacity in (1, 2, 3, 4)) + (_scope(3, 2),)
-SCOPES = {"small": SMALL, "full": (*SMALL, _scope(3, 3), _scope(3, 4))}
+SMALL = (*(_scope(2, capacity) for capacity in (1, 2, 3, 4)), _scope(3, 2))
+LARGE = (_scope(3, 3), _scope(3, 4))
 
 
 @dataclass(frozen=True)
@@ -289,7 +268,7 @@ class _Search:
 def rules_of(target: Explorable) -> list[Contract]:
     """The contracts that judge a target's table."""
     left_out = OF_REGIONS if isinstance(target, ReferenceTarget) else frozenset()
-    return [rule for rule in contracts(COMPONENT) if rule.id not in left_out]
+    return [rule for rule in contracts(COMPONENT, target.release) if rule.id not in left_out]
 
 
 def _pairs(counts: dict[str, int]) -> list[Any]:
@@ -370,97 +349,3 @@ def _why(rule: Contract, values: dict[str, Any]) -> str:
     call = values.get("c")
     raised = call.raised if isinstance(call, TableCall) else ""
     return f"{raised} is raised" if raised else rule.explain(**values)
-
-
-@dataclass
-class TableReport:
-    """What came of the table of a target: its scopes, and of each contract the red twin."""
-
-    target: str
-    release: str | None
-    contracts: tuple[str, ...] = ()
-    explorations: list[TableExploration] = field(default_factory=list)
-    twins: dict[str, tuple[RedTwin, Break | None]] = field(default_factory=dict)
-    twin_transitions: int = 0
-    missing: str | None = None
-
-    @property
-    def subject(self) -> str:
-        """The class."""
-        return "EntryTable" if self.release is None else "EmbeddingCache"
-
-    @property
-    def broken(self) -> Broken:
-        """What the target breaks, and how it does in the first scope in which it does."""
-        found: Broken = {}
-        for exploration in self.explorations:
-            found = {**exploration.broken, **found}
-        return found
-
-    @property
-    def unshown(self) -> list[str]:
-        """Contracts that hold but for what is TOO_LARGE, and that no red twin was refuted by."""
-        return [
-            one
-            for one in self.contracts
-            if not (one in self.twins and self.twins[one][0].refuted)
-            and (one, "") not in self.broken
-        ]
-
-    @property
-    def digest(self) -> str:
-        """Of the text of the table's class."""
-        return self.explorations[0].source[:12]
-
-    def evidence(self) -> Iterator[Evidence]:
-        """A row for each contract; none where there is no table."""
-        for contract in self.contracts:
-            breaks = [one for (broken, _), one in self.broken.items() if broken == contract]
-            yield Evidence(
-                contract=contract,
-                target=self.target,
-                subject=self.subject,
-                method="exploration",
-                scope="; ".join(f"{one.scope.name}: {one.reach}" for one in self.explorations),
-                outcome=Outcome.REFUTED if breaks else Outcome.HOLDS,
-                note=" | ".join(map(str, breaks)),
-                digest=self.digest,
-                seconds=round(sum(one.seconds for one in self.explorations), 1),
-                twins=(self.twins[contract][0],) if contract in self.twins else (),
-            )
-
-
-def run(target: str, size: str) -> TableReport:
-    """Explore the table of a target in the scopes of a size, and its red twins.
-
-    Raises:
-        HarnessError: the target broke.
-        InputError: there is no such target.
-    """
-    with closing(resolve(target, report=lambda line: None)) as opened:
-        assert isinstance(opened, Explorable)
-        report = TableReport(target, opened.release)
-        try:
-            report.explorations = [explore(opened, scope) for scope in SCOPES[size]]
-        except Illegal as reason:
-            report.missing = str(reason)
-            return report
-        report.contracts = tuple(rule.id for rule in rules_of(opened))
-        _explore_twins(opened, report, SCOPES[size])
-        return report
-
-
-def _explore_twins(target: Explorable, report: TableReport, scopes: tuple[TableScope, ...]) -> None:
-    """Of each contract that the target keeps, until one scope has refuted its red twin."""
-    planted = VARIANTS if isinstance(target, ReferenceTarget) else FAULTS
-    for contract, fault in planted.items():
-        if (contract, "") in report.broken:
-            continue
-        found: Break | None = None
-        for scope in scopes:
-            twin = explore(target, scope, fault=fault, until=contract, transitions_max=20_000)
-            report.twin_transitions += twin.transitions
-            found = twin.broken.get((contract, ""))
-            if found is not None:
-                break
-        report.twins[contract] = RedTwin(fault, found is not None), found

@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 
 class EntryTable:
-    """Entries of a bounded store, of which the one that was used first and is not pinned goes first.
+    """Entries of a bounded store: of those that nobody has pinned, the first used goes first.
 
     An entry is being written (`begin`), then finished (`publish`), and pinned as often as somebody
     reads it. One that is removed while it is pinned is found no more, and takes its room until the

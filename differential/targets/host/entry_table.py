@@ -5,6 +5,7 @@ caller does, it knows from its own calls, and what is there, from the table's lo
 """
 
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,11 +19,14 @@ OPTIONAL = frozenset({"pin_if_ready", "discard", "remove", "clear"})
 
 
 class Region:
-    """vLLM's table, whose room is blocks. Releases before 0.30.0 have neither of two calls."""
+    """vLLM's table, whose room is blocks. Releases before 0.30.0 do not have all of its calls."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
-        self.begin: Callable[[str, int], bool] = lambda key, size: table.alloc(key, size) is not None
+        self.classes = type(table), sys.modules[type(table).__module__].CacheEntry
+        self.begin: Callable[[str, int], bool] = lambda key, size: (
+            table.alloc(key, size) is not None
+        )
         self.offers = {name for name in OPTIONAL if hasattr(table, name)}
 
     def has(self, key: str) -> bool:
@@ -61,7 +65,7 @@ class Region:
             "pins": {key: one._pin_count for key, one in table._entries.items() if one.ready},
             "idle": {key: size.get(key, 0) for key in table._entries_free_list},
             "blocks": [*table._free_blocks, *held],
-            "in_use": table.has_held_entries(),
+            "in_use": table.has_held_entries() if hasattr(table, "has_held_entries") else None,
         }
 
 
@@ -72,6 +76,7 @@ class Bytes:
 
     def __init__(self, table: Any) -> None:
         self.table = table
+        self.classes = type(table).__mro__[:-1]
         for name in ("begin", "publish", "pin", "unpin", "remove"):
             setattr(self, name, getattr(table, name))
         self.discard = table.abandon
@@ -127,7 +132,14 @@ class TableSession:
         arguments = (entry, event["size"]) if name == "begin" else (entry,)
         answer = getattr(self.table, name)(*arguments)
         self._note(name, entry, answer)
-        return {"granted": answer is not False, "state": self.table.state()}
+        return {"granted": answer is not False, "state": self._seen()}
+
+    def _seen(self) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = self.table.state()
+        except (AttributeError, TypeError) as error:  # no call of a caller's
+            raise HostError(f"this table cannot be looked at: {error}") from error
+        return state
 
     def _may(self, name: str, entry: Any) -> bool:
         pinned = self.pins.get(entry, 0)
@@ -169,7 +181,8 @@ class TableStates:
 
     @property
     def classes(self) -> Iterable[type]:
-        return type(self._table).__mro__[:-1]
+        classes: Iterable[type] = self._session.table.classes
+        return classes
 
     def now(self) -> Moment:
         session = self._session

@@ -80,8 +80,7 @@ class Release:
             yield self._run_trace(trace, plug_in, fault)
 
     def explore(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Begin to explore a manager, or a table: what it begins with, and the digest of its class's
-        text."""
+        """Begin to explore a manager or a table: what it begins with, and its text's digest."""
         try:
             session, states = self._explored(request)
         except Illegal as reason:
