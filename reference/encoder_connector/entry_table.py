@@ -64,7 +64,7 @@ class EntryTable:
         if entry in self.idle:
             self.evictable -= self.idle.pop(entry)
         self.pins[entry] += 1
-        self.order.move_to_end(entry)
+        self.order.move_to_end(entry, last=True)
         return True
 
     def unpin(self, entry: str) -> None:
