@@ -35,9 +35,9 @@ from cacheproof.spec.entry_table import (
     TableAtWork,
     TableBlocks,
     TableCall,
-    TableGhost,
     TableState,
 )
+from cacheproof.spec.entry_table_ghost import TableGhost
 from cacheproof.spec.registry import Contract, contracts
 
 TOO_LARGE = "larger than the table"

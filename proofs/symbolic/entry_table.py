@@ -21,7 +21,8 @@ from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.values import IDENTIFIER, INT, MapOf, SetOf, Type, negated
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec import entry_table as contracts_of_component
-from cacheproof.spec.entry_table import TableGhost, table_raises_nothing
+from cacheproof.spec.entry_table import table_raises_nothing
+from cacheproof.spec.entry_table_ghost import TableGhost
 from cacheproof.spec.registry import by_id, contracts
 
 REFERENCE = "reference"
