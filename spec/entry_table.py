@@ -87,15 +87,18 @@ def idle_is_unpinned(s: TableState) -> bool:
 
 @contract(
     "TB-3",
-    "What somebody writes or has pinned is there, and as often pinned as pins were not given back",
+    "What somebody writes or has pinned is there, pinned as often, and nothing else is in use",
     kind="state",
     harm="safety",
     component=COMPONENT,
     source="vLLM ECCPUScheduler: its worker copies from and to the blocks of these entries; EX-2",
 )
 def keeps_what_is_in_use(s: TableState, g: TableGhost) -> bool:
-    return all(h in s.size and h not in s.pins for h in g.writing) and all(
-        h in s.pins and s.pins[h] == g.pins[h] for h in g.pins
+    return (
+        all(h in s.size and h not in s.pins for h in g.writing)
+        and all(h in s.pins and s.pins[h] == g.pins[h] for h in g.pins)
+        and all(h in s.pins or h in g.writing for h in s.size)
+        and all(s.pins[h] == 0 or h in g.pins for h in s.pins)
     )
 
 

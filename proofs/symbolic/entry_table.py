@@ -18,7 +18,15 @@ from cacheproof.proofs.symbolic.predicates import Record, Words
 from cacheproof.proofs.symbolic.rules import of_contract
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proofs.symbolic.state import State
-from cacheproof.proofs.symbolic.values import IDENTIFIER, INT, MapOf, SetOf, Type, negated
+from cacheproof.proofs.symbolic.values import (
+    IDENTIFIER,
+    INT,
+    Formula,
+    MapOf,
+    SetOf,
+    Type,
+    negated,
+)
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec import entry_table as contracts_of_component
 from cacheproof.spec.entry_table import table_raises_nothing
@@ -32,6 +40,7 @@ SAFETY = next(one.id for one in contracts() if one.predicate is table_raises_not
 STATE = ("TB-1", "TB-2", "TB-3")
 OF_BEGIN = ("TB-4", "TB-5")
 PROMISES: tuple[tuple[str, tuple[Assumption, ...]], ...] = (("a name is given once", ()),)
+NOBODY = "nobody"
 SIZES = MapOf(IDENTIFIER, INT)
 TYPES: Mapping[tuple[str, str], Type] = {
     ("m", "capacity"): INT,
@@ -100,10 +109,9 @@ def init(play: Play, state: State) -> Iterator[End]:
 
 def begin(play: Play, state: State) -> Iterator[End]:
     """Of an entry that is not there; it has one byte at least."""
-    entry, size = _entry(play), z3.Int("size")
-    known = play.names(state)["s"].fields["size"]
-    state = state.assuming(negated(known.has(entry)), size >= 1)
-    m = play.machine
+    state, entry = _of(play, state, NOBODY)
+    size, m = z3.Int("size"), play.machine
+    state = state.assuming(size >= 1)
     for after, answer in m.asked("begin", [entry, size], state):
         for end, granted in m.granted(answer, after):
             told = _told(play, end, entry, "begin") if granted else end
@@ -164,9 +172,17 @@ def contains(play: Play, state: State) -> Iterator[End]:
 
 
 def _of(play: Play, state: State, having: str) -> tuple[State, z3.ExprRef]:
-    """An entry that a caller has."""
+    """An entry of which the caller keeps what it owes."""
     entry = _entry(play)
-    return state.assuming(play.names(state)["g"].fields[having].has(entry)), entry
+    return state.assuming(_owed(play.names(state), entry, having)), entry
+
+
+def _owed(names: Names, entry: z3.ExprRef, having: str) -> Formula:
+    """That somebody writes an entry, or has it pinned; or that it is not there."""
+    if having == NOBODY:
+        return negated(names["s"].fields["size"].has(entry))
+    has: Formula = names["g"].fields[having].has(entry)
+    return has
 
 
 OPERATIONS = (

@@ -33,16 +33,9 @@ def idle_is_found(m: Any) -> bool:
     return all(h in m.order for h in m.idle)
 
 
-def unfinished_is_being_written(s: Any, g: Any) -> bool:
-    """What is not finished somebody writes."""
-    return all(h in s.pins or h in g.writing for h in s.size)
-
-
-def pinned_is_somebodys(s: Any, g: Any) -> bool:
-    """What is pinned somebody has pinned, and nobody none."""
-    return all(s.pins[h] == 0 or h in g.pins for h in s.pins) and all(
-        g.pins[h] >= 1 for h in g.pins
-    )
+def pins_are_counted(g: Any) -> bool:
+    """Who has an entry pinned has it so once at least."""
+    return all(g.pins[h] >= 1 for h in g.pins)
 
 
 def uses_are_past(g: Any) -> bool:
@@ -69,8 +62,7 @@ AUXILIARIES = [
         sizes_are_positive,
         found_is_finished,
         idle_is_found,
-        unfinished_is_being_written,
-        pinned_is_somebodys,
+        pins_are_counted,
         uses_are_past,
         found_was_used,
         found_in_order,
