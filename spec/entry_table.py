@@ -110,6 +110,7 @@ def keeps_what_is_in_use(s: TableState, g: TableGhost) -> bool:
     component=COMPONENT,
     source=f"{TABLE}.alloc: None if there is not enough space after evicting all it may",
     calls=BEGIN,
+    also_unchanged=True,
 )
 def refuses_for_want_of_room(pre: TableState, post: TableState, c: TableCall) -> bool:
     return c.granted == (c.need <= pre.free + total(pre.idle)) and (
@@ -125,6 +126,7 @@ def refuses_for_want_of_room(pre: TableState, post: TableState, c: TableCall) ->
     component=COMPONENT,
     source=f"{TABLE}: FIFO by the time at which an entry became ready or was given back",
     calls=BEGIN,
+    also_unchanged=True,
 )
 def evicts_what_was_used_first(pre: TableState, post: TableState, g: TableGhost) -> bool:
     return all(
