@@ -56,10 +56,11 @@ class TableTask:
 @dataclass
 class TableReport:
     """What came of the table of a target: its scopes, and of each contract the red twin and the
-    calls by which it is refuted. `missing` says why there is no table, and `known` has the listed
-    faults that it shows."""
+    calls by which it is refuted. `name` is that of the class, `missing` says why there is no table,
+    and `known` has the listed faults that it shows."""
 
     task: TableTask
+    name: str
     release: str | None
     contracts: tuple[str, ...] = ()
     explorations: list[TableExploration] = field(default_factory=list)
@@ -67,11 +68,6 @@ class TableReport:
     twin_transitions: int = 0
     missing: str | None = None
     known: dict[tuple[str, str], KnownFault] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Of the class."""
-        return "EntryTable" if self.release is None else "EmbeddingCache"
 
     @property
     def broken(self) -> Broken:
@@ -151,14 +147,16 @@ def run(task: TableTask) -> TableReport:
 
 
 def _report(target: Explorable, task: TableTask) -> TableReport:
-    report = TableReport(task, target.release)
+    is_reference = isinstance(target, ReferenceTarget)
+    name = "EntryTable" if is_reference else "EmbeddingCache"
+    report = TableReport(task, name, target.release)
     try:
         report.explorations = [explore(target, scope) for scope in task.scopes]
     except Illegal as reason:
         report.missing = str(reason)
         return report
     report.contracts = tuple(rule.id for rule in rules_of(target))
-    planted = VARIANTS if isinstance(target, ReferenceTarget) else FAULTS
+    planted = VARIANTS if is_reference else FAULTS
     for contract, fault in planted.items():
         if contract in report.contracts and (contract, "") not in report.broken:
             _explore_twin(target, report, contract, fault)

@@ -337,6 +337,8 @@ def _values(
         elif record is TableBlocks:
             values[name] = TableBlocks(tables[1]["capacity"], tuple(tables[1]["blocks"]))
         elif record is TableAtWork:
+            if tables[1]["in_use"] is None:
+                return None
             ghost = known["g"]
             values[name] = TableAtWork(tables[1]["in_use"], ghost.writing, ghost.pins)
         else:

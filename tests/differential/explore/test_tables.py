@@ -1,7 +1,9 @@
 """Every state of small tables of entries: nothing breaks, and what would is found by few calls."""
 
+import threading
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from cacheproof.differential.explore import table_job, tables
 from cacheproof.differential.explore.table_job import FAULTS, VARIANTS, TableReport, TableTask
 from cacheproof.differential.explore.tables import SMALL, TableScope, _Search, explore
 from cacheproof.differential.search import known
+from cacheproof.differential.targets.host.entry_table import Bytes, TableSession, TableStates
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import install
@@ -166,6 +169,21 @@ def test_two_entries_more_and_the_reference_still_holds() -> None:
     found = explore(ReferenceTarget(), replace(TWO_IN_TWO, entries="wxyz", capacity=3))
     assert found.closed
     assert found.broken == {}
+
+
+def test_a_lock_that_a_call_has_left_taken_is_no_state() -> None:
+    table: Any = EntryTable(1)
+    session = TableSession({"pins_max": 1}, Bytes(table))
+    table._lock = threading.Lock()
+    assert TableStates(session).now().key == TableStates(session).now().key
+    with table._lock, pytest.raises(HostError, match="lock taken"):
+        TableStates(session).now()
+
+
+def test_the_table_of_a_reference_with_old_decisions_is_the_same() -> None:
+    report = table_job.run(TableTask("reference@0.28.0", (ONE,)))
+    assert report.name == "EntryTable"
+    assert {row.contract for row in report.evidence()} == VARIANTS.keys()
 
 
 def test_contracts_are_planted_against_one_by_one() -> None:
