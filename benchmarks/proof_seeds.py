@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "proof-seeds.md"
 COMMAND = ".venv/bin/python benchmarks/proof_seeds.py"
 SEEDS = range(5)
+OF_TEXTS = ("EncoderCacheManager", "EncoderDecoderCacheManager", "BlockPool", "EntryTable")
 SAME = ("contract", "target", "subject", "method", "scope", "outcome", "digest")
 Row = dict[str, Any]
 
@@ -91,7 +92,7 @@ def _group(row: Row) -> str:
         return "lemmas"
     if row["method"] == "crosshair":
         return f"{row['subject']} of {of}, CrossHair"
-    if row["subject"] in ("EncoderCacheManager", "EncoderDecoderCacheManager", "BlockPool"):
+    if row["subject"] in OF_TEXTS:
         return f"{row['subject']} of {of}"
     return f"keys of {of}"
 

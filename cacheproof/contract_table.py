@@ -17,7 +17,8 @@ with their keys or of hashed calls with their digests, `k` the keys of one reque
 decided, `s` who runs and who holds what, and `c` what came of an event. Of KV transfers `w` is what
 a step or a load does with KV blocks, and `c` what the output of a step brought. Of promises `s` is
 the state of a manager before the call `c`, and `w` the step in the making. Of an engine `p` is what
-two requests of one prompt decoded, and `w` what its worker's store keeps, or a step has read.
+two requests of one prompt decoded, and `w` what its worker's store keeps, or a step has read. Of a
+store's table of entries `c` is a call of the table, and `g` what its callers have done.
 
 WM-5 and WM-6 are judged where rows and slots say what they are, which those of the runner do. Of
 decisions alone WM-1 and SC-5 say what can be said: store and ledger hold the same identifiers, and

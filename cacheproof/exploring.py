@@ -17,6 +17,9 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.explore.job import SUBJECTS, Report, Task, run
 from cacheproof.differential.explore.scope import ManagerScope, SchedulerScope, Scope
 from cacheproof.differential.explore.scopes import SCOPES
+from cacheproof.differential.explore.table_job import TableReport, TableTask
+from cacheproof.differential.explore.table_job import run as run_table
+from cacheproof.differential.explore.tables import TableScope
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.judges.rules import SCHEDULER
 from cacheproof.differential.search.known import KnownFault
@@ -31,8 +34,10 @@ from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerE
 from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import print_listed
 from cacheproof.spec.evidence import Evidence, Outcome
+from cacheproof.spec.registry import by_id
 from cacheproof.workers import results
 
+AnyReport = Report | TableReport
 TARGETS = ("reference", *(f"vllm@{release}" for release in SEARCHED))
 MANAGERS = ("encoder_cache", "encoder_decoder")
 
@@ -53,7 +58,7 @@ def explore(
     tasks = [
         task for target in dict.fromkeys(targets) for task in _tasks(output, target, size, models)
     ]
-    reports: list[Report] = []
+    reports: list[AnyReport] = []
     with output.bar("exploring", len(tasks)) as advance:
         for several in _reports(tasks, workers):
             reports += several
@@ -73,6 +78,7 @@ def scopes_markdown() -> str:
     """The tables of docs/explore.md."""
     managers = [one for one in SCOPES["full"] if isinstance(one, ManagerScope)]
     schedulers = [one for one in SCOPES["full"] if isinstance(one, SchedulerScope)]
+    tables = [one for one in SCOPES["full"] if isinstance(one, TableScope)]
     return "\n".join(
         [
             "| scope of a manager | kind | capacity | budget | requests | prompts: identifier, "
@@ -85,11 +91,19 @@ def scopes_markdown() -> str:
             "|---|---|---|--:|--:|---|---|---|",
             *(_row(one, _scheduler_cells(one)) for one in schedulers),
             "",
+            "| scope of a table | entries | room | sizes | pins of one, at once | size |",
+            "|---|--:|--:|---|--:|---|",
+            *(_row(one, _table_cells(one)) for one in tables),
+            "",
         ]
     )
 
 
-def _row(scope: Scope, cells: Iterable[object]) -> str:
+def _table_cells(scope: TableScope) -> Iterator[object]:
+    yield from (len(scope.entries), scope.capacity, f"1 to {scope.capacity + 1}", scope.pins_max)
+
+
+def _row(scope: Scope | TableScope, cells: Iterable[object]) -> str:
     size = "small" if scope in SCOPES["small"] else "full"
     return f"| {' | '.join(map(str, (scope.name, *cells, size)))} |"
 
@@ -134,7 +148,7 @@ def _settings(what: SchedulerConfig | SchedulerEvent) -> Iterator[str]:
 
 def _tasks(
     output: Output, text: str, size: str, models: dict[str, dict[str, object]]
-) -> Iterator[Task]:
+) -> Iterator[Task | TableTask]:
     """What there is to explore of a target, and in `models` what there is to be said of its text.
     Raises InputError where it has no such manager."""
     with closing(resolve(text, report=output.say)) as target:
@@ -146,34 +160,50 @@ def _tasks(
     if plug_in not in (None, *MANAGERS):
         raise InputError(f"target {text}: is a {plug_in}; expected one of {', '.join(MANAGERS)}")
     for subject in SUBJECTS if plug_in is None else (plug_in,):
-        scopes = tuple(one for one in SCOPES[size] if one.subject == subject)
+        scopes = tuple(
+            one for one in SCOPES[size] if isinstance(one, Scope) and one.subject == subject
+        )
         if scopes and (subject != SCHEDULER or has_scheduler):
             yield Task(text, subject, scopes)
+    of_tables = tuple(one for one in SCOPES[size] if isinstance(one, TableScope))
+    if of_tables and plug_in is None:
+        yield TableTask(text, of_tables)
 
 
-def _reports(tasks: Sequence[Task], workers: int | None) -> Iterator[list[Report]]:
-    """What comes of the tasks, as it comes. Those of a release go together, since its process is
-    slow to start."""
-    groups: dict[tuple[str, str], list[Task]] = {}
+def _reports(
+    tasks: Sequence[Task | TableTask], workers: int | None
+) -> Iterator[Sequence[AnyReport]]:
+    """What comes of the tasks, as it comes. Those of a release's managers go together, since its
+    process is slow to start."""
+    groups: dict[tuple[str, str], list[Task | TableTask]] = {}
     for task in tasks:
-        subject = task.subject if task.target.startswith("reference") else ""
-        groups.setdefault((task.target, subject), []).append(task)
-    for _, several in results(run, list(groups.values()), workers):
+        is_alone = isinstance(task, TableTask) or task.target.startswith("reference")
+        groups.setdefault((task.target, task.subject if is_alone else ""), []).append(task)
+    for _, several in results(_run, list(groups.values()), workers):
         yield several
 
 
-def _annotate(reports: Sequence[Report], known: Sequence[KnownFault]) -> None:
+def _run(tasks: Sequence[Task | TableTask]) -> Sequence[AnyReport]:
+    """What comes of the tasks of a group."""
+    of_tables = [run_table(one) for one in tasks if isinstance(one, TableTask)]
+    return of_tables or run([one for one in tasks if isinstance(one, Task)])
+
+
+def _annotate(reports: Sequence[AnyReport], known: Sequence[KnownFault]) -> None:
     """Say of each finding which listed fault it is."""
     for one in reports:
+        if isinstance(one, TableReport):
+            one.annotate(known)
+            continue
         for number, finding in enumerate(one.findings):
             if (fault := one.known(finding.contract, known)) is not None:
                 one.findings[number] = finding.annotated(fault.thread, fault.note)
 
 
-def _print_report(output: Output, one: Report, folder: Path) -> None:
+def _print_report(output: Output, one: AnyReport, folder: Path) -> None:
     """The scopes, the findings that are not listed in full and the others in a line each, and which
     contracts have not been seen to fail."""
-    subject = f"{one.task.target} {SUBJECTS[one.task.subject]}"
+    subject = f"{one.task.target} {one.name}"
     if one.missing is not None:
         output.line(f"{subject}: not explored: {one.missing}")
         return
@@ -188,13 +218,10 @@ def _print_report(output: Output, one: Report, folder: Path) -> None:
             f"{each.transitions / each.seconds:,.0f}",
         )
     output.report.print(table)
-    for finding in one.findings:
-        finding_file.save(finding, folder)
-        if is_unlisted(finding):
-            file = str(finding_file.path_of(finding, folder))
-            report.print_finding(finding, output.report, file)
-        else:
-            print_listed(output, finding, folder)
+    if isinstance(one, TableReport):
+        _print_breaks(output, one)
+    else:
+        _print_findings(output, one, folder)
     for name in one.unrefuted:
         output.line(f"red twin that nothing refutes within these scopes: {name}")
     for contract in one.unshown:
@@ -203,7 +230,25 @@ def _print_report(output: Output, one: Report, folder: Path) -> None:
     output.report.print()
 
 
-def _print_evidence(output: Output, reports: Sequence[Report]) -> None:
+def _print_findings(output: Output, one: Report, folder: Path) -> None:
+    for finding in one.findings:
+        finding_file.save(finding, folder)
+        if is_unlisted(finding):
+            file = str(finding_file.path_of(finding, folder))
+            report.print_finding(finding, output.report, file)
+        else:
+            print_listed(output, finding, folder)
+
+
+def _print_breaks(output: Output, one: TableReport) -> None:
+    """The calls by which a table breaks a contract: they are all that there is to be seen."""
+    for (contract, kind), found in one.broken.items():
+        listed = one.known.get((contract, kind))
+        word = "UNLISTED" if listed is None else f"known, {listed.name}"
+        output.line(f"{word}: {contract} by {found}")
+
+
+def _print_evidence(output: Output, reports: Sequence[AnyReport]) -> None:
     targets = list(dict.fromkeys(one.task.target for one in reports))
     table = Table("contract", *targets, box=None, pad_edge=False)
     cells: dict[tuple[str, str], dict[str, str]] = {}
@@ -218,41 +263,50 @@ def _print_evidence(output: Output, reports: Sequence[Report]) -> None:
     output.line("in brackets: how many red twins the contract refuted")
 
 
-def _cell(one: Report, row: Evidence) -> str:
+def _cell(one: AnyReport, row: Evidence) -> str:
     if row.outcome is Outcome.REFUTED:
-        finding = next(each for each in one.findings if each.contract == row.contract)
-        listed = "listed" if finding.known_note is not None else "NOT LISTED"
-        return f"refuted, {listed}"
+        return f"refuted, {'listed' if one.is_listed(row.contract) else 'NOT LISTED'}"
     if not row.counts:
         return "not seen to fail"
     return f"holds ({len(row.twins)})"
 
 
-def _exit_code(reports: Sequence[Report]) -> int:
+def _exit_code(reports: Sequence[AnyReport]) -> int:
     """1 with an unlisted finding, 3 where a contract's green says nothing without a reason."""
-    if any(is_unlisted(finding) for one in reports for finding in one.findings):
+    if any(map(_num_unlisted, reports)):
         return UNLISTED
     blind = any(not one.excuse(contract) for one in reports for contract in one.unshown)
     return VOID if blind or not any(one.explorations for one in reports) else HOLDS
 
 
-def _closing_line(reports: Sequence[Report], code: int) -> str:
+def _num_findings(one: AnyReport) -> int:
+    return len(one.broken if isinstance(one, TableReport) else one.findings)
+
+
+def _num_unlisted(one: AnyReport) -> int:
+    """Findings that are worth an exit code."""
+    if isinstance(one, TableReport):
+        return sum(by_id(contract).harm != "efficiency" for contract, _ in one.unlisted)
+    return sum(map(is_unlisted, one.findings))
+
+
+def _closing_line(reports: Sequence[AnyReport], code: int) -> str:
     explorations = [each for one in reports for each in one.explorations]
     closed = sum(each.closed for each in explorations)
     states = sum(each.states for each in explorations)
     transitions = sum(each.transitions for each in explorations)
     seconds = sum(each.seconds for each in explorations)
-    findings = [finding for one in reports for finding in one.findings]
     return (
         f"{closed} of {len(explorations)} scopes closed: {states:,} states, {transitions:,} "
         f"transitions judged at {transitions / max(seconds, 1e-9):,.0f}/s; red twins: "
         f"{sum(one.twin_transitions for one in reports):,} more\n"
-        f"{len(findings)} findings, {sum(map(is_unlisted, findings))} of them unlisted\n"
+        f"{sum(map(_num_findings, reports))} findings, {sum(map(_num_unlisted, reports))} of them "
+        "unlisted\n"
         f"exit code {code}"
     )
 
 
-def _json(reports: Sequence[Report]) -> dict[str, Any]:
+def _json(reports: Sequence[AnyReport]) -> dict[str, Any]:
     return {
         "evidence": [
             {**asdict(row), "counts": row.counts} for one in reports for row in one.evidence()
@@ -260,7 +314,7 @@ def _json(reports: Sequence[Report]) -> dict[str, Any]:
         "scopes": [
             {
                 "target": one.task.target,
-                "subject": SUBJECTS[one.task.subject],
+                "subject": one.name,
                 "scope": each.scope.name,
                 "states": each.states,
                 "transitions": each.transitions,
@@ -272,9 +326,11 @@ def _json(reports: Sequence[Report]) -> dict[str, Any]:
             for each in one.explorations
         ],
         "not_seen_to_fail": [
-            {"target": one.task.target, "subject": SUBJECTS[one.task.subject], "contract": contract}
+            {"target": one.task.target, "subject": one.name, "contract": contract}
             for one in reports
             for contract in one.unshown
         ],
-        "findings": [finding for one in reports for finding in one.findings],
+        "findings": [
+            finding for one in reports if isinstance(one, Report) for finding in one.findings
+        ],
     }

@@ -50,7 +50,12 @@ CLASSES = {
     "EncoderDecoderCacheManager": Versions(">=0.13.0"),
 }
 """The releases that have each class of the module; of none the block pool is read."""
-SECONDS_OF_TEXT = {"EncoderCacheManager": 30, "EncoderDecoderCacheManager": 5, "BlockPool": 45}
+SECONDS_OF_TEXT = {
+    "EncoderCacheManager": 30,
+    "EncoderDecoderCacheManager": 5,
+    "BlockPool": 45,
+    "EntryTable": 10,
+}
 _EXTENSIONS = (".pyd", ".so")
 TOOLS = ("z3-solver", "crosshair-tool")
 

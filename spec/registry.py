@@ -22,6 +22,7 @@ LOOK_UP = frozenset({"check"})
 RELEASE = frozenset({"release"})
 WHOLE_EVENT = frozenset({"event"})
 WITHDRAWAL = frozenset({"withdraw"})
+BEGIN = frozenset({"begin"})
 ANY_CALL = frozenset(
     {"check", "can", "allocate", "release", "free", "notices", "inputs", "embeds", "reset"}
 )
@@ -34,7 +35,8 @@ class Contract:
 
     `calls` are the manager calls a transition contract judges, or WHOLE_EVENT for one verdict over
     all the calls of an event. A promise judges the caller, before the call; WITHDRAWAL is what only
-    the ghost is told: a request runs no more. `also_unchanged` says that a contract must be judged
+    the ghost is told: a request runs no more. BEGIN is that of a store's table: room is asked for,
+    for an entry that is to be written. `also_unchanged` says that a contract must be judged
     even when the call left the state as it was (the others hold of any such call).
     `synchronous_only` says that the rule leans on the moment when a request gets past an item,
     which asynchronous scheduling leaves to the release.

@@ -98,6 +98,11 @@ class Report:
     twin_transitions: int = 0
     missing: str | None = None
 
+    def is_listed(self, contract: str) -> bool:
+        """Whether what it breaks of a contract is a listed fault, once its findings say so."""
+        (found,) = (one for one in self.findings if one.contract == contract)
+        return found.known_note is not None
+
     @property
     def broken(self) -> dict[str, Exploration]:
         """Contracts that the target breaks, and the first scope in which it does."""
@@ -118,6 +123,11 @@ class Report:
             and one not in self.broken
             and not any(twin.refuted for twin in self.twins.get(one, ()))
         ]
+
+    @property
+    def name(self) -> str:
+        """Of the class."""
+        return SUBJECTS[self.task.subject]
 
     @property
     def digest(self) -> str:
@@ -142,7 +152,7 @@ class Report:
             yield Evidence(
                 contract=contract,
                 target=self.task.target,
-                subject=SUBJECTS[self.task.subject],
+                subject=self.name,
                 method="exploration",
                 scope="; ".join(f"{one.scope.name}: {one.reach}" for one in self.explorations),
                 outcome=Outcome.HOLDS if exploration is None else Outcome.REFUTED,

@@ -1,5 +1,5 @@
 """The scopes of managers that are explored, each as small as what it is about allows; and all
-scopes there are.
+scopes there are, those of tables among them.
 
 What red twins break at once comes first.
 """
@@ -7,7 +7,9 @@ What red twins break at once comes first.
 from functools import partial
 
 from cacheproof.differential.explore import scheduler_scopes as schedulers
+from cacheproof.differential.explore import tables
 from cacheproof.differential.explore.scope import ManagerScope, Prompt, Scope, prompt
+from cacheproof.differential.explore.tables import TableScope
 
 X, W, V, Y, Z = ("x", 1), ("w", 1), ("v", 1), ("y", 2), ("z", 2)
 HALF_EMPTY, EMPTY = ("y", 2, (True, False)), ("z", 1, (False,))
@@ -131,7 +133,14 @@ LARGE = (
         transitions_max=20_000,
     ),
 )
-SCOPES: dict[str, tuple[Scope, ...]] = {
-    "small": (*SMALL, *schedulers.SMALL),
-    "full": (*SMALL, *LARGE, *schedulers.SMALL, *schedulers.LARGE),
+SCOPES: dict[str, tuple[Scope | TableScope, ...]] = {
+    "small": (*SMALL, *schedulers.SMALL, *tables.SMALL),
+    "full": (
+        *SMALL,
+        *LARGE,
+        *schedulers.SMALL,
+        *schedulers.LARGE,
+        *tables.SMALL,
+        *tables.LARGE,
+    ),
 }

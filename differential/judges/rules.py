@@ -10,6 +10,7 @@ import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_connector
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.engine
+import cacheproof.spec.entry_table
 import cacheproof.spec.kv_cache
 import cacheproof.spec.kv_transfers
 import cacheproof.spec.manager_calls

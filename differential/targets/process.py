@@ -26,6 +26,7 @@ from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
 from cacheproof.differential.targets.host_server import SERVERS, ForkedHost, HostServer
 from cacheproof.differential.targets.known_texts import Reading
+from cacheproof.differential.traces.entry_table import TableEvent, TableHeader
 from cacheproof.differential.traces.records import ExplorerStep, TraceResult
 from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
 
@@ -191,9 +192,13 @@ class HostTarget:
         return reply.results
 
     def explorer(
-        self, header: Header, alphabet: Sequence[AnyEvent], fault: str | None
+        self,
+        header: Header | TableHeader,
+        alphabet: Sequence[AnyEvent | TableEvent],
+        fault: str | None,
     ) -> "HostExplorer":
-        """What tries every event of the alphabet in the states of one manager, the last asked for.
+        """What tries every event of the alphabet in the states of one manager, or table, the last
+        asked for.
 
         Raises:
             Illegal: the release has no such manager.

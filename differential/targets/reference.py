@@ -8,12 +8,14 @@ import msgspec
 
 from cacheproof.differential.depths import DEPTHS, part
 from cacheproof.differential.targets import reference_manager, reference_scheduler
+from cacheproof.differential.targets.host.entry_table import Bytes, TableSession, TableStates
 from cacheproof.differential.targets.host.explorer import Explorer, ManagerStates
 from cacheproof.differential.targets.host.protocol import Illegal, Protocol
 from cacheproof.differential.targets.host.scheduler_states import SchedulerStates
 from cacheproof.differential.targets.known_texts import Reading
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference_manager import MANAGERS, Factory
+from cacheproof.differential.traces.entry_table import TableEvent, TableHeader
 from cacheproof.differential.traces.manager import ManagerHeader
 from cacheproof.differential.traces.records import (
     ExplorerStep,
@@ -23,6 +25,8 @@ from cacheproof.differential.traces.records import (
 )
 from cacheproof.differential.traces.scheduler import SchedulerHeader
 from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
+from cacheproof.differential.variants.entry_table import TABLES
+from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.reference.releases import is_modelled
 from cacheproof.reference.semantics import Semantics, unknown
 
@@ -129,10 +133,20 @@ class ReferenceTarget:
         return self._read[1]
 
     def explorer(
-        self, header: Header, alphabet: Sequence[AnyEvent], fault: str | None
+        self,
+        header: Header | TableHeader,
+        alphabet: Sequence[AnyEvent | TableEvent],
+        fault: str | None,
     ) -> "ReferenceExplorer":
-        """What tries every event of the alphabet in the states of one manager, or scheduler."""
+        """What tries every event of the alphabet in the states of one manager, scheduler or table;
+        of a table the fault is a faulty one's name."""
         events = [msgspec.to_builtins(event) for event in alphabet]
+        if isinstance(header, TableHeader):
+            make = EntryTable if fault is None else TABLES[fault]
+            table = TableSession(
+                msgspec.to_builtins(header.config), Bytes(make(header.config.capacity))
+            )
+            return ReferenceExplorer(Explorer(table, TableStates(table), events))
         if isinstance(header, SchedulerHeader):
             trace = {"header": msgspec.to_builtins(header), "events": events}
             driven = reference_scheduler.session(trace, self.semantics, fault)

@@ -10,7 +10,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic import (
+    block_pool,
+    encoder_cache,
+    encoder_decoder_cache,
+    entry_table,
+)
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Library, Subject, prove
 from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
@@ -20,7 +25,12 @@ from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.twins import red_twins, twins_of_operations
 from cacheproof.proofs.symbolic.validator import Validator
-from cacheproof.proofs.symbolic.witnesses import Exploring, ManagerExploring, PoolExploring
+from cacheproof.proofs.symbolic.witnesses import (
+    Exploring,
+    ManagerExploring,
+    PoolExploring,
+    TableExploring,
+)
 from cacheproof.proofs.witness.exploration import Unexplorable
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, digest_of, witnessed
 from cacheproof.spec.registry import contracts as all_contracts
@@ -38,7 +48,7 @@ PROMISES: tuple[Promise, ...] = (
     ),
 )
 """What a caller promises beside what each operation asks of it, from nothing on."""
-_PROMISES_OF = {block_pool.CLASS: block_pool.PROMISES}
+_PROMISES_OF = {one.CLASS: one.PROMISES for one in (block_pool, entry_table)}
 _FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -54,9 +64,12 @@ class Text:
     release: str | None
 
 
-SUBJECTS = {one.CLASS: one for one in (encoder_cache, encoder_decoder_cache, block_pool)}
+SUBJECTS = {
+    one.CLASS: one for one in (encoder_cache, encoder_decoder_cache, block_pool, entry_table)
+}
 """What is said of each class beside its text. Of releases' block pools, which link their blocks in
-a list, no text is read."""
+a list, no text is read; nor of their tables of entries, whose blocks have numbers."""
+_EXPLORING = {block_pool.CLASS: PoolExploring, entry_table.CLASS: TableExploring}
 
 
 @dataclass(frozen=True)
@@ -146,7 +159,7 @@ def prove_texts(texts: Sequence[Text], seed: int = 0) -> list[Evidence]:
 
 def _exploring(kind: str) -> type[Exploring]:
     """How CPython runs a class."""
-    return PoolExploring if kind == block_pool.CLASS else ManagerExploring
+    return _EXPLORING.get(kind, ManagerExploring)
 
 
 def _unread(text: Text, subject: Subject, why: str) -> Iterator[Evidence]:

@@ -10,13 +10,17 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from cacheproof.proofs.symbolic import block_pool_validation, manager_validation
+from cacheproof.proofs.symbolic import (
+    block_pool_validation,
+    entry_table_validation,
+    manager_validation,
+)
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.conditions import Subject
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.validator import Call, Validator
-from cacheproof.proofs.witness import exploration, pool
+from cacheproof.proofs.witness import entry_table, exploration, pool
 from cacheproof.proofs.witness.classes import class_of
 from cacheproof.proofs.witness.exploration import SCOPES, Explorer, Scope, Unexplorable
 from cacheproof.spec.evidence import RedTwin, Witness
@@ -31,7 +35,7 @@ _KEPT: Mapping[Assumption, Callable[[Scope], bool]] = {
     identifier_fixes_size: lambda scope: scope.fixes_sizes,
     items_differ: lambda scope: scope.items_differ,
 }
-Explored = exploration.Exploration | pool.Exploration
+Explored = exploration.Exploration | pool.Exploration | entry_table.Exploration
 
 
 class Exploring(ABC):
@@ -212,3 +216,19 @@ class PoolExploring(Exploring):
 
     def _explore(self, source: Source, scope: pool.Setting, calls: int) -> Explored:
         return pool.explore(self._class_of(source), scope, self._rules, calls)
+
+
+class TableExploring(Exploring):
+    """A table of entries, run in the settings of its exploration."""
+
+    def validator(self) -> Validator:
+        return Validator(entry_table_validation.universe())
+
+    def calls(self, promises: Sequence[Assumption]) -> Mapping[str, Sequence[Call]]:
+        return entry_table_validation.calls_of(self.of(promises))
+
+    def _scopes(self, promises: Sequence[Assumption]) -> Sequence[entry_table.Setting]:
+        return entry_table.SETTINGS
+
+    def _explore(self, source: Source, scope: entry_table.Setting, calls: int) -> Explored:
+        return entry_table.explore(self._class_of(source), scope, self._rules, calls)

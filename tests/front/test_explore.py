@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cacheproof import exploring
+from cacheproof.differential.explore import tables
 from cacheproof.differential.explore.scopes import SMALL
 
 Run = Callable[..., Any]
@@ -86,6 +87,46 @@ def test_an_exploration_that_could_not_have_failed_is_void(
     assert ran.code == 3
     assert "not seen to fail, so its green says nothing: EC-7 (no red twin breaks it" in ran.out
     assert "red twin that nothing refutes within these scopes: newest-evicted-first" in ran.out
+
+
+def test_the_table_of_the_reference_is_explored_beside_its_managers(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(exploring.SCOPES, "small", tables.SMALL)
+    ran = run("explore", "--target", "reference", "--json", tmp_path / "out.json")
+    assert ran.code == 0
+    assert "reference EntryTable, text " in ran.out
+    assert "TB-5      holds (1)" in ran.out
+    assert "5 of 5 scopes closed: 1,342 states, 8,068 transitions judged at" in ran.out
+    told = json.loads((tmp_path / "out.json").read_text())
+    assert {row["subject"] for row in told["evidence"]} == {"EntryTable"}
+    assert len(told["scopes"]) == 5
+
+
+def test_a_table_whose_red_twins_go_unnoticed_is_void(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(exploring.SCOPES, "small", tables.SMALL[:1])
+    ran = run("explore", "--target", "reference")
+    assert ran.code == 3
+    assert "not seen to fail, so its green says nothing: TB-5 (no red twin breaks it" in ran.out
+    assert "red twin that nothing refutes within these scopes: EvictsByTheTimeOf" in ran.out
+
+
+@pytest.mark.full
+def test_a_fault_of_a_release_table_is_listed_or_it_is_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch, two_releases: tuple[str, str], nothing_known: Path
+) -> None:
+    monkeypatch.setitem(exploring.SCOPES, "small", tables.SMALL)
+    found = "explore", "--target", two_releases[1]
+    listed = run(*found)
+    assert listed.code == 0
+    assert "known, larger-than-the-region: TB-8 by begin(x, 2): AssertionError" in listed.out
+    assert "TB-8      refuted, listed" in listed.out
+    unlisted = run(*found, "--known", nothing_known)
+    assert unlisted.code == 1
+    assert "UNLISTED: TB-8 by begin(x, 2): AssertionError is raised" in unlisted.out
+    assert "1 findings, 1 of them unlisted" in unlisted.out
 
 
 def test_the_page_has_the_scopes_that_are_explored(run: Run) -> None:

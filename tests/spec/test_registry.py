@@ -8,11 +8,13 @@ import cacheproof.spec.block_hash
 import cacheproof.spec.encoder_cache
 import cacheproof.spec.encoder_decoder_cache
 import cacheproof.spec.engine
+import cacheproof.spec.entry_table
 import cacheproof.spec.manager_calls
 import cacheproof.spec.worker_mirror  # noqa: F401  (importing a component registers its contracts)
 from cacheproof.spec import registry
 from cacheproof.spec.registry import (
     ANY_CALL,
+    BEGIN,
     WHOLE_EVENT,
     WITHDRAWAL,
     Kind,
@@ -28,6 +30,7 @@ ENCODER_DECODER = [f"ED-{number}" for number in (1, 2, 3, 4, 5, 6)]
 MIRROR = [f"WM-{number}" for number in (1, 2, 3, 4)]
 PROMISES = [f"CP-{number}" for number in (1, 2, 3, 4, 5)]
 ENGINE = ["EQ-1", "WM-3a", "WM-5", "WM-6"]
+ENTRY_TABLE = [f"TB-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8)]
 BLOCK_HASH = [f"BK-{number}" for number in (1, 2, 3, 4, 5)]
 
 
@@ -59,7 +62,7 @@ def test_every_contract_says_what_an_auditor_asks() -> None:
         assert rule.source, rule.id
         assert rule.kind in get_args(Kind), rule.id
         assert rule.harm in ("safety", "liveness", "efficiency"), rule.id
-        assert rule.calls <= ANY_CALL | WHOLE_EVENT | WITHDRAWAL, rule.id
+        assert rule.calls <= ANY_CALL | WHOLE_EVENT | WITHDRAWAL | BEGIN, rule.id
 
 
 def test_titles_are_told_apart_within_a_component() -> None:
@@ -69,6 +72,10 @@ def test_titles_are_told_apart_within_a_component() -> None:
 
 def test_the_table_names_every_contract_of_block_keys() -> None:
     assert [rule.id for rule in contracts("block_hash")] == BLOCK_HASH
+
+
+def test_the_table_names_every_contract_of_tables_of_entries() -> None:
+    assert [rule.id for rule in contracts("entry_table")] == ENTRY_TABLE
 
 
 def test_contracts_are_chosen_by_manager_and_release() -> None:

@@ -19,7 +19,9 @@ from vllm.v1.request import Request
 
 from . import media_hash
 from .block_hash_release import block_hash_session
-from .explorer import Explorer, ManagerStates, Step
+from .entry_table import Region, TableSession, TableStates
+from .entry_table_faults import TABLE_FAULTS
+from .explorer import Explorer, ManagerStates, States, Step
 from .faults import FAULTS
 from .kv_cache import KVCacheSession
 from .kv_cache_faults import KV_CACHE_FAULTS
@@ -37,6 +39,7 @@ CLASSES = {
 }
 KV_CACHE = "kv_cache"
 CONNECTOR = "encoder_connector"
+TABLE = "entry_table"
 IMPORT_SECONDS = 30
 """For a plug-in's own code: vLLM is imported by then."""
 
@@ -77,18 +80,25 @@ class Release:
             yield self._run_trace(trace, plug_in, fault)
 
     def explore(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Begin to explore a manager: what it begins with, and the digest of its class's text."""
-        header = request["header"]
-        capacity = header["config"]["capacity"]
+        """Begin to explore a manager or a table: what it begins with, and its text's digest."""
         try:
-            manager = _make_manager(
-                header["manager"], request["manager"], request["fault"], capacity
-            )
+            session, states = self._explored(request)
         except Illegal as reason:
             return {"illegal": str(reason)}
-        session = ManagerSession(header, manager, self.protocol)
-        self._explorer = Explorer(session, ManagerStates(session), request["alphabet"])
+        self._explorer = Explorer(session, states, request["alphabet"])
         return {"tree": self._explorer.tree(), "source": self._explorer.source}
+
+    def _explored(self, request: dict[str, Any]) -> tuple[Any, States]:
+        """What is driven, and its states."""
+        header = request["header"]
+        if header["manager"] == TABLE:
+            table = _table_session(header["config"], request["fault"])
+            return table, TableStates(table)
+        manager = _make_manager(
+            header["manager"], request["manager"], request["fault"], header["config"]["capacity"]
+        )
+        session = ManagerSession(header, manager, self.protocol)
+        return session, ManagerStates(session)
 
     def expand(self, states: list[int]) -> list[list[Step | None]]:
         """What the explorer makes of these states."""
@@ -182,6 +192,19 @@ def _connectors(asked: Asked) -> Any:
     connector = None if asked.plug_in is None else _plugged_in(asked.plug_in)
     kit = functools.partial(kit_of, connector)
     return ConnectorSession(asked.header["config"], kit, asked.fault)
+
+
+def _table_session(config: dict[str, Any], fault: str | None) -> TableSession:
+    """A session on the release's table of entries, with a fault planted in it or none. Raises
+    Illegal where the release has none."""
+    try:
+        from vllm.distributed.ec_transfer.ec_connector.cpu.scheduler import embedding_cache
+    except ImportError:
+        raise Illegal(f"vLLM {vllm.__version__} has no EmbeddingCache") from None
+    table = embedding_cache.EmbeddingCache(config["capacity"])
+    if fault is not None:
+        TABLE_FAULTS[fault](table)
+    return TableSession(config, Region(table))
 
 
 def _make_manager(kind: str, plug_in: str | None, fault: str | None, capacity: int) -> Any:

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache, evidence
+from cacheproof.proofs.symbolic import (
+    block_pool,
+    encoder_cache,
+    encoder_decoder_cache,
+    entry_table,
+    evidence,
+)
 from cacheproof.proofs.symbolic.conditions import Library, Operation, Subject
 from cacheproof.proofs.symbolic.evidence import NO_TWIN, Text, prove_texts
 from cacheproof.proofs.symbolic.state import State
@@ -14,7 +20,10 @@ from cacheproof.proving import exit_code
 from cacheproof.spec.evidence import Outcome
 
 DECODER = encoder_decoder_cache.of_reference()
-SUBJECTS = (DECODER, encoder_cache.of_reference(), block_pool.of_reference())
+SUBJECTS = (
+    DECODER,
+    *(one.of_reference() for one in (encoder_cache, block_pool, entry_table)),
+)
 
 
 @pytest.mark.sample(3)

@@ -15,6 +15,7 @@ import pytest
 
 from cacheproof.reference.encoder_connector import directory_tier
 from cacheproof.reference.encoder_connector.directory_tier import DirectoryTier
+from cacheproof.reference.encoder_connector.entry_table import EntryTable
 
 CONTENT = 10_000
 WRITER = f"""
@@ -192,40 +193,47 @@ def test_a_full_disk_is_a_miss_and_leaves_nothing(
     assert "ENOSPC" in caplog.text
 
 
-class Model:
-    """What a tier of one owner holds: entries by number in the order of use, each a serial number,
-    the serial numbers that are pinned, and the size of each."""
+class Named:
+    """A table of entries beside a tier of one owner: an entry of each number at a time, each with a
+    name that is given once, and the entries that are pinned."""
 
     def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.entries: dict[int, int] = {}
-        self.pins: dict[Path, int] = {}
-        self.sizes: list[int] = []
+        self.table = EntryTable(bytes_max)
+        self.names: dict[int, str] = {}
+        self.given = 0
+        self.pins: dict[Path, str] = {}
+
+    def entry(self, number: int) -> str:
+        return self.names.get(number, "")
+
+    def put(self, number: int, size: int) -> bool:
+        if self.table.contains(self.entry(number)):
+            return True
+        self.given += 1
+        name = f"{number}-{self.given}"
+        if not self.table.begin(name, size):
+            return False
+        self.table.publish(name)
+        self.names[number] = name
+        return True
+
+    def pin(self, number: int, pinned: Path | None) -> bool:
+        if not self.table.pin(self.entry(number)):
+            return pinned is None
+        if pinned is not None:
+            self.pins[pinned] = self.entry(number)
+        return pinned is not None
 
     @property
     def taken(self) -> int:
-        return sum(self.sizes[one] for one in {*self.entries.values(), *self.pins.values()})
-
-    def put(self, number: int, size: int) -> bool:
-        if number in self.entries:
-            return True
-        pinned = set(self.pins.values())
-        idle = [one for one, serial in self.entries.items() if serial not in pinned]
-        excess = self.taken + size - self.bytes_max
-        if size > self.bytes_max or sum(self.sizes[self.entries[one]] for one in idle) < excess:
-            return False
-        while self.taken + size > self.bytes_max:
-            del self.entries[idle.pop(0)]
-        self.entries[number] = len(self.sizes)
-        self.sizes.append(size)
-        return True
+        return self.table.capacity - self.table.free
 
 
 @pytest.mark.parametrize(
     "steps", [1_500, pytest.param(100_000, marks=pytest.mark.full)], ids=["few", "many"]
 )
-def test_a_tier_decides_as_its_model(tmp_path: Path, steps: int) -> None:
-    decides_as_its_model(DirectoryTier, tmp_path, steps)
+def test_a_tier_decides_as_the_table(tmp_path: Path, steps: int) -> None:
+    decides_as_the_table(DirectoryTier, tmp_path, steps)
 
 
 class EvictsPinned(DirectoryTier):
@@ -265,40 +273,41 @@ class KeepsTheLast(DirectoryTier):
 @pytest.mark.parametrize(
     "faulty", [EvictsPinned, EvictsTheNewest, ForgetsWhatIsRemoved, KeepsTheLast]
 )
-def test_a_faulty_tier_parts_from_the_model(tmp_path: Path, faulty: type[DirectoryTier]) -> None:
+def test_a_faulty_tier_parts_from_the_table(tmp_path: Path, faulty: type[DirectoryTier]) -> None:
     with pytest.raises(AssertionError):
-        decides_as_its_model(faulty, tmp_path, 1_500)
+        decides_as_the_table(faulty, tmp_path, 1_500)
 
 
-def decides_as_its_model(of: type[DirectoryTier], folder: Path, steps: int) -> None:
-    """Random steps of one owner, each held against the model."""
+def decides_as_the_table(of: type[DirectoryTier], folder: Path, steps: int) -> None:
+    """Random steps of one owner, each held against the table."""
     draw = random.Random(7)
     times = iter(range(10**9))
     with closing(of(folder / "tier", 1000)) as tier:
-        model = Model(1000)
+        beside = Named(1000)
         for _ in range(steps):
             number, chance = draw.randrange(14), draw.random()
             if chance < 0.5:
                 size = draw.choice([draw.randrange(1, 400), draw.randrange(900, 1100)])
-                assert put(tier, number, bytes(size)) == model.put(number, size)
+                assert put(tier, number, bytes(size)) == beside.put(number, size)
                 used(tier, number, next(times))
-            elif chance < 0.75 or not model.pins:
-                if len(model.pins) > 4:
+            elif chance < 0.75 or not beside.pins:
+                if len(beside.pins) > 4:
                     continue
                 pinned = tier.pin(name(number))
-                assert (pinned is not None) == (number in model.entries)
-                if pinned is not None:
-                    used(tier, number, next(times))
-                    model.entries[number] = model.pins[pinned] = model.entries.pop(number)
+                assert beside.pin(number, pinned)
+                used(tier, number, next(times))
             elif chance < 0.95:
-                pinned = draw.choice(sorted(model.pins))
+                pinned = draw.choice(sorted(beside.pins))
                 tier.unpin(pinned)
-                del model.pins[pinned]
-            else:
+                beside.table.unpin(beside.pins.pop(pinned))
+            elif chance < 0.999:
                 tier.remove(name(number))
-                model.entries.pop(number, None)
-            assert tier.num_bytes() == model.taken <= 1000
-        assert model.entries
+                beside.table.remove(beside.entry(number))
+            else:
+                tier.clear()
+                beside.table.clear()
+            assert tier.num_bytes() == beside.taken <= 1000
+        assert beside.table.order
 
 
 def used(tier: DirectoryTier, number: int, at: int) -> None:

@@ -1,0 +1,64 @@
+"""Calls of a table of entries for the translator to be held against: of each kind that the
+exploration made one."""
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import z3
+
+from cacheproof.proofs.symbolic.conditions import End, Play
+from cacheproof.proofs.symbolic.validation import Found, element
+from cacheproof.proofs.symbolic.values import IDENTIFIER, Formula, Universe, iff
+from cacheproof.proofs.witness.entry_table import ENTRIES_MAX, Exploration, Transition
+
+
+def universe() -> Universe:
+    """As many entries as tables of the exploration have."""
+    return Universe(ENTRIES_MAX)
+
+
+@dataclass(frozen=True)
+class TableCallMade:
+    """A call that CPython made of a table."""
+
+    made: Transition
+
+    @property
+    def before(self) -> Found:
+        return self.made.before
+
+    @property
+    def after(self) -> Found:
+        return self.made.after
+
+    @property
+    def mark(self) -> bytes:
+        """Tells it from all others."""
+        return pickle.dumps((self.made.asked, self.made.setting, self.before, self.after))
+
+    def __str__(self) -> str:
+        return f"{self.made.asked} from {self.before} to {self.after}"
+
+    def answered(self, end: End) -> Formula:
+        """That its answer is what a path says, where it is one."""
+        answer = self.made.answer
+        return answer is None or iff(end.names["c"].fields["granted"], answer)
+
+    def given(self, play: Play) -> Iterator[Formula]:
+        """What it is given."""
+        asked = self.made.asked
+        if play.operation.begins:
+            yield z3.Int("capacity") == self.made.setting.capacity
+        yield z3.Int("size") == asked.size
+        for entry in play.arguments:
+            yield entry == element(play.universe, IDENTIFIER, asked.entry)
+
+
+def calls_of(explorations: Sequence[Exploration]) -> dict[str, list[TableCallMade]]:
+    """Operation -> the calls of it that explorations made, of each kind one."""
+    found: dict[str, list[TableCallMade]] = {}
+    for one in explorations:
+        for transition in one.unlike.values():
+            found.setdefault(transition.asked.operation, []).append(TableCallMade(transition))
+    return found

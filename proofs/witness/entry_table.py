@@ -1,0 +1,284 @@
+"""The states of a small table of entries, by running its class: calls in every order that a tier
+may make, each judged by the contracts' own functions.
+"""
+
+import copy
+import itertools
+from collections import Counter, deque
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from cacheproof.proofs.witness.exploration import SECONDS_OF_STATE
+from cacheproof.proofs.witness.limits import Endless, limited
+from cacheproof.spec.entry_table import TableCall, TableState
+from cacheproof.spec.entry_table_ghost import TableGhost
+from cacheproof.spec.registry import Contract, by_id
+
+SAFETY = "TB-8"
+ENTRIES_MAX = 3
+PINS_MAX = 2
+ATTRIBUTES = ("capacity", "free", "evictable", "sizes", "pins", "idle", "order")
+TELLS = {"publish": ("end", "use"), "abandon": ("end",), "unpin": ("unpin",)}
+TELLS_GRANTED = {"begin": ("begin",), "pin": ("pin", "use")}
+"""What a call tells the ghost; and what it does where the answer is True."""
+Found = Mapping[tuple[str, str], Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Room for entries of which there are so many."""
+
+    name: str
+    entries: int
+    capacity: int
+
+
+SETTINGS = (
+    Setting("two entries", 2, 2),
+    Setting("three entries", 3, 2),
+    Setting("more room", 3, 3),
+)
+"""Entries are called by a letter and their number."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One call: its operation, the entry, and the size that is asked for; 0 for none."""
+
+    operation: str
+    entry: str = ""
+    size: int = 0
+
+    def __str__(self) -> str:
+        given = (self.entry, str(self.size) if self.size else "")
+        return f"{self.operation}({', '.join(filter(None, given))})"
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A call that was made, its answer where contracts look at it, and every attribute around it,
+    by owner and name, as the proof has them."""
+
+    setting: Setting
+    asked: Asked
+    answer: bool | None
+    before: Found
+    after: Found
+
+
+@dataclass
+class Exploration:
+    """What came of a setting: of each operation, how many calls were made; contract -> the calls
+    that break it first; and one call of each kind."""
+
+    setting: Setting
+    calls: Counter[str] = field(default_factory=Counter)
+    broken: dict[str, str] = field(default_factory=dict)
+    unlike: dict[Hashable, Transition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _State:
+    """A table, what its callers have done, and the calls that led there."""
+
+    table: Any
+    ghost: TableGhost
+    path: tuple[Asked, ...]
+
+    @property
+    def found(self) -> dict[tuple[str, str], Any]:
+        """Every attribute, as the proof has them."""
+        of_table = {("m", name): copy.copy(getattr(self.table, name)) for name in ATTRIBUTES}
+        told = {
+            ("g", one.name): copy.copy(getattr(self.ghost, one.name)) for one in fields(TableGhost)
+        }
+        return {**of_table, **told}
+
+    @property
+    def seen(self) -> TableState:
+        """The same as contracts see it."""
+        table = self.table
+        return TableState(
+            table.capacity,
+            table.free,
+            table.evictable,
+            dict(table.sizes),
+            dict(table.pins),
+            dict(table.idle),
+        )
+
+
+def explore(
+    table_class: type[Any], setting: Setting, rules: Collection[str], calls_max: int
+) -> Exploration:
+    """The states that calls lead to, until so many are made and the last state is done; or to a
+    call that does not end, which breaks the contract that nothing raises.
+
+    Args:
+        table_class: of tables.
+        setting: what they are built with.
+        rules: the ids of the contracts that are asserted, each until it is broken.
+        calls_max: when to stop.
+    """
+    exploration = Exploration(setting)
+    judged = [by_id(rule) for rule in rules]
+    level: deque[_State] = deque()
+    met: set[Hashable] = set()
+
+    def attempt(before: _State | None, asked: Asked) -> None:
+        exploration.calls[asked.operation] += 1
+        after = _attempted(table_class, exploration, before, asked, judged)
+        if after is not None and (key := _key(after.found, setting)) not in met:
+            met.add(key)
+            level.append(after)
+
+    with limited(SECONDS_OF_STATE) as begin_anew:
+        attempt(None, Asked("init"))
+        while level and exploration.calls.total() < calls_max:
+            begin_anew()
+            state = level.popleft()
+            for asked in _offered(state, setting):
+                try:
+                    attempt(state, asked)
+                except Endless:
+                    told = "; ".join(map(str, (*state.path, asked)))
+                    exploration.broken[SAFETY] = f"{told}: it does not end"
+                    return exploration
+    return exploration
+
+
+def _attempted(
+    table_class: type[Any],
+    exploration: Exploration,
+    before: _State | None,
+    asked: Asked,
+    judged: Collection[Contract],
+) -> _State | None:
+    """The state after a call, which is judged; None where it raises."""
+    told = "; ".join(map(str, (*(() if before is None else before.path), asked)))
+    try:
+        after, answer = _called(table_class, exploration.setting, before, asked)
+        found, seen = after.found, after.seen
+    except Exception as error:
+        if any(rule.id == SAFETY for rule in judged):
+            why = f"raises {type(error).__name__}: {error}"
+            exploration.broken.setdefault(SAFETY, f"{told}: {why}")
+        return None
+    call = TableCall(asked.operation, asked.entry, asked.size, answer is True, "")
+    values = {"s": seen, "post": seen, "g": after.ghost, "c": call}
+    if before is not None:
+        values["pre"] = before.seen
+    for rule in judged:
+        if rule.id not in exploration.broken and _judges(rule, asked.operation):
+            given = {name: values[name] for name in rule.parameters}
+            if not _holds(rule, given):
+                exploration.broken[rule.id] = f"{told}: {_why(rule, given)}"
+    kind = _kind(before, asked, answer, found)
+    if kind not in exploration.unlike:
+        was = {} if before is None else before.found
+        said = answer if isinstance(answer, bool) else None
+        transition = Transition(exploration.setting, asked, said, was, found)
+        exploration.unlike[kind] = transition
+    return _State(after.table, _without_history(after.ghost, seen), after.path)
+
+
+def _judges(rule: Contract, operation: str) -> bool:
+    return rule.kind != "transition" or operation in rule.calls
+
+
+def _holds(rule: Contract, given: Mapping[str, Any]) -> bool:
+    """Whether a contract holds; of what it cannot even be asked of it does not."""
+    try:
+        return rule.predicate(**given)
+    except KeyError:
+        return False
+
+
+def _why(rule: Contract, given: Mapping[str, Any]) -> str:
+    try:
+        return rule.explain(**given)
+    except KeyError as error:
+        return f"nothing is known of {error}"
+
+
+def _offered(state: _State, setting: Setting) -> Iterator[Asked]:
+    """The calls that a caller may make."""
+    for number in range(setting.entries):
+        entry = f"h{number}"
+        if entry not in state.table.sizes:
+            yield from (Asked("begin", entry, size) for size in range(1, setting.capacity + 2))
+        if entry in state.ghost.writing:
+            yield Asked("publish", entry)
+            yield Asked("abandon", entry)
+        if state.ghost.pins.get(entry, 0) < PINS_MAX:
+            yield Asked("pin", entry)
+        if entry in state.ghost.pins:
+            yield Asked("unpin", entry)
+        yield Asked("remove", entry)
+        yield Asked("contains", entry)
+    yield Asked("clear")
+
+
+def _called(
+    table_class: type[Any], setting: Setting, before: _State | None, asked: Asked
+) -> tuple[_State, Any]:
+    """The state after a call, and its answer."""
+    if before is None:
+        return _State(table_class(setting.capacity), TableGhost(), (asked,)), None
+    table, ghost = copy.deepcopy(before.table), copy.deepcopy(before.ghost)
+    given = [asked.entry] if asked.entry else []
+    answer = getattr(table, asked.operation)(*given, *([asked.size] if asked.size else []))
+    granted = TELLS_GRANTED.get(asked.operation, ()) if answer is True else ()
+    for name in (*TELLS.get(asked.operation, ()), *granted):
+        getattr(ghost, name)(asked.entry)
+    return _State(table, ghost, (*before.path, asked)), answer
+
+
+def _without_history(ghost: TableGhost, table: TableState) -> TableGhost:
+    """Of moments the order, of entries that are there."""
+    there = sorted((one for one in ghost.used if one in table.size), key=ghost.used.__getitem__)
+    used = {entry: rank for rank, entry in enumerate(there, 1)}
+    return TableGhost(set(ghost.writing), dict(ghost.pins), used, len(used))
+
+
+# which states and calls are alike
+
+
+def _key(found: Found, setting: Setting) -> Hashable:
+    """Equal of states that differ in nothing but names."""
+    names = [f"h{number}" for number in range(setting.entries)]
+    return min(
+        str([_renamed(one, dict(zip(names, others, strict=True))) for one in found.values()])
+        for others in itertools.permutations(names)
+    )
+
+
+def _renamed(found: Any, names: Mapping[str, str]) -> Any:
+    """Of a mapping the pairs, in their order where it has one."""
+    if isinstance(found, set):
+        return sorted(names[one] for one in found)
+    if isinstance(found, dict):
+        pairs = [(names[key], one) for key, one in found.items()]
+        return pairs if type(found) is not dict else sorted(pairs)
+    return found
+
+
+def _kind(before: _State | None, asked: Asked, answer: Any, after: Found) -> Hashable:
+    """What makes a call of another kind than those before: where its entry stood, and who else was
+    idle; what it answers, and by how much it changed what."""
+    if before is None:
+        return "init"
+    was = before.found
+    stood = [asked.entry in one for one in was.values() if isinstance(one, dict | set)]
+    pins = was["m", "pins"].get(asked.entry, 0)
+    changed = [_by(one, was[name]) for name, one in after.items() if name[0] == "m"]
+    others = tuple(one in was["m", "idle"] for one in was["m", "order"])
+    return asked.operation, tuple(stood), pins, others, answer is True, tuple(changed)
+
+
+def _by(found: Any, was: Any) -> Hashable:
+    """By how much something changed."""
+    if found == was:
+        return ""
+    return len(found) - len(was) if isinstance(found, dict) else "changed"
