@@ -30,7 +30,7 @@ HIDDEN_SIZE = 3584
 ROWS = (4784, 19136)
 TIERS = ("memory", "disk", "server")
 LMCACHE = "0.5.6"
-POOL_GB = 0.6
+POOL_GB, DISK_GB = 0.6, 16
 SERVER_SECONDS = 30.0
 
 
@@ -81,7 +81,7 @@ def inside(job: Any) -> None:
                 stack.callback(shutil.rmtree, folder)
                 url = stack.enter_context(server()) if tier == "server" else None
                 line = {"tier": tier, "bytes": rows * HIDDEN_SIZE * 2}
-                sides = [stack.enter_context(_ours(url or folder / "ours", rows))]
+                sides = [stack.enter_context(_ours(url or folder / "ours", rows, device))]
                 if not job["alone"]:
                     sides.append(stack.enter_context(_theirs(tier, folder / "theirs", url)))
                 line["seconds"] = measure(sides, rows, device, job["rounds"])
@@ -135,9 +135,11 @@ def server() -> Iterator[str]:
 
 
 @contextmanager
-def _ours(place: Path | str, rows: int) -> Iterator[Calls]:
-    from cacheproof.gpu_runner.encoder_connector import entry_file
+def _ours(place: Path | str, rows: int, device: Any) -> Iterator[Calls]:
+    from cacheproof.gpu_runner.encoder_connector.entry_file import TensorCodec
     from cacheproof.reference.encoder_connector.entry_key import EntryKey
+
+    codec = TensorCodec(device)
 
     def key_of(name: str) -> EntryKey:
         return EntryKey(name, "model", "", "", "bfloat16", HIDDEN_SIZE)
@@ -146,14 +148,14 @@ def _ours(place: Path | str, rows: int) -> Iterator[Calls]:
 
         def put(name: str, rows: Any) -> None:
             key = key_of(name)
-            assert store.put(key, entry_file.parts_of(rows, key))
+            assert store.put(key, codec.parts_of(rows, key))
 
         def take(name: str, rows: Any) -> Any:
             key = key_of(name)
             promise = store.promise(key)
             assert promise is not None
             with open(promise.paths[0], "rb", buffering=0) as entry:
-                taken = entry_file.load(entry, key).to(rows.device)
+                taken = codec.load(entry, key)
             store.give_back(promise)
             return taken
 
@@ -172,7 +174,7 @@ def _theirs(tier: str, folder: Path, url: str | None) -> Iterator[Calls]:
     settings = {"chunk_size": 16, "local_cpu": True, "max_local_cpu_size": POOL_GB}
     folder.mkdir()
     if tier == "disk":
-        settings |= {"local_disk": f"{folder}/", "max_local_disk_size": POOL_GB}
+        settings |= {"local_disk": f"{folder}/", "max_local_disk_size": DISK_GB}
     elif url is not None:
         settings |= {"remote_url": url, "remote_serde": "naive"}
     config = LMCacheEngineConfig.from_dict(settings)
@@ -192,7 +194,9 @@ def _theirs(tier: str, folder: Path, url: str | None) -> Iterator[Calls]:
 
     def put(name: str, rows: Any) -> None:
         assert engine.put(name, rows)
+        until = time.monotonic() + SERVER_SECONDS
         while not last.contains(engine._make_cache_key(name)):
+            assert time.monotonic() < until, "LMCache has not put it anywhere"
             time.sleep(0)
 
     def get(name: str, rows: Any) -> Any:

@@ -259,13 +259,14 @@ def measure(
 @contextmanager
 def taking(runner: "Runner", place: Path | str, name: str, rows: "torch.Tensor") -> Iterator[None]:
     """What the runner would encode, it takes from a shared store, where another has put it."""
-    from cacheproof.gpu_runner.encoder_connector import entry_file
+    from cacheproof.gpu_runner.encoder_connector.entry_file import TensorCodec, dtype_name
     from cacheproof.reference.encoder_connector.entry_key import EntryKey
 
-    width, dtype = rows.shape[1], entry_file.dtype_name(rows.dtype)
+    width, dtype = rows.shape[1], dtype_name(rows.dtype)
     key = EntryKey(name, "a model", "", "", dtype, width)
+    codec = TensorCodec(rows.device)
     another, own = (store_in(place, 2 * rows.nbytes + (1 << 20)) for _ in range(2))
-    assert another.put(key, entry_file.parts_of(rows, key))
+    assert another.put(key, codec.parts_of(rows, key))
     encode = runner._encode
 
     def take(step: Any) -> None:
@@ -274,7 +275,7 @@ def taking(runner: "Runner", place: Path | str, name: str, rows: "torch.Tensor")
         promise = own.promise(key)
         assert promise is not None
         with open(promise.paths[0], "rb", buffering=0) as entry:
-            runner.encoder_store.put(name, entry_file.load(entry, key).to(rows.device))
+            runner.encoder_store.put(name, codec.load(entry, key))
         own.give_back(promise)
 
     runner._encode = take  # type: ignore[method-assign]

@@ -9,33 +9,67 @@ from cacheproof.reference.encoder_connector.entry_file import Rows
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 
 
-def parts_of(rows: torch.Tensor, key: EntryKey) -> list[bytes | memoryview]:
-    """The file of an encoder output of [rows, hidden], on any device: its header, and its rows.
+class TensorCodec:
+    """Rows on a device as the parts of a file, and back.
 
-    Raises:
-        ValueError: the rows are of another dtype or width than the key says, or of a dtype that no
-            entry has; or the key is longer than a header may be.
+    On their way from and to a GPU rows are in pinned memory, which is kept: as much as the largest
+    entry has. What `parts_of` gives is there until the next call.
+
+    Args:
+        device: where `load` puts rows.
     """
-    data = _bytes_of(rows.detach().cpu().contiguous())
-    return entry_file.parts_of(Rows(dtype_name(rows.dtype), tuple(rows.shape), data), key)
 
+    def __init__(self, device: str | torch.device) -> None:
+        self._device = torch.device(device)
+        self._pinned = torch.empty(0, dtype=torch.uint8)
 
-def load(file: BinaryIO, key: EntryKey) -> torch.Tensor:
-    """The rows of an entry: [rows, hidden], on the CPU.
+    def parts_of(self, rows: torch.Tensor, key: EntryKey) -> list[bytes | memoryview]:
+        """The file of an encoder output of [rows, hidden], on any device: its header, and its rows.
 
-    Raises:
-        Torn: it is not the whole entry of that key.
-        OSError: it cannot be read.
-    """
-    rows = torch.empty(0)
+        Raises:
+            ValueError: the rows are of another dtype or width than the key says, or of a dtype that
+                no entry has; or the key is longer than a header may be.
+        """
+        rows = rows.detach().contiguous()
+        if rows.device.type == "cuda":
+            room = self._room(rows.nbytes)
+            room.copy_(rows.reshape(-1).view(torch.uint8))
+            data = _bytes_of(room)
+        else:
+            data = _bytes_of(rows.cpu())
+        return entry_file.parts_of(Rows(dtype_name(rows.dtype), tuple(rows.shape), data), key)
 
-    def room_for(count: int) -> memoryview:
-        nonlocal rows
-        rows = torch.empty(count, key.hidden_size, dtype=getattr(torch, key.dtype))
-        return _bytes_of(rows)
+    def load(self, file: BinaryIO, key: EntryKey) -> torch.Tensor:
+        """The rows of an entry: [rows, hidden], on the device.
 
-    entry_file.load_into(file, key, room_for)
-    return rows
+        Raises:
+            Torn: it is not the whole entry of that key.
+            OSError: it cannot be read.
+        """
+        dtype = getattr(torch, key.dtype)
+        rows = torch.empty(0)
+
+        def room_for(count: int) -> memoryview:
+            nonlocal rows
+            if self._device.type == "cuda":
+                room = self._room(count * key.hidden_size * dtype.itemsize)
+                rows = room.view(dtype).reshape(count, key.hidden_size)
+                return _bytes_of(room)
+            rows = torch.empty(count, key.hidden_size, dtype=dtype)
+            return _bytes_of(rows)
+
+        entry_file.load_into(file, key, room_for)
+        return rows.to(self._device)
+
+    def _room(self, size: int) -> torch.Tensor:
+        """So many bytes of pinned memory, or of any where none can be pinned. They are somebody
+        else's with the next call."""
+        if self._pinned.nbytes < size:
+            try:
+                self._pinned = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+            except RuntimeError:
+                self._pinned = torch.empty(size, dtype=torch.uint8)
+        return self._pinned[:size]
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -18,7 +18,7 @@ from vllm.distributed.ec_transfer.ec_connector.base import (
     ECConnectorRole,
 )
 
-from cacheproof.gpu_runner.encoder_connector import entry_file
+from cacheproof.gpu_runner.encoder_connector.entry_file import TensorCodec, dtype_name
 from cacheproof.reference.encoder_connector.config import StoreConfig
 from cacheproof.reference.encoder_connector.connector import Step, StoreConnector
 
@@ -37,6 +37,8 @@ class EncoderConnector(StoreConnector, ECConnectorBase):
     """The store behind vLLM's calls, with tensors."""
 
     def __init__(self, vllm_config: "VllmConfig", role: ECConnectorRole) -> None:
+        from vllm.platforms import current_platform
+
         ECConnectorBase.__init__(self, vllm_config, role)
         transfer, model = vllm_config.ec_transfer_config, vllm_config.model_config
         config = StoreConfig.read(transfer.ec_connector_extra_config, os.environ)
@@ -44,14 +46,14 @@ class EncoderConnector(StoreConnector, ECConnectorBase):
             "model": model.model,
             "revision": model.revision or "",
             "weights": config.weights,
-            "dtype": entry_file.dtype_name(model.dtype),
+            "dtype": dtype_name(model.dtype),
             "hidden_size": model.get_inputs_embeds_size(),
         }
         StoreConnector.__init__(
             self,
             config,
             of_key,
-            entry_file,
+            TensorCodec(current_platform.device_type),
             saves=self.is_producer,
             loads=self.is_consumer,
         )
@@ -68,8 +70,6 @@ class EncoderConnector(StoreConnector, ECConnectorBase):
             Torn: a pinned file was changed in place, which no engine does.
             OSError: it cannot be read.
         """
-        from vllm.platforms import current_platform
-
         metadata = self._get_connector_metadata()
         assert isinstance(metadata, StepMetadata)
-        self.load(metadata, encoder_cache, lambda rows: rows.to(current_platform.device_type))
+        self.load(metadata, encoder_cache)

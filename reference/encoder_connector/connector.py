@@ -6,7 +6,7 @@ that was pinned.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -131,14 +131,8 @@ class StoreConnector:
 
     # the worker's side
 
-    def load(
-        self,
-        step: Step,
-        encoder_cache: dict[str, Any],
-        placed: Callable[[Any], Any] = lambda rows: rows,
-    ) -> None:
-        """Begin a step: load what its scheduler has promised, each item's rows `placed` where they
-        are read.
+    def load(self, step: Step, encoder_cache: dict[str, Any]) -> None:
+        """Begin a step: load what its scheduler has promised.
 
         Raises:
             Torn: a pinned file was changed in place, which no engine does.
@@ -148,7 +142,7 @@ class StoreConnector:
         for name, paths in step.files.items():
             if name not in encoder_cache:
                 with _opened(paths) as entry:
-                    encoder_cache[name] = placed(self._codec.load(entry, self.key_of(name)))
+                    encoder_cache[name] = self._codec.load(entry, self.key_of(name))
             self._loaded.add(name)
 
     def save_caches(self, encoder_cache: dict[str, Any], mm_hash: str, **_: Any) -> None:

@@ -1,14 +1,15 @@
 """An encoder output as a file: safetensors, with its key and a digest of both in the header.
 
-Written and read here in one pass, with the digest: the library copies rows once more to write them,
-and does not look at what it reads. Rows are their bytes here; whoever has tensors says where those
-lie.
+Written and read here in one pass, with the digest, by several threads: the library copies rows once
+more to write them, and does not look at what it reads. Rows are their bytes here; whoever has
+tensors says where those lie.
 """
 
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, NamedTuple
 
 import xxhash
@@ -21,6 +22,9 @@ DIGEST = "digest"
 HEADER_BYTES_MAX = 1 << 16
 PART_BYTES = 1 << 20
 """Of a file, read at a time."""
+SEGMENT_BYTES = 4 << 20
+"""Of rows, with a digest of their own, so that several threads can read and check an entry."""
+THREADS = min(8, os.cpu_count() or 1)
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 _LENGTH = struct.Struct("<Q")
 _SAFETENSORS_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
@@ -51,8 +55,12 @@ def parts_of(rows: Rows, key: EntryKey) -> list[bytes | memoryview]:
         raise ValueError(f"{dtype} [{said}]; expected {key.dtype} [rows, {key.hidden_size}]")
     if dtype not in ITEMSIZE:
         raise ValueError(f"{dtype}; expected one of {', '.join(ITEMSIZE)}")
+    view = memoryview(data)
+    digests = _in_segments(
+        len(data), lambda span: xxhash.xxh3_128_digest(view[span.start : span.stop])
+    )
     header = {
-        METADATA: {**key.fields, DIGEST: _digest_of(key, data).hexdigest()},
+        METADATA: {**key.fields, DIGEST: _digest_of(key, digests)},
         ROWS: {
             "dtype": _SAFETENSORS_NAMES[dtype],
             "shape": list(shape),
@@ -74,10 +82,9 @@ def fault_of(file: BinaryIO, key: EntryKey) -> str | None:
         OSError: it cannot be read.
     """
     try:
-        count, digest = _described(file, key)
+        count, start, digest = _described(file, key)
         size = count * key.hidden_size * ITEMSIZE[key.dtype]
-        part = memoryview(bytearray(PART_BYTES))
-        _check(file, key, (part[: size - at] for at in range(0, size, PART_BYTES)), digest)
+        _check(key, digest, _in_segments(size, lambda span: _read_over(file, start, span)))
     except Torn as fault:
         return str(fault)
     return None
@@ -90,10 +97,9 @@ def load_into(file: BinaryIO, key: EntryKey, room_for: Callable[[int], memoryvie
         Torn: it is not the whole entry of that key.
         OSError: it cannot be read.
     """
-    count, digest = _described(file, key)
+    count, start, digest = _described(file, key)
     data = room_for(count)
-    parts = (data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES))
-    _check(file, key, parts, digest)
+    _check(key, digest, _in_segments(len(data), lambda span: _read_into(file, start, span, data)))
     return count
 
 
@@ -109,11 +115,11 @@ def load(file: BinaryIO, key: EntryKey) -> Rows:
     return Rows(key.dtype, (count, key.hidden_size), bytes(data))
 
 
-def _described(file: BinaryIO, key: EntryKey) -> tuple[int, str]:
-    """How many rows follow the header, and their digest. Raises Torn where that is not an entry of
-    the key, or where other bytes follow."""
+def _described(file: BinaryIO, key: EntryKey) -> tuple[int, int, str]:
+    """How many rows follow the header, from which byte on, and their digest. Raises Torn where that
+    is not an entry of the key, or where other bytes follow."""
     try:
-        header, left = _header(file)
+        header, start, left = _header(file)
         described, said = header[ROWS], header[METADATA]
         if header.keys() != {ROWS, METADATA} or said.keys() != {*key.fields, DIGEST}:
             raise Torn("a header of other fields")
@@ -133,11 +139,11 @@ def _described(file: BinaryIO, key: EntryKey) -> tuple[int, str]:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Torn("no header of an entry") from None
-    return count, str(said[DIGEST])
+    return count, start, str(said[DIGEST])
 
 
-def _header(file: BinaryIO) -> tuple[dict[str, Any], int]:
-    """The header, and how many bytes follow it."""
+def _header(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
+    """The header, its end, and how many bytes follow it."""
     size = os.fstat(file.fileno()).st_size
     (length,) = _LENGTH.unpack(_read(file, _LENGTH.size))
     if length > HEADER_BYTES_MAX:
@@ -145,7 +151,8 @@ def _header(file: BinaryIO) -> tuple[dict[str, Any], int]:
     header = json.loads(_read(file, length))
     if not isinstance(header, dict):
         raise ValueError("no mapping")
-    return header, size - _LENGTH.size - length
+    end = _LENGTH.size + length
+    return header, end, size - end
 
 
 def _read(file: BinaryIO, count: int) -> bytes:
@@ -155,24 +162,53 @@ def _read(file: BinaryIO, count: int) -> bytes:
     return data
 
 
-def _check(file: BinaryIO, key: EntryKey, parts: Iterator[memoryview], expected: str) -> None:
-    """Fill the parts from the file. Raises Torn where it ends before them, or where they are of
-    another digest."""
-    digest = _digest_of(key)
-    for part in parts:
-        at = 0
-        while at < len(part):
-            count = file.readinto(part[at:])  # type: ignore[attr-defined]
-            if not count:
-                raise Torn("an end before its rows are")
-            at += count
-        digest.update(part)
-    if digest.hexdigest() != expected:
+def _check(key: EntryKey, expected: str, digests: list[bytes]) -> None:
+    """Raises Torn where rows have other digests."""
+    if _digest_of(key, digests) != expected:
         raise Torn("rows of another digest")
 
 
-def _digest_of(key: EntryKey, data: bytes | memoryview = b"") -> xxhash.xxh3_128:
-    """Of rows that are of that key: one's header before the other's rows has another."""
-    digest = xxhash.xxh3_128(key.name.encode())
-    digest.update(data)
-    return digest
+def _digest_of(key: EntryKey, digests: list[bytes]) -> str:
+    """Of rows that are of that key, by those of their segments: one's header before the other's
+    rows has another."""
+    return xxhash.xxh3_128_hexdigest(key.name.encode() + b"".join(digests))
+
+
+def _in_segments(size: int, digest_of: Callable[[range], bytes]) -> list[bytes]:
+    """The digests of the segments of so many bytes, in order; of several at once."""
+    spans = [range(at, min(at + SEGMENT_BYTES, size)) for at in range(0, size, SEGMENT_BYTES)]
+    if len(spans) < 2:
+        return list(map(digest_of, spans))
+    with ThreadPoolExecutor(min(THREADS, len(spans))) as threads:
+        return list(threads.map(digest_of, spans))
+
+
+def _read_into(file: BinaryIO, start: int, span: range, data: memoryview) -> bytes:
+    """Read a segment to its place in the memory of all rows, and say its digest."""
+    digest = xxhash.xxh3_128()
+    for at in range(span.start, span.stop, PART_BYTES):
+        part = data[at : min(at + PART_BYTES, span.stop)]
+        _fill(file, start + at, part)
+        digest.update(part)
+    return digest.digest()
+
+
+def _read_over(file: BinaryIO, start: int, span: range) -> bytes:
+    """Read a segment, keep nothing of it, and say its digest."""
+    digest = xxhash.xxh3_128()
+    room = memoryview(bytearray(min(PART_BYTES, len(span))))
+    for at in range(span.start, span.stop, PART_BYTES):
+        part = room[: span.stop - at]
+        _fill(file, start + at, part)
+        digest.update(part)
+    return digest.digest()
+
+
+def _fill(file: BinaryIO, at: int, part: memoryview) -> None:
+    """Read memory full from a place in the file. Raises Torn where it ends before that."""
+    while part:
+        count = os.preadv(file.fileno(), [part], at)
+        if not count:
+            raise Torn("an end before its rows are")
+        at += count
+        part = part[count:]

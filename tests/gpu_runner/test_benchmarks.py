@@ -16,7 +16,7 @@ from cacheproof.differential.targets.host.runner_faults import (
     reads_the_next_rows,
 )
 from cacheproof.gpu_runner import paged_attention, runner
-from cacheproof.gpu_runner.encoder_connector import entry_file
+from cacheproof.gpu_runner.encoder_connector.entry_file import TensorCodec
 from cacheproof.gpu_runner.encoder_store import EncoderStore
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -144,8 +144,8 @@ def test_rows_that_another_engine_encoded_are_answered_alike(made: Made, tmp_pat
 def test_other_rows_from_a_store_stop_the_headline(
     made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    load = entry_file.load
-    monkeypatch.setattr(entry_file, "load", lambda *entry: load(*entry).flip(0))
+    load = TensorCodec.load
+    monkeypatch.setattr(TensorCodec, "load", lambda *entry: load(*entry).flip(0))
     with pytest.raises(AssertionError, match="answered differently"):
         made.script.measure(made.model, FRAMES, 0, {"disk": tmp_path})
 

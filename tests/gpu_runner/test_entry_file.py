@@ -12,18 +12,20 @@ import pytest
 import safetensors.torch
 import torch
 
-from cacheproof.gpu_runner.encoder_connector.entry_file import load, parts_of
+from cacheproof.gpu_runner.encoder_connector.entry_file import TensorCodec
+from cacheproof.reference.encoder_connector import entry_file
 from cacheproof.reference.encoder_connector.entry_file import Torn, fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
 
 KEY = EntryKey("a picture", "llava", "main", "3", "float32", 4)
 HOSTILE = 1000
+CODEC = TensorCodec("cpu")
 
 
 def entry(key: EntryKey = KEY, count: int = 3) -> tuple[torch.Tensor, bytes]:
     rows = torch.randn(count, key.hidden_size, generator=torch.Generator().manual_seed(count))
     rows = rows.to(getattr(torch, key.dtype))
-    return rows, b"".join(parts_of(rows, key))
+    return rows, b"".join(CODEC.parts_of(rows, key))
 
 
 def file_of(data: bytes) -> BinaryIO:
@@ -39,7 +41,7 @@ def fault(data: bytes, key: EntryKey = KEY) -> str | None:
     with file_of(data) as file, file_of(data) as other:
         found = fault_of(file, key)
         with nullcontext() if found is None else pytest.raises(Torn, match=found):
-            load(other, key)
+            CODEC.load(other, key)
         return found
 
 
@@ -50,8 +52,39 @@ def test_rows_come_back_to_the_last_bit(dtype: str, count: int) -> None:
     rows, data = entry(key, count)
     assert fault(data, key) is None
     with file_of(data) as file:
-        assert torch.equal(load(file, key), rows)
+        assert torch.equal(CODEC.load(file, key), rows)
     assert torch.equal(safetensors.torch.load(data)["rows"], rows)
+
+
+def test_rows_on_a_device_come_back_one_after_the_other(device: torch.device) -> None:
+    """Its codec keeps the memory that they go through."""
+    codec = TensorCodec(device)
+    entries = []
+    for count in (3, 300, 7):
+        rows = entry(count=count)[0].to(device)
+        entries.append((rows, b"".join(codec.parts_of(rows, KEY))))
+        assert entries[-1][1] == entry(count=count)[1]
+    loaded = []
+    for _, data in entries:
+        with file_of(data) as file:
+            loaded.append(codec.load(file, KEY))
+    for (rows, _), found in zip(entries, loaded, strict=True):
+        assert found.device.type == device.type
+        assert torch.equal(found, rows)
+
+
+def test_of_many_segments_each_byte_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_file, "SEGMENT_BYTES", 64)
+    monkeypatch.setattr(entry_file, "PART_BYTES", 24)
+    rows, data = entry(count=33)
+    assert fault(data) is None
+    start = len(data) - rows.nbytes
+    for at in range(start, len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        assert fault(bytes(changed)) == "rows of another digest"
+    first, second = data[start : start + 64], data[start + 64 : start + 128]
+    assert fault(data[:start] + second + first + data[start + 128 :]) == "rows of another digest"
 
 
 @pytest.mark.parametrize("field", ["identifier", "model", "revision", "weights"])
@@ -66,7 +99,7 @@ def test_rows_of_another_dtype_or_width_are_neither_kept_nor_served(changed) -> 
     other = replace(KEY, **changed)
     assert fault(data, other) is not None
     with pytest.raises(ValueError, match="expected"):
-        parts_of(rows, other)
+        CODEC.parts_of(rows, other)
     relabelled = data.replace(*(f'"{one}"'.encode() for one in _labels(changed)))
     assert fault(relabelled, other) is not None
 
@@ -91,7 +124,7 @@ def test_a_key_that_is_longer_than_a_header_is_not_kept() -> None:
     rows, _ = entry()
     key = replace(KEY, identifier="x" * (1 << 16))
     with pytest.raises(ValueError, match="longer than 65536 bytes"):
-        parts_of(rows, key)
+        CODEC.parts_of(rows, key)
 
 
 def test_no_byte_can_be_missing_added_or_changed() -> None:

@@ -138,7 +138,7 @@ def test_what_is_of_processes_has_no_file(release: Target, finding: Callable[[st
         ("items", [{"identifier": "/etc/x", "rows": 1}], "leads out of the trace's folder"),
         ("items", [{"identifier": "../" * 5 + "x", "rows": 1}], "leads out of the trace's folder"),
         ("items", [{"identifier": "y", "rows": 1}], "is not among the configuration's"),
-        ("store", "remote", "no remote tier"),
+        ("store", "remote", "no remote folder"),
     ],
 )
 def test_what_cannot_be_played_is_refused_with_a_reason(
