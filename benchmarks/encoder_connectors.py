@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/encoder_connectors.py > docs/encoder-connectors-checked.md
 
 Each connector plays the traces of its lanes, and contracts judge them. What is not installed is
-installed first.
+installed first; `redis-server` has to be on PATH.
 """
 
 import argparse
@@ -26,6 +26,7 @@ OWN = "cacheproof.gpu_runner.encoder_connector.vllm_connector:EncoderConnector"
 KEPT = "kept"
 DISK, MEMORY = "connectors on a disk", "connectors in memory"
 FOLDER, LOCAL = "LMCache over a folder", "LMCache on its disk"
+SERVER, SERVED = "connectors over a server", "LMCache over a server"
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,10 @@ def columns() -> list[Column]:
         Column("vLLM's ECCPUConnector", MEMORY, _offered(MEMORY, "vllm")),
         Column("LMCache over `fs://`", FOLDER, lmcache),
         Column("LMCache with `local_disk`", LOCAL, lmcache),
+        Column("LMCache over Redis", SERVED, lmcache),
         Column("cacheproof's, on a disk", DISK, own),
         Column("cacheproof's, in memory", MEMORY, own),
+        Column("cacheproof's, over Redis", SERVER, {"without vLLM": "reference"}),
     ]
 
 
@@ -102,8 +105,8 @@ many traces the rule was broken, and after what; `kept`: in none. What breaks is
 [a page of findings](findings/encoder-connectors.md), the rules in [contracts.md](contracts.md).
 """
 NOT_LOOKED_AT = """
-Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache over servers and in
-memory; several workers of one engine; several hosts; releases of vLLM before those.
+Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache over its own server and
+in memory; several workers of one engine; several hosts; releases of vLLM before those.
 `ECCPUConnector` is its real scheduler's side with its table and region, and a played worker: the
 real one copies on a GPU. vLLM's source calls `ECExampleConnector` simple and for debugging.
 """

@@ -242,6 +242,13 @@ def test_a_thousand_hostile_values_are_misses(
     assert promised(store, "x") is not None
 
 
+def test_without_a_check_a_hostile_value_is_promised(server: RedisServer, client: Any) -> None:
+    remote = RemoteConfig(server.url, TIMEOUT, PAUSE)
+    client.set(PREFIX + key("x").name, b"anything")
+    with closing(Tiers([], lambda file, key: None, remote)) as store:
+        assert store.promise(key("x")) is not None
+
+
 WRITER = """
 import random, sys
 from cacheproof.reference.encoder_connector import entry_file
@@ -298,3 +305,44 @@ def test_a_password_is_in_no_line_of_log(caplog: pytest.LogCaptureFixture) -> No
         "encoder cache: nothing is written at 127.0.0.1:1: ConnectionError",
     ]
     assert "secret" not in caplog.text
+
+
+@pytest.mark.full
+def test_random_steps_over_all_tiers_promise_what_was_saved(
+    tmp_path: Path, server: RedisServer
+) -> None:
+    """What the server got is promised, while it is there; what is promised is whole."""
+    draw = random.Random(0)
+    tiers = [TierConfig(tmp_path / "memory", 2000), TierConfig(tmp_path / "disk", 4000)]
+    remote = RemoteConfig(server.url, 30, 0)
+    whole = {str(number): b"".join(parts(str(number), 1 + number)) for number in range(30)}
+    names = list(whole)
+    at_server: set[str] = set()
+    promises: list[tuple[str, Any]] = []
+    is_there, missed = True, 0
+    with closing(Tiers(tiers, fault_of, remote)) as store:
+        for _ in range(100_000):
+            name, luck = draw.choice(names), draw.random()
+            if luck < 0.3:
+                store.put(key(name), [whole[name]])
+                at_server |= {name} if is_there else set()
+            elif luck < 0.75:
+                promise = store.promise(key(name))
+                assert promise is not None or name not in at_server or not is_there
+                if promise is None:
+                    missed += 1
+                else:
+                    promises.append((name, promise))
+            elif luck < 0.98 or promises[9:]:
+                for _ in range(min(len(promises), draw.randrange(5))):
+                    kept, promise = promises.pop(draw.randrange(len(promises)))
+                    with open(promise.paths[0], "rb") as file:
+                        assert file.read() == whole[kept]
+                    store.give_back(promise)
+            elif luck < 0.983:
+                store.clear()
+                at_server -= at_server if is_there else set()
+            elif luck < 0.985:
+                (server.stop if is_there else server.start)()
+                is_there = not is_there
+    assert missed > 1000

@@ -1,0 +1,49 @@
+"""A server of one's own ends with who has started it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.targets.host import redis_server
+from cacheproof.differential.targets.host.redis_server import NoServer, RedisServer
+
+STARTS = """
+import sys
+from pathlib import Path
+from cacheproof.differential.targets.host.redis_server import RedisServer
+server = RedisServer(Path(sys.argv[1]))
+print(server._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not redis_server.is_there(), reason="no redis-server on PATH")
+def test_a_server_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    starter = subprocess.Popen(
+        [sys.executable, "-c", STARTS, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    server = os.pidfd_open(int(starter.stdout.readline()))
+    starter.send_signal(signal.SIGKILL)
+    starter.wait()
+    try:
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            signal.pidfd_send_signal(server, 0)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(server)
+        starter.stdin.close()
+        starter.stdout.close()
+    raise AssertionError("the server runs on")
+
+
+@pytest.mark.skipif(not redis_server.is_there(), reason="no redis-server on PATH")
+def test_a_folder_that_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoServer, match="is too long for a socket; set TMPDIR to a shorter path"):
+        RedisServer(tmp_path / ("x" * 100))

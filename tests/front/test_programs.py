@@ -1,0 +1,54 @@
+"""What needs a program that is not on PATH is left out, and a line says so."""
+
+from pathlib import Path
+
+import pytest
+
+from cacheproof.differential.lanes.all_lanes import LANES
+
+LANE = "connectors over a server"
+ARGUMENTS = ("fuzz", "--target", "reference", "--depth", "encoder_connector", "--seeds", "0:1")
+SAID = f"not searched: {LANE} (no redis-server on PATH)"
+
+
+@pytest.fixture
+def nothing_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
+def everything_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for lane in LANES.values():
+        if lane.program is not None:
+            program = tmp_path / lane.program
+            program.write_text("#!/bin/sh\n")
+            program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("nothing_on_path")
+def test_a_lane_is_left_out_with_a_reason(run, tmp_path: Path) -> None:
+    ran = run(*ARGUMENTS, "--findings", tmp_path / "findings")
+    assert SAID in ran.err
+    assert {lane.name for lane in LANES.values() if lane.lacks} == {LANE, "LMCache over a server"}
+
+
+@pytest.mark.usefixtures("everything_on_path")
+def test_no_lane_is_left_out_where_its_program_is() -> None:
+    assert not any(lane.lacks for lane in LANES.values())
+
+
+@pytest.mark.usefixtures("nothing_on_path")
+def test_a_trace_that_needs_it_is_refused(run) -> None:
+    finding = Path(__file__).parents[2] / "docs" / "findings" / "never-closes.jsonl"
+    ran = run("replay", finding, "--target", "reference")
+    assert ran.code == 3
+    assert "no redis-server on PATH; install Debian's package of that name" in ran.err
+
+
+@pytest.mark.usefixtures("everything_on_path")
+def test_a_server_that_does_not_start_is_said_to(run) -> None:
+    finding = Path(__file__).parents[2] / "docs" / "findings" / "never-closes.jsonl"
+    ran = run("replay", finding, "--target", "reference")
+    assert ran.code == 3
+    assert "redis-server does not start" in ran.err
