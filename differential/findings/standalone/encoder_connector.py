@@ -33,6 +33,8 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
     assert isinstance(config, EncoderConnectorConfig)
     if any(isinstance(one, Stop | Reach) or _dies(one) for one in events):
         return None, "an engine ends, or a store goes: its replay shows it"
+    if config.store == "server":
+        return None, "it needs a server: its replay starts one"
     if any(isinstance(one, Spoil) for one in events) and len(config.items) > 1:
         return None, "one file of several is spoiled: its replay shows it"
     if PLUG_IN.fullmatch(finding.target) or finding.target.startswith("reference"):
@@ -88,8 +90,11 @@ class ConnectorTest:
                     model = self.config.models[event.model].name
                     yield f"{engine} = Engine(folder, model={literal(model)})"
             case Plan():
-                refused = f", refused={literal(list(event.refused))}" if event.refused else ""
-                yield f"{engine}.plan({', '.join(map(literal, event.items))}{refused})"
+                given = [literal(name) for name in event.items]
+                for name in ("refused", "preempted"):
+                    if some := getattr(event, name):
+                        given.append(f"{name}={literal(list(some))}")
+                yield f"{engine}.plan({', '.join(given)})"
             case Execute():
                 yield f"{engine}.execute()"
             case Forget():

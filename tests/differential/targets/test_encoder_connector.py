@@ -10,10 +10,12 @@ import pytest
 
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
+from cacheproof.differential.judges.encoder_connector import OF_PREEMPTED
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import search
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.host import redis_server
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.encoder_connector import Execute, Plan, Start
@@ -24,6 +26,7 @@ OURS = "cacheproof.gpu_runner.encoder_connector.vllm_connector:EncoderConnector"
 BROKEN = {
     "promise-evicted": {"EX-1", "EX-2"},
     "promise-evicted-save": {"EX-1", "EX-2", "EX-3"},
+    "save-of-the-preempted": {"EX-3"},
     "larger-than-the-region": {"EX-5"},
     "named-by-identifier": {"EX-8"},
     "another-model-in-the-folder": {"EX-4"},
@@ -36,7 +39,9 @@ BROKEN_BY_LMCACHE = {
     "contains-and-get": {"EX-1"},
     "two-storages": {"EX-12"},
     "drafts-of-the-killed": {"EX-9"},
+    "never-closes": {"EX-5"},
 }
+OVER_A_SERVER = pytest.mark.skipif(not redis_server.is_there(), reason="no redis-server on PATH")
 
 
 def target_of(name: str) -> Iterator[Target]:
@@ -57,6 +62,16 @@ def ours() -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def lmcache() -> Iterator[Target]:
     yield from target_of("lmcache@0.5.6")
+
+
+FAULTS_OVER_A_SERVER = {
+    "forgets_to_load": {"EX-1"},
+    "serves_another_item": {"EX-4"},
+    "ignores_new_weights": {"EX-7"},
+    "sees_its_own_alone": {"EX-10"},
+    "remembers_what_it_promised": {"EX-11"},
+    "promises_nothing": {"EX-12"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +95,13 @@ def test_a_release_breaks_what_its_page_says_and_ours_does_not(
     assert not of_ours.broken
 
 
-@pytest.mark.parametrize("name", BROKEN_BY_LMCACHE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=OVER_A_SERVER if name == "never-closes" else ())
+        for name in BROKEN_BY_LMCACHE
+    ],
+)
 def test_lmcache_breaks_what_its_page_says(
     name: str, lmcache: Target, finding: Callable[[str], Trace]
 ) -> None:
@@ -93,6 +114,23 @@ def test_ours_keeps_all_contracts_with_real_tensors(lane: str, ours: Target) -> 
     assert not found.kinds
     assert not found.harness_errors
     assert found.calls > 1000
+
+
+@OVER_A_SERVER
+def test_the_reference_keeps_all_contracts_over_a_server_and_faults_are_found(
+    reference: ReferenceTarget,
+) -> None:
+    lane = LANES["connectors over a server"]
+    found = search(reference, [lane], against=None, seeds=range(40))
+    assert not found.kinds
+    assert not found.harness_errors
+    assert found.calls > 1000
+    for fault in FAULTS_OVER_A_SERVER:
+        broken = [
+            examine(trace, reference.run([trace], fault)[0], reference).broken
+            for trace in map(lane.make, range(1, 20))
+        ]
+        assert set().union(*broken) >= FAULTS_OVER_A_SERVER[fault]
 
 
 def test_ours_decides_as_the_reference_does_where_all_connectors_do(
@@ -120,6 +158,22 @@ def test_a_finding_is_small_and_fails_as_a_file_of_its_own(
     source = standalone_test(found)
     assert source is not None
     assert "cacheproof" not in source
+    file = tmp_path / "test_it.py"
+    file.write_text(source)
+    assert [one.partition(":")[0] for one in verdicts(NEWEST, [file])] == ["AssertionError"]
+
+
+def test_a_preempted_save_fails_as_a_file_of_its_own(
+    release: Target,
+    finding: Callable[[str], Trace],
+    tmp_path: Path,
+    verdicts: Callable[[str, Iterable[Path]], list[str]],
+) -> None:
+    trace = finding("save-of-the-preempted.jsonl")
+    found = found_in(release, trace, "EX-3", kind=OF_PREEMPTED, times=2, batches=0)
+    assert found is not None
+    source = standalone_test(found)
+    assert source is not None
     file = tmp_path / "test_it.py"
     file.write_text(source)
     assert [one.partition(":")[0] for one in verdicts(NEWEST, [file])] == ["AssertionError"]
