@@ -42,6 +42,9 @@ class ConnectorSession:
         self._config, self._make_kit, self._fault = config, make_kit, fault
         for item in config["items"]:
             _check(item["identifier"])
+        server = ServerStore() if config["store"] == SERVER else None
+        if server is not None:
+            self._config = {**config, "url": server.url}
         self._scratch = Path(tempfile.mkdtemp(prefix="store-"))
         self._root = self._scratch.joinpath(*"abcd"[:DEPTH_OF_STORE], "store")
         self._root.mkdir(parents=True)
@@ -50,10 +53,7 @@ class ConnectorSession:
         self._weights = [1] * len(config["models"])
         self._saved: dict[str, list[str]] = {}
         self._unfinished: list[tuple[str, set[str], Member]] = []
-        self._store: Store = FolderStore(self._root)
-        if config["store"] == SERVER:
-            self._store = server = ServerStore()
-            self._config = {**config, "url": server.url}
+        self._store: Store = server or FolderStore(self._root)
 
     def close(self) -> None:
         """End all engines and remove the store."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .protocol import HostError
+from .protocol import HostError, Illegal
 from .redis_server import NoServer, RedisServer
 
 if TYPE_CHECKING:
@@ -104,16 +104,19 @@ class ServerStore(Store):
     """A Redis server of the trace's own.
 
     Raises:
-        HostError: there is no such server here, or no client library.
+        Illegal: connectors have no client of such a server here.
+        HostError: there is no such server here.
     """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="redis-"))
         try:
             import redis
-
+        except ModuleNotFoundError:
+            raise Illegal("no connector has a client of Redis here") from None
+        self._folder = Path(tempfile.mkdtemp(prefix="redis-"))
+        try:
             self._server = RedisServer(self._folder)
-        except (NoServer, ModuleNotFoundError) as reason:
+        except NoServer as reason:
             shutil.rmtree(self._folder)
             raise HostError(str(reason)) from None
         self.url = self._server.url

@@ -179,6 +179,13 @@ def test_a_preempted_save_fails_as_a_file_of_its_own(
     assert [one.partition(":")[0] for one in verdicts(NEWEST, [file])] == ["AssertionError"]
 
 
+def test_what_is_at_a_server_is_not_played_with_a_release(
+    release: Target, finding: Callable[[str], Trace]
+) -> None:
+    illegal = examined(finding("never-closes.jsonl"), release).illegal
+    assert illegal == "no connector has a client of Redis here"
+
+
 def test_what_is_of_processes_has_no_file(release: Target, finding: Callable[[str], Trace]) -> None:
     found = found_in(release, finding("drafts-of-the-killed.jsonl"), "EX-9", times=2, batches=0)
     assert found is not None
