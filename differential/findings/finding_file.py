@@ -109,7 +109,7 @@ def of_fault(fault: str, release: str, folder: Path) -> Path:
     Raises:
         InputError: there is none.
     """
-    projects = sorted({lane.project for lane in LANES.values()})
+    projects = sorted({lane.project for lane in LANES.values()} - {"reference"})
     names = [_file_name(f"{fault} * {project}@{release} *") for project in projects]
     found = [path for name in names for path in folder.glob(f"{name}.json")]
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)

@@ -275,7 +275,10 @@ class HostTarget:
     def _forked(self) -> ForkedHost | None:
         """A host that has imported already; None where it is to be started."""
         self.prepare()
-        if self._server is None:
+        if self._server is not None and not os.path.isdir(self._server.scratch):
+            self._server = None  # it has made room for others since
+            self.prepare()
+        if self._server is None or not os.path.isdir(self._server.scratch):
             return None
         self._make_scratch(self._server.scratch)
         host = self._server.begin(self._log, self._scratch.name, PIPE_BYTES, self._start_seconds)

@@ -12,8 +12,7 @@ from pathlib import Path
 COMMAND = "redis-server"
 START_SECONDS = 30.0
 PR_SET_PDEATHSIG = 1
-LONGEST_SOCKET = 100
-"""Bytes of a path that a socket can have."""
+SOCKET = "socket"
 
 
 class NoServer(Exception):
@@ -38,14 +37,14 @@ class RedisServer:
     """
 
     def __init__(self, folder: Path, bytes_max: int | None = None) -> None:
-        self._folder = folder
-        self.socket = folder / "socket"
-        self._bytes_max = bytes_max
-        self._process: subprocess.Popen[bytes] | None = None
         if not is_there():
             raise NoServer(f"no {COMMAND} on PATH; install Debian's package of that name")
-        if len(os.fsencode(self.socket)) > LONGEST_SOCKET:
-            raise NoServer(f"{folder} is too long for a socket; set TMPDIR to a shorter path")
+        self._folder = folder
+        self._opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        # a socket's path is short, and a folder's need not be
+        self.socket = Path(f"/proc/{os.getpid()}/fd/{self._opened}/{SOCKET}")
+        self._bytes_max = bytes_max
+        self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
@@ -56,9 +55,9 @@ class RedisServer:
     def start(self) -> None:
         """Start it; what it had when it was stopped is there again."""
         options = {
-            "port": "0",
-            "unixsocket": str(self.socket),
             "dir": str(self._folder),
+            "port": "0",
+            "unixsocket": SOCKET,
             "save": "",
             "maxmemory": str(self._bytes_max or 0),
             "maxmemory-policy": "allkeys-lru",
@@ -108,12 +107,13 @@ class RedisServer:
         if self._process is not None:
             self._process.wait()
             self._process = None
-        for left in (self.socket, self._folder / "dump.rdb"):
-            left.unlink(missing_ok=True)
+        for left in (SOCKET, "dump.rdb"):
+            (self._folder / left).unlink(missing_ok=True)
 
     def close(self) -> None:
         """End it."""
         self.kill()
+        os.close(self._opened)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

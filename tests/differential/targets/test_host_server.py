@@ -152,3 +152,14 @@ def test_no_more_than_a_few_idle_servers_are_kept(monkeypatch: pytest.MonkeyPatc
     assert alive[-1] is started[-1]
     for server in alive:
         server.close()
+
+
+def test_a_host_is_started_anew_where_its_server_has_made_room(target: HostTarget) -> None:
+    answers = target.run(TRACES[:1])
+    target.close()
+    assert target._server is not None
+    gone = target._server
+    gone.close()
+    assert not Path(gone.scratch).exists()
+    assert target.run(TRACES[:1]) == answers
+    assert target._server is not gone
