@@ -125,7 +125,7 @@ class RedisTier:
         except redis.TimeoutError:
             self._asked_again_at = time.monotonic() + self._pause
             self._say(f"nothing is {what} at {self.server}", f"no answer in {self._timeout:g} s")
-        except (redis.RedisError, OSError) as error:
+        except Exception as error:  # where a server speaks nonsense, the library raises anything
             self._say(f"nothing is {what} at {self.server}: {type(error).__name__}", str(error))
         return None
 

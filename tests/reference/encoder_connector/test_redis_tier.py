@@ -3,11 +3,13 @@
 import logging
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -346,3 +348,36 @@ def test_random_steps_over_all_tiers_promise_what_was_saved(
                 (server.stop if is_there else server.start)()
                 is_there = not is_there
     assert missed > 1000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"nonsense\r\n",
+        b":7\r\n",
+        b"$x\r\n",
+        b"*2\r\n:1\r\n:2\r\n",
+        b"$5\r\nab\r\n\r\n",
+        b"%1\r\n",
+        b"",
+    ],
+)
+def test_who_is_no_such_server_is_a_miss(said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def speak() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listening.accept()
+                    with client, suppress(OSError):
+                        while client.recv(4096):
+                            client.sendall(said)
+
+        threading.Thread(target=speak, daemon=True).start()
+        port = listening.getsockname()[1]
+        with closing(RedisTier(f"redis://127.0.0.1:{port}/0", TIMEOUT, 0)) as tier:
+            assert tier.fetch("x") is None
+            tier.put("x", [b"x"])
+            tier.remove("x")
+            tier.clear()
+        listening.shutdown(socket.SHUT_RDWR)
