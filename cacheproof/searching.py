@@ -302,11 +302,8 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
         assert left.protocol
         assert right.protocol
         share_libraries(left, right)
-        lanes = [
-            lane
-            for lane in _lanes_for(asked, left, output)
-            if lane in _lanes_for(asked, right, output)
-        ]
+        of_right = _lanes_for(asked, right, output)
+        lanes = [lane for lane in _lanes_for(asked, left, output) if lane in of_right]
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
             found = find_partings(left, right, lanes, seconds, advance)
     for parting in found.partings:

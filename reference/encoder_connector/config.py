@@ -130,11 +130,11 @@ def _remote(given: Given) -> RemoteConfig | None:
         redis.Redis.from_url(url).close()
     except ValueError:  # its text may have the password
         raise BadConfig(no_url) from None
-    timeout, where = given.get("remote_timeout", (TIMEOUT_SECONDS, ""))
-    pause = _seconds(*given.get("remote_pause", (PAUSE_SECONDS, "")))
-    if not _seconds(timeout, where):
-        raise BadConfig(f"{where} is {timeout!r}; expected more than no time")
-    return RemoteConfig(url, _seconds(timeout, where), pause)
+    said, where = given.get("remote_timeout", (TIMEOUT_SECONDS, ""))
+    timeout = _seconds(said, where)
+    if not timeout:
+        raise BadConfig(f"{where} is {said!r}; expected more than no time")
+    return RemoteConfig(url, timeout, _seconds(*given.get("remote_pause", (PAUSE_SECONDS, ""))))
 
 
 def _needs(where: str, package: str) -> str:

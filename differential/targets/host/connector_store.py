@@ -5,13 +5,10 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .protocol import HostError, Illegal
 from .redis_server import NoServer, RedisServer
-
-if TYPE_CHECKING:
-    pass
 
 SERVER = "server"
 """The kind of store that is one."""
