@@ -10,7 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.plan import Plan
-from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew, count
+from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew, count, done_among
 
 PART_SEEDS = 20
 PART_SEEDS_BY_TIME = 5
@@ -46,7 +46,6 @@ SHRINK_SECONDS = 15.0
 BATCHES_OF_LISTED = 60
 """Tries to make a listed fault's trace small: somebody has looked at such traces already."""
 TIMES_OF_LISTED = 2
-LOOK_SECONDS = 0.25
 _Due = tuple[Job, object]
 """A job, and what its outcome is about: the number of a part, or a break."""
 Show = Callable[[Finding, Finding | None], None]
@@ -111,7 +110,7 @@ class CampaignRun:
                     under_way[crew.submit(work.work, due[0])] = due
                 if not under_way:
                     break
-                done, _ = wait(under_way, LOOK_SECONDS, FIRST_COMPLETED)
+                done = done_among(under_way)
                 if done:
                     self._ready = min(self._ready, time.monotonic())
                 for future in done:

@@ -6,8 +6,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -24,6 +24,8 @@ Result = TypeVar("Result")
 WORKER_MIB = 700
 """What is reckoned for a worker with its host, and below for one with an engine."""
 ENGINE_MIB = 3000
+LOOK_SECONDS = 0.2
+"""How long one looks for work that is done; an interruption waits as long at most."""
 
 
 def count(wanted: int | None, mib: int = WORKER_MIB) -> int:
@@ -69,7 +71,7 @@ class Crew:
     def submit(self, run: Callable[[Task], Result], task: Task) -> "Future[Result]":
         """Do it as soon as a process is free. The future raises BrokenProcessPool where one has
         ended before its work was done."""
-        with _interruptions_left_to_parent():
+        with _between_interruptions(), _interruptions_left_to_parent():
             return self._pool.submit(run, task)
 
     def close(self) -> None:
@@ -116,16 +118,23 @@ def results(
         max_tasks_per_child=1,
     )
     with followed, pool, held:
-        with _interruptions_left_to_parent():
+        with _between_interruptions(), _interruptions_left_to_parent():
             begun = {pool.submit(run, task): number for number, task in enumerate(tasks)}
         try:
-            for done in as_completed(begun):
-                yield begun[done], done.result()
+            while begun:
+                for done in done_among(begun):
+                    yield begun.pop(done), done.result()
         except BrokenProcessPool:
             raise HarnessError(
                 "a worker process ended before its work was done; expected memory for one on each "
                 "core, and code that does not end the process that runs it"
             ) from None
+
+
+def done_among(begun: Collection["Future[Result]"]) -> "set[Future[Result]]":
+    """Those that are done, as soon as one is, or none after a short time."""
+    with _between_interruptions():
+        return wait(begun, LOOK_SECONDS, FIRST_COMPLETED).done
 
 
 def _end_with_parent(followed: Connection, scratch: str | None = None) -> None:
@@ -150,3 +159,21 @@ def _interruptions_left_to_parent() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _between_interruptions() -> Iterator[None]:
+    """Ctrl-C is heard before or after what is done here. An exception in the midst of it could
+    leave a lock of a future held, for which the pool then waits when it is closed (the `with` of a
+    condition is several steps of Python)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)

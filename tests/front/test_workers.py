@@ -5,12 +5,13 @@ import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.workers import results
+from cacheproof.workers import done_among, results
 
 TICKS_OF_START_MAX = 5 * os.sysconf("SC_CLK_TCK")
 """A process that has used more is at work: none takes so much to begin."""
@@ -94,3 +95,24 @@ def test_a_worker_that_is_killed_makes_the_run_void() -> None:
 def test_each_task_has_a_process_of_its_own() -> None:
     processes = dict(results(eval, ["__import__('os').getpid()"] * 5))
     assert len({*processes.values()}) == len(processes) == 5
+
+
+class InterruptedInTheMidst(Future[None]):
+    """Hears Ctrl-C while somebody who waits for it takes its lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_looked_at_to_the_end = False
+
+    def __hash__(self) -> int:
+        signal.raise_signal(signal.SIGINT)
+        self.was_looked_at_to_the_end = True
+        return id(self)
+
+
+def test_an_interruption_waits_until_no_lock_is_held() -> None:
+    future = InterruptedInTheMidst()
+    future.set_result(None)
+    with pytest.raises(KeyboardInterrupt):
+        done_among([future])
+    assert future.was_looked_at_to_the_end
