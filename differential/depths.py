@@ -106,7 +106,7 @@ DEPTHS = {
     "encoder_connector": _named(
         "encoder_connector",
         edits="encoder_connector",
-        its_own=frozenset({"bytes", "outside", "unfinished", "pins", "rest"}),
+        its_own=frozenset({"bytes", "outside", "unfinished", "pins", "copying", "rest"}),
         candidates=4,
     ),
 }

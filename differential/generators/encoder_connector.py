@@ -1,13 +1,16 @@
 """Seeded engines on one store: a pure function of `GENERATOR`, settings and seed.
 
 What is rare in service is common here: a promise beside an encode in one step, a promise that
-nobody takes, steps planned ahead of the worker, engines that are killed as they write, files that
-somebody else has spoiled, a store that cannot be reached for a while.
+nobody takes, several requests in a step, steps planned ahead of the worker, copies that end late
+and on one rank later than on another, engines that are killed as they write, files that somebody
+else has spoiled, a store that cannot be reached for a while.
 """
 
 from dataclasses import dataclass, field
 from random import Random
 from typing import get_args
+
+import msgspec
 
 from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.encoder_connector import (
@@ -30,10 +33,12 @@ from cacheproof.differential.traces.encoder_connector import (
 )
 from cacheproof.differential.traces.trace import Trace
 
-GENERATOR = "encoder-connector/2"
+GENERATOR = "encoder-connector/3"
 NAMES = ("a", "b", "c", "d", "e", "../up", "a/b", "\N{SNOWMAN}", "n" * 300)
 STEPS = (6, 24)
 PLANNED_MAX = 3
+LATE_MAX = 4
+GAPS_MAX = 20
 HEADER_BYTES = 1024
 """Beside rows, for a store that writes what they are."""
 WAYS = get_args(How)
@@ -66,11 +71,14 @@ class Playing:
         items = self.draw.sample(names, self.draw.randint(1, min(most, len(names))))
         refused = [item for item in items if self.draw.random() < 0.2]
         preempted = [item for item in items if self.draw.random() < 0.1]
-        self.events.append(Plan(engine, tuple(items), tuple(refused), tuple(preempted)))
+        apart = [place for place in range(1, len(items)) if self.draw.random() < 0.3]
+        given = tuple(items), tuple(refused), tuple(preempted), tuple(apart)
+        self.events.append(Plan(engine, *given))
         self.planned[engine] += 1
 
     def execute(self, engine: str) -> None:
-        self.events.append(Execute(engine))
+        is_late = self.config.store == "cpu" and self.draw.random() < 0.4
+        self.events.append(Execute(engine, late=self.draw.randint(1, LATE_MAX) if is_late else 0))
         self.planned[engine] -= 1
 
     def die(self, engine: str) -> None:
@@ -117,13 +125,17 @@ def connector_trace(seed: int, store: Store = "disk", *, hangs: bool = False) ->
     names = draw.sample(NAMES, draw.randint(2, 5))
     in_memory = store == "cpu"
     smallest, largest = (30, 90) if in_memory else (1, 6)
-    items = tuple(StoredItem(name, draw.randint(smallest, largest)) for name in names)
-    models = [StoringModel("m", draw.choice((4, 8)), draw.choice(("float32", "bfloat16")))]
+    items = tuple(
+        StoredItem(name, draw.randint(smallest, largest), _some(draw, GAPS_MAX)) for name in names
+    )
+    layers = 1 + _some(draw, 2)
+    models = [StoringModel("m", draw.choice((4, 8)), draw.choice(("float32", "bfloat16")), layers)]
     if draw.random() < 0.3:
-        models.append(StoringModel("another", models[0].width, models[0].dtype))
+        models.append(msgspec.structs.replace(models[0], name="another"))
     rows = draw.randint(largest // 3, 3 * largest)
-    capacity = rows * models[0].width * 4 + HEADER_BYTES if in_memory else None
-    config = EncoderConnectorConfig(items, tuple(models), store, capacity)
+    capacity = rows * models[0].row_width * 4 + HEADER_BYTES if in_memory else None
+    ranks = 1 + _some(draw, 2) if in_memory else 1
+    config = EncoderConnectorConfig(items, tuple(models), store, capacity, ranks)
     playing = Playing(draw, config, hangs=hangs and seed % HANGS_IN == 0)
     engines = ["1"] if in_memory else ["1", "2", "3"][: draw.randint(2, 3)]
     for engine in engines:
@@ -135,6 +147,11 @@ def connector_trace(seed: int, store: Store = "disk", *, hangs: bool = False) ->
     playing.events.append(Ask())
     header = EncoderConnectorHeader(SCHEMA, playing.config, seed=seed, generator=GENERATOR)
     return Trace(header, tuple(playing.events))
+
+
+def _some(draw: Random, most: int) -> int:
+    """Mostly none."""
+    return draw.randint(1, most) if draw.random() < 0.2 else 0
 
 
 def _one_more(playing: Playing, *, hostile: bool) -> None:

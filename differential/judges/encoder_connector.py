@@ -51,6 +51,7 @@ AFTER_KILL, AFTER_AWAY, AFTER_SPOIL = DISTURBED = (
 TOLD_APART = frozenset({"EX-1", "EX-3", "EX-4", "EX-5", "EX-12"})
 """Contracts of which a break is another one after each of them."""
 OF_PREEMPTED = "of the preempted"
+OF_MORE_ROWS = "of more rows than it has"
 DOES_NOT_ANSWER = "DoesNotAnswer"
 """What a call that does not end is said to have raised."""
 NOBODY = "nobody"
@@ -76,6 +77,7 @@ class Engine:
     model: int
     weights: int
     planned: deque[Step] = field(default_factory=deque)
+    saving: list[Entry] = field(default_factory=list)
 
 
 class EncoderConnectorJudge:
@@ -93,6 +95,7 @@ class EncoderConnectorJudge:
         self.calls_judged = 0
         self._config, self._reach = config, reach
         self._rows = {item.identifier: item.rows for item in config.items}
+        self._gaps = {item.identifier: item.gaps for item in config.items}
         self._rules = by_subject(contracts(COMPONENT, release))
         self._engines: dict[str, Engine] = {}
         self._weights = [1] * len(config.models)
@@ -135,6 +138,7 @@ class EncoderConnectorJudge:
             case Execute():
                 self._judge_step(name, self._engines[name], outcome)
             case NewWeights():
+                self._judge_landed(outcome.get("landed", {}))
                 self._weights[event.model] += 1
                 self._saved.clear()
                 self._reach.meet("new weights")
@@ -155,7 +159,10 @@ class EncoderConnectorJudge:
                 if event.hangs:
                     self._reach.meet("server hangs")
             case Ask():
-                self._judge_answers(outcome["promised"])
+                self._judge_landed(outcome.get("landed", {}))
+                for one, rest in outcome.get("rest", {}).items():
+                    self._judge_rest(one, rest)
+                self._judge_answers(outcome.get("promised", {}))
         self._judge(Files(tuple(outcome["outside"]), tuple(outcome.get("unfinished", ()))), name)
         if self._config.capacity is not None and outcome["bytes"] is not None:
             self._judge(Room(outcome["bytes"], self._config.capacity), name)
@@ -181,6 +188,8 @@ class EncoderConnectorJudge:
             self._reach.meet("preempted after the connector was told")
         if len(engine.planned) > 1:
             self._reach.meet("two steps planned")
+        if len(event.requests) > 1:
+            self._reach.meet("several requests in a step")
         if taken and outcome["encodes"]:
             self._reach.meet("promised beside an encode")
         if len(taken) < len(loads):
@@ -215,17 +224,46 @@ class EncoderConnectorJudge:
             return
         for item in step.loads:
             self._judge(Promised(item, item not in outcome["missing"]), name, item)
-        for item, rows in outcome["loaded"].items():
-            served = Served(self._output(rows), self._own(item, engine.model))
-            self._judge(served, name, item)
+        for item, rows in (*outcome["loaded"].items(), *outcome["landed"]):
+            self._judge_served(name, item, rows)
         for item in step.encodes:
-            entry = self._entry(item, engine)
             if self._is_reached:
-                self._saved.setdefault(entry, name)
+                engine.saving.append(self._entry(item, engine))
             else:
                 self._saved_elsewhere.add(item)
-        if outcome["rest"] is not None:
-            pinned, saving = map(frozenset, outcome["rest"])
+        if not outcome["copying"]:
+            self._note_saved(name, engine)
+        if outcome["copying"]:
+            self._reach.meet("copy under way after its step")
+        if outcome["landed"] and self._config.ranks > 1:
+            self._reach.meet("load that ends on one rank later than on another")
+        self._judge_rest(name, outcome["rest"])
+
+    def _note_saved(self, name: str, engine: Engine) -> None:
+        """Its saves have ended."""
+        for entry in engine.saving:
+            self._saved.setdefault(entry, name)
+        engine.saving.clear()
+
+    def _judge_landed(self, landed: Mapping[str, Any]) -> None:
+        """What engines without a request have read until all their copies ended."""
+        for name, several in landed.items():
+            self._note_saved(name, self._engines[name])
+            for item, rows in several:
+                self._judge_served(name, item, rows)
+
+    def _judge_served(self, name: str, item: str, rows: Mapping[str, Any]) -> None:
+        model = self._engines[name].model
+        own = self._own(item, model)
+        if self._gaps[item]:
+            self._reach.meet("loaded item with gaps")
+        if self._config.models[model].layers > 1:
+            self._reach.meet("loaded rows of several layers")
+        self._judge(Served(self._output(rows), own), name, item)
+
+    def _judge_rest(self, name: str, rest: Any) -> None:
+        if rest is not None:
+            pinned, saving = map(frozenset, rest)
             self._judge(AtRest(pinned, saving), name)
 
     def _judge_answers(self, promised: Mapping[str, Mapping[str, bool]]) -> None:
@@ -253,6 +291,8 @@ class EncoderConnectorJudge:
         call does not end, or that what is not saved was of requests that were preempted."""
         if isinstance(subject, Served) and subject.rows.model not in (subject.own.model, NOBODY):
             return "of another model"
+        if isinstance(subject, Served) and subject.rows.height > subject.own.height:
+            return OF_MORE_ROWS
         if isinstance(subject, Called) and subject.raised == DOES_NOT_ANSWER:
             return f"{subject.operation} does not end"
         if isinstance(subject, AtRest):
@@ -275,7 +315,7 @@ class EncoderConnectorJudge:
         model = self._config.models[number]
         count = self._rows[item]
         return Output(
-            item, model.name, self._weights[number], count, model.width, model.dtype, True
+            item, model.name, self._weights[number], count, model.row_width, model.dtype, True
         )
 
     def _output(self, said: Mapping[str, Any]) -> Output:
@@ -305,7 +345,7 @@ class EncoderConnectorJudge:
 
     def _row_bytes(self, number: int) -> int:
         model = self._config.models[number]
-        return model.width * ITEMSIZE[model.dtype]
+        return model.row_width * ITEMSIZE[model.dtype]
 
     def _forget(self, item: str) -> None:
         """Of this item nobody knows any more what is stored."""

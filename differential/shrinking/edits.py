@@ -75,6 +75,7 @@ EXTRAS = {
     "max_loras": 0, "drafter": False, "num_speculative_tokens": 0, "v2_model_runner": False,
     "ec_connector": False, "prefix_cache_retention_interval": None,
     "kv_connector": None, "sends": False, "later": False, "one_text": False, "session": None,
+    "late": 0,
 }  # fmt: skip
 
 
@@ -109,9 +110,10 @@ def _stored(trace: Trace) -> tuple[StoredItem, ...]:
 def _mentions(trace: Trace) -> int:
     """How often steps of engines with connectors name an item."""
     return sum(
-        len(event.items) + len(event.refused if isinstance(event, Plan) else ())
+        len(getattr(event, name, ()))
         for event in trace.events
         if isinstance(event, Plan | Forget)
+        for name in ("items", "refused", "preempted", "apart")
     )
 
 
@@ -436,10 +438,11 @@ def _numbers_of(trace: Trace) -> Iterator[int]:
     for item in all_items(trace):
         yield item.offset + item.length
     for stored in _stored(trace):
-        yield stored.rows + len(stored.identifier) + (stored.identifier not in PLAIN_NAMES)
+        yield stored.rows + stored.gaps
+        yield len(stored.identifier) + (stored.identifier not in PLAIN_NAMES)
     if isinstance(trace.header.config, EncoderConnectorConfig):
         for model in trace.header.config.models:
-            yield model.width + (model.dtype != "float32")
+            yield model.row_width + (model.dtype != "float32")
 
 
 def at(lines: Any, path: tuple[Any, ...]) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from cacheproof.differential.shrinking.edits import PLAIN_NAMES, Edit, Lines, edited, put, remove
 from cacheproof.differential.traces.encoder_connector import (
     EncoderConnectorConfig,
+    Execute,
     Forget,
     Plan,
 )
@@ -23,6 +24,12 @@ def fewer_items(trace: Trace) -> Iterator[Trace | None]:
         for name in NAMING if isinstance(event, Plan | Forget) else ():
             for number in range(len(getattr(event, name, ()))):
                 yield edited(trace, remove(("events", position, name), number))
+        if isinstance(event, Plan):
+            for number in range(len(event.apart)):
+                yield edited(trace, remove(("events", position, "apart"), number))
+        if isinstance(event, Execute) and event.late:
+            for late in {0, event.late - 1}:
+                yield edited(trace, put(("events", position, "late"), late))
     plain = [name for name in PLAIN_NAMES if name not in {one.identifier for one in config.items}]
     for item in config.items:
         if item.identifier not in PLAIN_NAMES and plain:
@@ -40,6 +47,9 @@ def fewer_items(trace: Trace) -> Iterator[Trace | None]:
             yield edited(trace, remove((*at, "items"), number))
         for rows in {1, 2, item.rows - 1} - {item.rows, 0}:
             yield edited(trace, put((*at, "items", number, "rows"), rows))
+        for gaps in {0, 1} if item.gaps else ():
+            if gaps < item.gaps:
+                yield edited(trace, put((*at, "items", number, "gaps"), gaps))
     if config.capacity is not None:
         for lower in {config.capacity // 2, config.capacity - 16, 64, 48, 32, 16}:
             if 0 < lower < config.capacity:
@@ -49,6 +59,10 @@ def fewer_items(trace: Trace) -> Iterator[Trace | None]:
             yield edited(trace, put((*at, "models", number, "width"), 4))
         if model.dtype != "float32":
             yield edited(trace, put((*at, "models", number, "dtype"), "float32"))
+        for layers in range(1, model.layers):
+            yield edited(trace, put((*at, "models", number, "layers"), layers))
+    for ranks in range(1, config.ranks):
+        yield edited(trace, put((*at, "ranks"), ranks))
 
 
 def _renamed(name: str, other: str, of: str = "item") -> Edit:

@@ -4,6 +4,7 @@ Each engine has a scheduler's and a worker's side of the connector. The item wit
 configuration has rows that say so; what an engine would encode is known without a model.
 """
 
+from itertools import pairwise
 from typing import Annotated, Literal, get_args
 
 import msgspec
@@ -15,6 +16,7 @@ Dtype = Literal["float32", "float16", "bfloat16"]
 How = Literal["half", "swapped", "garbage", "removed"]
 Identifier = Annotated[str, msgspec.Meta(max_length=4096)]
 MOST_ITEMS = MOST_MODELS = 100
+LATE_MAX = 100
 
 
 class Start(Event, tag="start", frozen=True):
@@ -29,20 +31,31 @@ class Plan(Event, tag="plan", frozen=True):
     those that the engine does not have. `refused` are then given no room: they are asked for, and
     neither loaded nor encoded. The request of those that are `preempted` is, in the same step: the
     connector has been told that they get their room, and the step neither encodes nor reads them;
-    a load that has begun goes on."""
+    a load that has begun goes on. `apart` are places in `items` at which another request begins:
+    the connector is asked for its items when it has been told of those before."""
 
     engine: Name
     items: Annotated[tuple[Identifier, ...], msgspec.Meta(min_length=1)]
     refused: tuple[Identifier, ...] = ()
     preempted: tuple[Identifier, ...] = ()
+    apart: tuple[Count, ...] = ()
+
+    @property
+    def requests(self) -> list[tuple[Identifier, ...]]:
+        """The items of each request."""
+        places = [0, *sorted({place for place in self.apart if 0 < place < len(self.items)}), None]
+        return [self.items[first:last] for first, last in pairwise(places)]
 
 
 class Execute(Event, tag="execute", frozen=True):
     """The worker executes the oldest step that is planned: it loads, encodes, saves and reads.
-    `dies_at`: the engine is killed as it writes beyond that byte of a file."""
+    `dies_at`: the engine is killed as it writes beyond that byte of a file. `late`: how many steps
+    later the copies of this one end, where copies are made while steps go on; those that began
+    before them end no later."""
 
     engine: Name
     dies_at: Count | None = None
+    late: Annotated[int, msgspec.Meta(ge=0, le=LATE_MAX)] = 0
 
 
 class Forget(Event, tag="forget", frozen=True):
@@ -94,28 +107,38 @@ EncoderConnectorEvent = Start | Plan | Execute | Forget | NewWeights | Stop | Sp
 
 
 class StoredItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """An item: its identifier and how many rows it is encoded to."""
+    """An item: its identifier, how many rows it is encoded to, and how many of its places in the
+    prompt, between the first and the last, get none of them."""
 
     identifier: Identifier
     rows: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+    gaps: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
 
 
 class StoringModel(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A model: its name, and its rows' width and dtype."""
+    """A model: its name, width and dtype, and into how many of its layers encoder outputs go (1:
+    the first alone): a row has as many times the width."""
 
     name: Name
     width: Annotated[int, msgspec.Meta(ge=4, le=64)] = 4
     dtype: Dtype = "float32"
+    layers: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
+
+    @property
+    def row_width(self) -> int:
+        """Of an encoder output."""
+        return self.width * self.layers
 
 
 class EncoderConnectorConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The items and models that there are, and the store: where it is, and how many bytes it may
-    hold (None: as many as come)."""
+    hold (None: as many as come). Of the `ranks` of an engine each loads, and the first saves."""
 
     items: Annotated[tuple[StoredItem, ...], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
     models: Annotated[tuple[StoringModel, ...], msgspec.Meta(min_length=1, max_length=MOST_MODELS)]
     store: Store = "disk"
     capacity: Size | None = None
+    ranks: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
 
 
 class EncoderConnectorHeader(

@@ -24,12 +24,8 @@ class TensorCodec:
         self._pinned = torch.empty(0, dtype=torch.uint8)
 
     def parts_of(self, rows: torch.Tensor, key: EntryKey) -> list[bytes | memoryview]:
-        """The file of an encoder output of [rows, hidden], on any device: its header, and its rows.
-
-        Raises:
-            ValueError: the rows are of another dtype or width than the key says, or of a dtype that
-                no entry has; or the key is longer than a header may be.
-        """
+        """The file of an encoder output of [rows, width], on any device: its header, and its rows.
+        Raises as the reference's `parts_of`."""
         rows = rows.detach().contiguous()
         if rows.device.type == "cuda":
             room = self._room(rows.nbytes)
@@ -40,7 +36,7 @@ class TensorCodec:
         return entry_file.parts_of(Rows(dtype_name(rows.dtype), tuple(rows.shape), data), key)
 
     def load(self, file: BinaryIO, key: EntryKey) -> torch.Tensor:
-        """The rows of an entry: [rows, hidden], on the device.
+        """The rows of an entry: [rows, width], on the device.
 
         Raises:
             Torn: it is not the whole entry of that key.
@@ -49,13 +45,13 @@ class TensorCodec:
         dtype = getattr(torch, key.dtype)
         rows = torch.empty(0)
 
-        def room_for(count: int) -> memoryview:
+        def room_for(count: int, width: int) -> memoryview:
             nonlocal rows
             if self._device.type == "cuda":
-                room = self._room(count * key.hidden_size * dtype.itemsize)
-                rows = room.view(dtype).reshape(count, key.hidden_size)
+                room = self._room(count * width * dtype.itemsize)
+                rows = room.view(dtype).reshape(count, width)
                 return _bytes_of(room)
-            rows = torch.empty(count, key.hidden_size, dtype=dtype)
+            rows = torch.empty(count, width, dtype=dtype)
             return _bytes_of(rows)
 
         entry_file.load_into(file, key, room_for)

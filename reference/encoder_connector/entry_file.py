@@ -35,7 +35,9 @@ class Torn(ValueError):
 
 
 class Rows(NamedTuple):
-    """The rows of an encoder output: their dtype as torch names it, [rows, hidden], and bytes."""
+    """The rows of an encoder output: their dtype as torch names it, [rows, width], and bytes. The
+    width is the hidden size, or a multiple of it where the model adds the output to several of its
+    layers (Qwen3-VL's deepstack)."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -46,13 +48,15 @@ def parts_of(rows: Rows, key: EntryKey) -> list[bytes | memoryview]:
     """The file of an encoder output: its header, and its rows.
 
     Raises:
-        ValueError: the rows are of another dtype or width than the key says, or of a dtype that no
-            entry has; or the key is longer than a header may be.
+        ValueError: the rows are of another dtype than the key says, or of a width that is no
+            multiple of its hidden size, or of a dtype that no entry has; or the key is longer than
+            a header may be.
     """
     dtype, shape, data = rows
-    if len(shape) != 2 or (dtype, shape[1]) != (key.dtype, key.hidden_size):
+    if len(shape) != 2 or dtype != key.dtype or not _is_width(shape[1], key):
         said = ", ".join(["rows", *map(str, shape[1:])])
-        raise ValueError(f"{dtype} [{said}]; expected {key.dtype} [rows, {key.hidden_size}]")
+        expected = f"{key.dtype} [rows, N * {key.hidden_size}]"
+        raise ValueError(f"{dtype} [{said}]; expected {expected}")
     if dtype not in ITEMSIZE:
         raise ValueError(f"{dtype}; expected one of {', '.join(ITEMSIZE)}")
     view = memoryview(data)
@@ -60,7 +64,7 @@ def parts_of(rows: Rows, key: EntryKey) -> list[bytes | memoryview]:
         len(data), lambda span: xxhash.xxh3_128_digest(view[span.start : span.stop])
     )
     header = {
-        METADATA: {**key.fields, DIGEST: _digest_of(key, digests)},
+        METADATA: {**key.fields, DIGEST: _digest_of(key, shape[1], digests)},
         ROWS: {
             "dtype": _SAFETENSORS_NAMES[dtype],
             "shape": list(shape),
@@ -82,42 +86,60 @@ def fault_of(file: BinaryIO, key: EntryKey) -> str | None:
         OSError: it cannot be read.
     """
     try:
-        count, start, digest = _described(file, key)
-        size = count * key.hidden_size * ITEMSIZE[key.dtype]
-        _check(key, digest, _in_segments(size, lambda span: _read_over(file, start, span)))
+        rows = _described(file, key)
+        rows.check(key, _in_segments(rows.size, lambda span: _read_over(file, rows.start, span)))
     except Torn as fault:
         return str(fault)
     return None
 
 
-def load_into(file: BinaryIO, key: EntryKey, room_for: Callable[[int], memoryview]) -> int:
-    """Read the rows of an entry into the memory that there is for so many, and say how many.
+def load_into(
+    file: BinaryIO, key: EntryKey, room_for: Callable[[int, int], memoryview]
+) -> tuple[int, int]:
+    """Read the rows of an entry into the memory that there is for so many of that width, and say
+    how many, and the width.
 
     Raises:
         Torn: it is not the whole entry of that key.
         OSError: it cannot be read.
     """
-    count, start, digest = _described(file, key)
-    data = room_for(count)
-    _check(key, digest, _in_segments(len(data), lambda span: _read_into(file, start, span, data)))
-    return count
+    rows = _described(file, key)
+    data = room_for(rows.height, rows.width)
+    rows.check(key, _in_segments(len(data), lambda span: _read_into(file, rows.start, span, data)))
+    return rows.height, rows.width
 
 
 def load(file: BinaryIO, key: EntryKey) -> Rows:
     """The rows of an entry. Raises as `load_into`."""
     data = bytearray()
 
-    def room_for(count: int) -> memoryview:
-        data.extend(bytes(count * key.hidden_size * ITEMSIZE[key.dtype]))
+    def room_for(count: int, width: int) -> memoryview:
+        data.extend(bytes(count * width * ITEMSIZE[key.dtype]))
         return memoryview(data)
 
-    count = load_into(file, key, room_for)
-    return Rows(key.dtype, (count, key.hidden_size), bytes(data))
+    shape = load_into(file, key, room_for)
+    return Rows(key.dtype, shape, bytes(data))
 
 
-def _described(file: BinaryIO, key: EntryKey) -> tuple[int, int, str]:
-    """How many rows follow the header, from which byte on, and their digest. Raises Torn where that
-    is not an entry of the key, or where other bytes follow."""
+class _Described(NamedTuple):
+    """What a header says of the rows that follow it: how many and how wide they are, from which
+    byte on, how many bytes, and their digest."""
+
+    height: int
+    width: int
+    start: int
+    size: int
+    digest: str
+
+    def check(self, key: EntryKey, digests: list[bytes]) -> None:
+        """Raises Torn where the rows that were read have other digests."""
+        if _digest_of(key, self.width, digests) != self.digest:
+            raise Torn("rows of another digest")
+
+
+def _described(file: BinaryIO, key: EntryKey) -> _Described:
+    """What the header says. Raises Torn where it is not that of an entry of the key, or where other
+    bytes follow."""
     try:
         header, start, left = _header(file)
         described, said = header[ROWS], header[METADATA]
@@ -129,17 +151,21 @@ def _described(file: BinaryIO, key: EntryKey) -> tuple[int, int, str]:
         count, width = described["shape"]
         expected = {
             "dtype": _SAFETENSORS_NAMES[key.dtype],
-            "shape": [count, key.hidden_size],
+            "shape": [count, width],
             "data_offsets": [0, left],
         }
-        is_count = type(count) is int and count * width * ITEMSIZE[key.dtype] == left
-        if described != expected or not is_count:
+        is_shape = type(count) is int and _is_width(width, key)
+        if described != expected or not is_shape or count * width * ITEMSIZE[key.dtype] != left:
             raise Torn("a header that speaks of other rows")
     except Torn:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Torn("no header of an entry") from None
-    return count, start, str(said[DIGEST])
+    return _Described(count, width, start, left, str(said[DIGEST]))
+
+
+def _is_width(width: object, key: EntryKey) -> bool:
+    return type(width) is int and width > 0 and width % key.hidden_size == 0
 
 
 def _header(file: BinaryIO) -> tuple[dict[str, Any], int, int]:
@@ -162,16 +188,10 @@ def _read(file: BinaryIO, count: int) -> bytes:
     return data
 
 
-def _check(key: EntryKey, expected: str, digests: list[bytes]) -> None:
-    """Raises Torn where rows have other digests."""
-    if _digest_of(key, digests) != expected:
-        raise Torn("rows of another digest")
-
-
-def _digest_of(key: EntryKey, digests: list[bytes]) -> str:
-    """Of rows that are of that key, by those of their segments: one's header before the other's
+def _digest_of(key: EntryKey, width: int, digests: list[bytes]) -> str:
+    """Of rows of that key and width, by those of their segments: one's header before the other's
     rows has another."""
-    return xxhash.xxh3_128_hexdigest(key.name.encode() + b"".join(digests))
+    return xxhash.xxh3_128_hexdigest(f"{key.name} {width} ".encode() + b"".join(digests))
 
 
 def _in_segments(size: int, digest_of: Callable[[range], bytes]) -> list[bytes]:

@@ -15,7 +15,7 @@ class EntryKey:
         revision: its revision; empty where none was asked for.
         weights: a version of the weights, which whoever updates them in place counts up.
         dtype: of the rows, as torch names it.
-        hidden_size: numbers in a row.
+        hidden_size: of the model: numbers in a row, or in each part of it that goes to a layer.
     """
 
     identifier: str

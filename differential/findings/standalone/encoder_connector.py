@@ -33,6 +33,8 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
     assert isinstance(config, EncoderConnectorConfig)
     if any(isinstance(one, Stop | Reach) or _dies(one) for one in events):
         return None, "an engine ends, or a store goes: its replay shows it"
+    if any(isinstance(one, Execute) and one.late for one in events) or config.ranks > 1:
+        return None, "copies end late, or on one rank later than on another: its replay shows it"
     if config.store == "server":
         return None, "it needs a server: its replay starts one"
     if any(isinstance(one, Spoil) for one in events) and len(config.items) > 1:
@@ -64,6 +66,7 @@ class ConnectorTest:
     def shows(self) -> dict[str, object]:
         """Which connector, over what, and of which model."""
         connector = "ECCPUConnector" if self.config.store == "cpu" else "ECExampleConnector"
+        gaps = {item.identifier: item.gaps for item in self.config.items}
         is_lmcache = self._finding.target.startswith("lmcache@")
         return {
             "connector": "LMCache" if is_lmcache else connector,
@@ -71,6 +74,7 @@ class ConnectorTest:
             "capacity": self.config.capacity,
             "model": self.config.models[0],
             "rows": {item.identifier: item.rows for item in self.config.items},
+            "gaps": gaps if any(gaps.values()) else None,
         }
 
     def body(self) -> Iterator[str]:
@@ -90,7 +94,10 @@ class ConnectorTest:
                     model = self.config.models[event.model].name
                     yield f"{engine} = Engine(folder, model={literal(model)})"
             case Plan():
-                given = [literal(name) for name in event.items]
+                first, *further = event.requests
+                given = [literal(name) for name in first]
+                if further:
+                    given.append(f"further={literal([list(items) for items in further])}")
                 for name in ("refused", "preempted"):
                     if some := getattr(event, name):
                         given.append(f"{name}={literal(list(some))}")

@@ -7,6 +7,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ class ConnectorSession:
     def _plan(self, event: Event) -> dict[str, Any] | None:
         self._check_items((*event["items"], *event["refused"], *event["preempted"]))
         engine = self._engines.get(event["engine"])
-        said = self._order(event, "plan", event["items"], event["refused"], event["preempted"])
+        said = self._order(event, "plan", requests_of(event), event["refused"], event["preempted"])
         if engine is not None and said is not None:
             engine.planned.append(said["encodes"])
         return said
@@ -118,7 +119,8 @@ class ConnectorSession:
         may_die = event["dies_at"] is not None
         if may_die and not isinstance(self._store, FolderStore):
             raise Illegal("an engine dies at a byte of a file, and the store has none")
-        said = self._tell(event["engine"], "execute", event["dies_at"], may_die=may_die)
+        given = event["dies_at"], event["late"]
+        said = self._tell(event["engine"], "execute", *given, may_die=may_die)
         if engine.process.has_died:
             appeared = self._store.names() - before
             if len(encodes) == 1:  # of several it is not known which was under way
@@ -138,8 +140,8 @@ class ConnectorSession:
         if any(self._engines[name].planned for name in engines):
             return None
         self._weights[number] += 1
-        said = [self._tell(name, "new_weights", self._weights[number]) for name in engines]
-        return {"told": all(one is not None and one.get("told") for one in said)}
+        weights = self._weights[number]
+        return _by_field({name: self._tell(name, "new_weights", weights) for name in engines})
 
     def _stop(self, event: Event) -> dict[str, Any] | None:
         engine = self._engines.get(event["engine"])
@@ -185,8 +187,7 @@ class ConnectorSession:
     def _ask(self, event: Event) -> dict[str, Any] | None:
         if any(engine.planned for engine in self._engines.values()):
             return None
-        said = {name: self._tell(name, "ask") for name in list(self._engines)}
-        return {"promised": {name: one["promised"] for name, one in said.items() if one}}
+        return _by_field({name: self._tell(name, "ask") for name in list(self._engines)})
 
     def _order(self, event: Event, order: str, *arguments: Any) -> dict[str, Any] | None:
         """What the engine of an event says; None where it does not run."""
@@ -235,6 +236,20 @@ class ConnectorSession:
             for path in self._scratch.rglob("*")
             if path.is_file() and not mine & {path, *path.parents}
         ]
+
+
+def _by_field(said: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
+    """What engines have said, by field and then by engine."""
+    answers = {name: one for name, one in said.items() if one}
+    fields = dict.fromkeys(field for one in answers.values() for field in one)
+    return {field: {name: one[field] for name, one in answers.items()} for field in fields}
+
+
+def requests_of(event: Event) -> list[list[str]]:
+    """The items of each request of a step."""
+    items = event["items"]
+    places = [0, *sorted({place for place in event["apart"] if 0 < place < len(items)}), None]
+    return [items[first:last] for first, last in pairwise(places)]
 
 
 def _check(identifier: str) -> None:

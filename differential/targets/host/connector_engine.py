@@ -14,7 +14,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .connector_store import Store
 from .protocol import Event, HostError, Illegal
@@ -34,18 +34,35 @@ class DoesNotAnswer(Exception):
     """An engine is still busy with a call after a long time."""
 
 
+class Copies(Protocol):
+    """Copies that are made while steps go on."""
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether one has not ended."""
+
+    def delay(self, late: int) -> None:
+        """A step begins. Its copies end so many steps later, and after those before."""
+
+    def ended(self) -> list[tuple[str, Any]]:
+        """The identifier of each load that was reported as ended with this step, and the rows that
+        it has brought; None for rows that were there when the step read them."""
+
+
 class Kit(NamedTuple):
     """A connector of one engine.
 
     Attributes:
         scheduler: the connector on the scheduler's side.
-        worker: the connector on the worker's side.
+        worker: the connector on the worker's side, of the first rank.
         made: rows of numbers, [[...], ...], as the worker has them.
         read: numbers, width and dtype of rows.
         report: what tells the scheduler's side that all loads of a step's metadata are done.
         pinned: identifiers that the scheduler's side keeps; None where that is not to be seen.
         saving: those of these identifiers whose saves have not ended; None as well.
         settle: waits until nothing is written in the background.
+        copies: those that are made while steps go on; None: each step waits for its own.
+        further: the connector on the side of each further rank's worker.
     """
 
     scheduler: Any
@@ -56,6 +73,8 @@ class Kit(NamedTuple):
     pinned: Callable[[], set[str]] | None = None
     saving: Callable[[list[str]], set[str]] | None = None
     settle: Callable[[], None] = lambda: None
+    copies: Copies | None = None
+    further: tuple[Any, ...] = ()
 
 
 class Engine:
@@ -63,8 +82,9 @@ class Engine:
 
     def __init__(self, config: Event, model: int, weights: int, store: Store, kit: Kit) -> None:
         self._rows = {item["identifier"]: item["rows"] for item in config["items"]}
+        self._gaps = {item["identifier"]: item["gaps"] for item in config["items"]}
         self._numbers = {name: number for number, name in enumerate(self._rows)}
-        self._width = config["models"][model]["width"]
+        self._width = row_width(config["models"][model])
         self._model, self._weights = model, weights
         self._store = store
         self._kit = kit
@@ -72,84 +92,139 @@ class Engine:
         self._freed: list[str] = []
         self._planned: deque[tuple[Any, list[str], list[str], list[str], list[str]]] = deque()
         self._encoder_cache: dict[str, Any] = {}
+        self._ranks = [(kit.worker, self._encoder_cache), *[(one, {}) for one in kit.further]]
         self._in_flight: list[str] = []
 
-    def plan(self, items: list[str], refused: list[str], preempted: list[str]) -> dict[str, Any]:
+    def plan(
+        self, requests: list[list[str]], refused: list[str], preempted: list[str]
+    ) -> dict[str, Any]:
         """A step of the scheduler: what it was promised of the items that the engine lacks."""
-        scheduler = self._kit.scheduler
-        asked = [name for name in dict.fromkeys(items) if name not in self._held]
-        promised = {name: bool(scheduler.has_cache_item(name)) for name in asked}
-        taken = [name for name in asked if name not in refused]
-        request = SimpleNamespace(
-            request_id="r",
-            mm_features=[_feature(name, self._rows[name]) for name in items],
-            get_num_encoder_embeds=lambda index: self._rows[items[index]],
-        )
-        loads = [name for name in taken if promised[name]]
-        encodes = [name for name in taken if not promised[name]]
-        for name in (*encodes, *loads):  # the order of releases from 0.29.0 on
-            scheduler.update_state_after_alloc(request, items.index(name))
-        gone = set(preempted) - self._held
-        encodes = [name for name in encodes if name not in gone]
-        self._held.update(set(taken) - gone)
+        promised: dict[str, bool] = {}
+        loads: list[str] = []
+        encodes: list[str] = []
+        for items in requests:
+            answers = self._schedule(items, refused)
+            promised |= answers
+            gone = set(preempted) - self._held
+            taken = [name for name in answers if name not in refused]
+            loads += [name for name in taken if answers[name]]
+            encodes += [name for name in taken if not answers[name] and name not in gone]
+            self._held.update(set(taken) - gone)
         self._in_flight += loads
-        metadata = scheduler.build_connector_meta(SimpleNamespace())
-        reads = [name for name in dict.fromkeys(items) if name in self._held]
+        metadata = self._kit.scheduler.build_connector_meta(SimpleNamespace())
+        named = dict.fromkeys(name for items in requests for name in items)
+        reads = [name for name in named if name in self._held]
         self._planned.append((metadata, self._freed, loads, encodes, reads))
         self._freed = []
         return {"promised": promised, "encodes": encodes, "pins": self._pins()}
+
+    def _schedule(self, items: list[str], refused: list[str]) -> dict[str, bool]:
+        """One request of a step: what is promised of the items that the engine lacks. The connector
+        is told of those that are given room."""
+        scheduler = self._kit.scheduler
+        asked = [name for name in dict.fromkeys(items) if name not in self._held]
+        promised = {name: bool(scheduler.has_cache_item(name)) for name in asked}
+        request = SimpleNamespace(
+            request_id="r",
+            mm_features=[_feature(name, self._rows[name], self._gaps[name]) for name in items],
+            get_num_encoder_embeds=lambda index: self._rows[items[index]],
+        )
+        taken = [name for name in asked if name not in refused]
+        for name in sorted(taken, key=promised.__getitem__):  # what is encoded first, as of 0.29.0
+            scheduler.update_state_after_alloc(request, items.index(name))
+        return promised
 
     def _pins(self) -> list[list[str]] | None:
         if self._kit.pinned is None:
             return None
         return [sorted(set(self._in_flight)), sorted(self._kit.pinned())]
 
-    def execute(self, dies_at: int | None) -> dict[str, Any]:
+    def execute(self, dies_at: int | None, late: int) -> dict[str, Any]:
         """The worker's part of the oldest step: whose the rows are that it loaded."""
         metadata, freed, loads, encodes, reads = self._planned.popleft()
-        cache, worker = self._encoder_cache, self._kit.worker
+        cache = self._encoder_cache
         for name in freed:
-            cache.pop(name, None)
-        worker.bind_connector_metadata(metadata)
-        worker.start_save_caches(encoder_cache=cache)
-        worker.start_load_caches(cache)
+            for _, held in self._ranks:
+                held.pop(name, None)
+        self._begin(metadata, late)
         loaded = {name: self._described(cache[name]) for name in loads if name in cache}
+        further = [
+            (name, self._described(held[name]))
+            for _, held in self._ranks[1:]
+            for name in loads
+            if name in held
+        ]
         if dies_at is not None:
             _die_at(dies_at)
         files = {name: self._save(name) for name in encodes}
-        missing = sorted(name for name in reads if name not in cache)
-        _, received = worker.get_finished(set())
-        told = worker.build_connector_worker_meta()
-        worker.clear_connector_metadata()
+        caches = [held for _, held in self._ranks]
+        missing = sorted(name for name in reads if not all(name in held for held in caches))
+        landed = further + self._report(loads)
+        return {
+            "loaded": loaded,
+            "landed": landed,
+            "missing": missing,
+            "files": files,
+            "copying": self._is_copying(),
+            "rest": self._rest(),
+        }
+
+    def _begin(self, metadata: Any, late: int = 0) -> None:
+        """The begin of a step of the worker: it loads."""
+        if self._kit.copies is not None:
+            self._kit.copies.delay(late)
+        for worker, cache in self._ranks:
+            worker.bind_connector_metadata(metadata)
+            worker.start_save_caches(encoder_cache=cache)
+            worker.start_load_caches(cache)
+
+    def _report(self, loads: list[str]) -> list[tuple[str, dict[str, Any]]]:
+        """The end of a step that has begun these loads: the worker reports what has ended. What a
+        load has brought by then, where that is later than its step."""
+        copies, received, told = self._kit.copies, None, None
+        for worker, _ in self._ranks:
+            _, of_rank = worker.get_finished(set())
+            received = of_rank if received is None else received | (of_rank or set())
+            report = worker.build_connector_worker_meta()
+            if report is not None:
+                told = report if told is None else told.aggregate(report)
+            worker.clear_connector_metadata()
         self._kit.settle()
-        for name in received or ():
+        ended = [] if copies is None else copies.ended()
+        reported = loads if received is None else received
+        for name in reported if copies is None else [name for name, _ in ended]:
             if name in self._in_flight:
                 self._in_flight.remove(name)
-        if received is None:
-            self._in_flight = [name for name in self._in_flight if name not in loads]
         self._kit.scheduler.update_connector_output(
             SimpleNamespace(
                 finished_sending=None, finished_recving=received, ec_connector_worker_meta=told
             )
         )
-        return {
-            "loaded": loaded,
-            "missing": missing,
-            "files": files,
-            "rest": self._rest(),
-        }
+        return [(name, self._described(rows)) for name, rows in ended if rows is not None]
+
+    def _is_copying(self) -> bool:
+        return self._kit.copies is not None and self._kit.copies.are_under_way
+
+    def _idle(self) -> list[tuple[str, dict[str, Any]]]:
+        """Steps without a request, as many as copies still want."""
+        landed = []
+        while self._is_copying():
+            self._begin(self._kit.scheduler.build_connector_meta(SimpleNamespace()))
+            landed += self._report([])
+        return landed
 
     def _save(self, name: str) -> list[str]:
         """Encode an item: what appears in the store as it is saved."""
         before = self._store.names()
-        self._encoder_cache[name] = self._kit.made(self._own(name))
-        self._kit.worker.save_caches(self._encoder_cache, name)
+        for worker, cache in self._ranks:
+            cache[name] = self._kit.made(self._own(name))
+            worker.save_caches(cache, name)
         self._kit.settle()
         return sorted(self._store.names() - before)
 
     def _rest(self) -> list[list[str]] | None:
-        """What is still pinned and being saved, where no step is planned."""
-        if self._kit.saving is None or self._planned:
+        """What is still pinned and being saved, where no step is planned and no copy under way."""
+        if self._kit.saving is None or self._planned or self._is_copying():
             return None
         pinned = set() if self._kit.pinned is None else self._kit.pinned()
         return [sorted(pinned), sorted(self._kit.saving(list(self._rows)))]
@@ -164,26 +239,30 @@ class Engine:
         return {"forgot": gone}
 
     def new_weights(self, weights: int) -> dict[str, Any]:
-        """What the engine has encoded is dropped; a connector that can be told is."""
+        """What the engine has encoded is dropped, when all copies have ended; a connector that can
+        be told is."""
+        landed = self._idle()
         self._held.clear()
-        self._encoder_cache.clear()
+        for _, cache in self._ranks:
+            cache.clear()
         self._freed = []
         self._weights = weights
         told = getattr(self._kit.scheduler, "reset_cache", None)
         if told is not None:
             told()
-        return {"told": told is not None}
+        return {"told": told is not None, "landed": landed}
 
     def ask(self) -> dict[str, Any]:
-        """What is promised of each item; nothing comes of it."""
+        """What is promised of each item, when all copies have ended; nothing comes of it."""
         scheduler = self._kit.scheduler
+        landed, rest = self._idle(), self._rest()
         promised = {name: bool(scheduler.has_cache_item(name)) for name in self._rows}
         scheduler.build_connector_meta(SimpleNamespace())
-        return {"promised": promised}
+        return {"promised": promised, "landed": landed, "rest": rest}
 
     def stop(self) -> dict[str, Any]:
         """Both sides shut down."""
-        for side in (self._kit.worker, self._kit.scheduler):
+        for side in (*[worker for worker, _ in self._ranks], self._kit.scheduler):
             side.shutdown()
         return {}
 
@@ -212,9 +291,15 @@ class Engine:
         }
 
 
-def _feature(identifier: str, rows: int) -> SimpleNamespace:
+def row_width(model: Event) -> int:
+    """Columns of a model's encoder outputs."""
+    width: int = model["width"] * model["layers"]
+    return width
+
+
+def _feature(identifier: str, rows: int, gaps: int) -> SimpleNamespace:
     """An item of a request, as connectors look at it."""
-    place = SimpleNamespace(offset=0, length=rows, get_num_embeds=lambda: rows)
+    place = SimpleNamespace(offset=0, length=rows + gaps, get_num_embeds=lambda: rows)
     return SimpleNamespace(
         identifier=identifier, mm_hash=identifier, modality="image", mm_position=place, data=None
     )

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .connector_alone import ConnectorAlone
-from .connector_engine import Kit
+from .connector_engine import Kit, row_width
 from .connector_faults import CONNECTOR_FAULTS
 from .connector_settings import settings_of
 from .package import ours
@@ -42,19 +42,22 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
         "dtype": model["dtype"],
         "hidden_size": model["width"],
     }
-    scheduler, worker = (_played(module.StoreConnector)(read, of_key, entry_file) for _ in "sw")
+    scheduler, worker, *further = (
+        _played(module.StoreConnector)(read, of_key, entry_file) for _ in range(1 + config["ranks"])
+    )
     made = Kit(
         scheduler,
         worker,
         lambda rows: entry_file.Rows(
             model["dtype"],
-            (len(rows), model["width"]),
+            (len(rows), row_width(model)),
             b"".join(_encoded(row, model["dtype"]) for row in rows),
         ),
         _read,
         lambda step: SimpleNamespace(finished_recving=set(step.files)),
         pinned=lambda: scheduler.pinned,
         saving=lambda _: set(),
+        further=tuple(further),
     )
     if fault is not None:
         CONNECTOR_FAULTS[fault](made, root)

@@ -17,28 +17,28 @@ from .protocol import Event, Illegal
 Make = Callable[[Any, Any], Any]
 
 
-def example(config: Event, model: Event, weights: int, root: Path) -> Kit:
+def example(config: Event, model: Event, root: Path) -> Kit:
     """The connector over a folder that is in the release itself. Raises Illegal of another store.
     It does not evict, so that a capacity says nothing to it."""
     if config["store"] != "disk":
         raise Illegal(f"ECExampleConnector has a folder on a disk alone, and no {config['store']}")
     settings = {"shared_storage_path": str(root)}
-    return of_class(example_connector.ECExampleConnector, settings, model, weights)
+    return of_class(example_connector.ECExampleConnector, settings, model, config["ranks"])
 
 
 def of_store(config: Event, model: Event, weights: int, root: Path, make: Make) -> Kit:
     """A connector whose settings are those of cacheproof's own."""
-    return of_class(make, settings_of(config, weights, root), model, weights)
+    return of_class(make, settings_of(config, weights, root), model, config["ranks"])
 
 
-def of_class(make: Make, settings: dict[str, Any], model: Event, weights: int) -> Kit:
+def of_class(make: Make, settings: dict[str, Any], model: Event, ranks: int) -> Kit:
     """Both sides of a connector in an engine of that model. Raises Illegal where the release asks
     connectors for less."""
     if not hasattr(base.ECConnectorBase, "start_save_caches"):
         raise Illegal("connectors are asked as vLLM 0.30.0 and later do")
     vllm_config = config_of(make, settings, model)
     scheduler = make(vllm_config, base.ECConnectorRole.SCHEDULER)
-    worker = make(vllm_config, base.ECConnectorRole.WORKER)
+    worker, *further = (make(vllm_config, base.ECConnectorRole.WORKER) for _ in range(ranks))
     dtype = getattr(torch, model["dtype"])
     return Kit(
         scheduler,
@@ -50,12 +50,14 @@ def of_class(make: Make, settings: dict[str, Any], model: Event, weights: int) -
         ),
         pinned=(lambda: scheduler.pinned) if hasattr(scheduler, "pinned") else None,
         saving=(lambda _: set()) if hasattr(scheduler, "pinned") else None,
+        further=tuple(further),
     )
 
 
 def config_of(make: Make, settings: dict[str, Any], model: Event) -> Any:
     """As much of an engine's configuration as connectors look at."""
     dtype = getattr(torch, model["dtype"])
+    further = list(range(1, model["layers"]))
     transfer = ec_transfer.ECTransferConfig(
         ec_connector=getattr(make, "__name__", "a connector"),
         ec_role="ec_both",
@@ -66,7 +68,11 @@ def config_of(make: Make, settings: dict[str, Any], model: Event) -> Any:
         served_model_name=model["name"],
         revision=None,
         dtype=dtype,
-        hf_config=SimpleNamespace(),
+        hf_config=SimpleNamespace(
+            vision_config=SimpleNamespace(
+                out_hidden_size=model["width"], deepstack_visual_indexes=further
+            )
+        ),
         use_mla=False,
         max_model_len=4096,
         get_inputs_embeds_size=lambda: model["width"],
@@ -120,7 +126,7 @@ def kit_of(
             raise Illegal("this release has no ECCPUConnector that reports its copies") from None
         kit = connector_cpu.kit(config, model, root)
     else:
-        kit = example(config, model, weights, root)
+        kit = example(config, model, root)
     if fault is not None:
         CONNECTOR_FAULTS[fault](kit, root)
     return kit

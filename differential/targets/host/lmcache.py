@@ -99,9 +99,13 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
         raise Illegal(f"LMCache is not played with a store {config['store']!r}")
     if config["capacity"] is not None:
         raise Illegal("LMCache measures its room in GB: a capacity says nothing to it")
+    if config["ranks"] > 1:
+        raise Illegal("LMCache is played with one rank alone")
     os.environ |= {f"LMCACHE_{name}": str(value) for name, value in settings.items()}
-    made = of_class(Forwarding, {}, model, weights)
-    sides = [side.implementation._ec_engine for side in (made.scheduler, made.worker)]
+    made = of_class(Forwarding, {}, model, ranks=1)
+    sides = [
+        side.implementation._ec_engine for side in (made.scheduler, made.worker, *made.further)
+    ]
     made = made._replace(
         settle=functools.partial(_settle, sides),
         saving=lambda names: {

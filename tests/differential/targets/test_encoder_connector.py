@@ -10,7 +10,7 @@ import pytest
 
 from cacheproof.differential.findings.finding import found_in
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
-from cacheproof.differential.judges.encoder_connector import OF_PREEMPTED
+from cacheproof.differential.judges.encoder_connector import OF_MORE_ROWS, OF_PREEMPTED
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import search
@@ -41,6 +41,7 @@ BROKEN_BY_LMCACHE = {
     "drafts-of-the-killed": {"EX-9"},
     "never-closes": {"EX-5"},
 }
+LAST_WITH_GAPS = "0.31.0"
 OVER_A_SERVER = pytest.mark.skipif(not redis_server.is_there(), reason="no redis-server on PATH")
 
 
@@ -177,6 +178,24 @@ def test_a_preempted_save_fails_as_a_file_of_its_own(
     file = tmp_path / "test_it.py"
     file.write_text(source)
     assert [one.partition(":")[0] for one in verdicts(NEWEST, [file])] == ["AssertionError"]
+
+
+def test_rows_of_gaps_fail_as_a_file_of_its_own_in_the_releases_that_load_them(
+    finding: Callable[[str], Trace],
+    tmp_path: Path,
+    verdicts: Callable[[str, Iterable[Path]], list[str]],
+) -> None:
+    with closing(resolve(f"vllm@{LAST_WITH_GAPS}", report=print)) as older:
+        trace = finding("rows-of-the-gaps.jsonl")
+        found = found_in(older, trace, "EX-4", kind=OF_MORE_ROWS, times=2, batches=50)
+    assert found is not None
+    assert len(found.trace.events) <= 6
+    source = standalone_test(found)
+    assert source is not None
+    file = tmp_path / "test_it.py"
+    file.write_text(source)
+    assert [one.partition(":")[0] for one in verdicts(LAST_WITH_GAPS, [file])] == ["AssertionError"]
+    assert verdicts(NEWEST, [file]) == ["passes"]
 
 
 def test_what_is_at_a_server_is_not_played_with_a_release(
