@@ -139,6 +139,23 @@ def reports_loads_early(kit: Kit, root: Path) -> None:
     scheduler.build_connector_meta = build_and_report
 
 
+def reports_saves_early(kit: Kit, root: Path) -> None:
+    """A save is reported with the plan of its step, though its copy ends later. Of a connector that
+    waits for its saves nothing comes of it."""
+    scheduler, build = kit.scheduler, kit.scheduler.build_connector_meta
+
+    def build_and_report(output: Any) -> Any:
+        metadata = build(output)
+        output = kit.report(metadata)
+        if output.ec_connector_worker_meta is not None:
+            output.ec_connector_worker_meta.completed_loads = []
+            output.ec_connector_worker_meta.completed_saves = list(metadata.saves)
+            scheduler.update_connector_output(output)
+        return metadata
+
+    scheduler.build_connector_meta = build_and_report
+
+
 def never_reports(kit: Kit, root: Path) -> None:
     """No load and no save is ever reported."""
     kit.scheduler.update_connector_output = lambda output: None
@@ -150,6 +167,7 @@ CONNECTOR_FAULTS = {
         nothing,
         forgets_to_load,
         reports_loads_early,
+        reports_saves_early,
         never_reports,
         serves_another_item,
         refuses_large_items,

@@ -164,6 +164,29 @@ def test_a_finding_is_small_and_fails_as_a_file_of_its_own(
     assert [one.partition(":")[0] for one in verdicts(NEWEST, [file])] == ["AssertionError"]
 
 
+def with_fields(trace: Trace, kind: type, **fields: Any) -> Trace:
+    """A trace whose events of that kind have other values."""
+    events = tuple(
+        msgspec.structs.replace(event, **fields) if isinstance(event, kind) else event
+        for event in trace.events
+    )
+    return msgspec.structs.replace(trace, events=events)
+
+
+def test_a_save_that_is_reported_before_its_copy_ends_serves_other_rows(release: Target) -> None:
+    made = map(LANES["connectors in memory"].make, range(60))
+    late = [with_fields(trace, Plan, preempted=()) for trace in made]  # else nothing is saved
+    at_once = [with_fields(trace, Execute, late=0) for trace in late]
+
+    def served_wrong(traces: list[Trace]) -> int:
+        results = zip(traces, release.run(traces, "reports_saves_early"), strict=True)
+        broken = [examine(trace, result, release).by_kind.keys() for trace, result in results]
+        return sum(("EX-4", "") in kinds for kinds in broken)
+
+    assert served_wrong(late) > 0
+    assert served_wrong(at_once) == 0
+
+
 def test_a_preempted_save_fails_as_a_file_of_its_own(
     release: Target,
     finding: Callable[[str], Trace],
