@@ -106,9 +106,9 @@ many traces the rule was broken, and after what; `kept`: in none. What breaks is
 """
 NOT_LOOKED_AT = """
 Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache over its own server and
-in memory; several workers of one engine; several hosts; releases of vLLM before those.
-`ECCPUConnector` is its real scheduler's side with its table and region, and a played worker: the
-real one copies on a GPU. vLLM's source calls `ECExampleConnector` simple and for debugging.
+in memory; several hosts; releases of vLLM before those. `ECCPUConnector` is its real scheduler's
+side with its table and region, and played workers, of up to three ranks, whose copies end up to
+four steps late: the real ones copy on a GPU. vLLM's source calls `ECExampleConnector` simple and for debugging.
 """
 
 

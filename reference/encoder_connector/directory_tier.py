@@ -202,15 +202,16 @@ class DirectoryTier:
                 self._left.remove(pinned)
 
     def _evict(self, entry: Path) -> bool:
-        """Drop an entry, unless somebody has pinned it meanwhile: out of its place, nobody can."""
+        """Drop an entry, unless somebody has pinned it meanwhile: out of its place, nobody can. It
+        is in its place until `evicted` has returned, since whoever evicts may be killed."""
         name = entry.parent.name + entry.name
+        if self._evicted is not None:
+            self._evicted(name, entry)
         taken = self._new_path(name)
         entry.rename(taken)
         if os.lstat(taken).st_nlink > 1:
             taken.rename(entry)
             return False
-        if self._evicted is not None:
-            self._evicted(name, taken)
         taken.unlink()
         return True
 

@@ -138,6 +138,23 @@ def test_the_pins_of_the_dead_are_given_back(tier: DirectoryTier) -> None:
     assert [path.suffix for path in sorted((tier.root / "owners").iterdir())] == ["", ".lock"]
 
 
+def test_whoever_is_killed_as_it_moves_an_entry_on_loses_none(tier: DirectoryTier) -> None:
+    put(tier, 1, b"finished")
+    died = subprocess.run([sys.executable, "-c", EVICTS_AND_DIES, str(tier.root), name(2)])
+    assert died.returncode == -signal.SIGKILL
+    with closing(DirectoryTier(tier.root, 100)) as again:  # which buries the dead
+        assert content(again, 1) == b"finished"
+
+
+EVICTS_AND_DIES = """
+import os, sys
+from pathlib import Path
+from cacheproof.reference.encoder_connector.directory_tier import DirectoryTier
+tier = DirectoryTier(Path(sys.argv[1]), 100, evicted=lambda *_: os.kill(os.getpid(), 9))
+tier.put(sys.argv[2], [bytes(95)], 95)
+"""
+
+
 @pytest.mark.parametrize("hostile", ["folder", "fifo", "link", "link to nothing"])
 def test_what_is_no_file_is_no_entry(tier: DirectoryTier, hostile: str, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
