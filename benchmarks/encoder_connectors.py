@@ -27,6 +27,7 @@ KEPT = "kept"
 DISK, MEMORY = "connectors on a disk", "connectors in memory"
 FOLDER, LOCAL = "LMCache over a folder", "LMCache on its disk"
 SERVER, SERVED = "connectors over a server", "LMCache over a server"
+OWN_SERVER = "LMCache over its own server"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def columns() -> list[Column]:
         Column("LMCache over `fs://`", FOLDER, lmcache),
         Column("LMCache with `local_disk`", LOCAL, lmcache),
         Column("LMCache over Redis", SERVED, lmcache),
+        Column("LMCache over its own server", OWN_SERVER, {LMCACHE[0]: lmcache[LMCACHE[0]]}),
         Column("cacheproof's, on a disk", DISK, own),
         Column("cacheproof's, in memory", MEMORY, own),
         Column("cacheproof's, over Redis", SERVER, {"without vLLM": "reference"}),
@@ -105,8 +107,7 @@ many traces the rule was broken, and after what; `kept`: in none. What breaks is
 [a page of findings](findings/encoder-connectors.md), the rules in [contracts.md](contracts.md).
 """
 NOT_LOOKED_AT = """
-Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache over its own server and
-in memory; several hosts; releases of vLLM before those. `ECCPUConnector` is its real scheduler's
+Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache in memory alone; several hosts; releases of vLLM before those. `ECCPUConnector` is its real scheduler's
 side with its table and region, and played workers, of up to three ranks, whose copies end up to
 four steps late: the real ones copy on a GPU. vLLM's source calls `ECExampleConnector` simple and for debugging.
 """

@@ -14,6 +14,7 @@ import msgspec
 
 from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.encoder_connector import (
+    SERVERS,
     Ask,
     EncoderConnectorConfig,
     EncoderConnectorEvent,
@@ -174,7 +175,7 @@ def _one_more(playing: Playing, *, hostile: bool) -> None:
 
 def _something_bad(playing: Playing, engine: str) -> None:
     match playing.draw.randrange(6):
-        case 0 if playing.config.store != "server":
+        case 0 if playing.config.store not in SERVERS:
             playing.die(engine)
         case 0 | 1:
             playing.stop(engine, killed=playing.draw.random() < 0.5)

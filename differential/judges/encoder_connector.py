@@ -155,6 +155,8 @@ class EncoderConnectorJudge:
                 self._disturb(AFTER_AWAY)
                 self._is_reached = event.is_there
                 self._saved_elsewhere.clear()
+                if self._config.store == "lmcache server":
+                    self._saved.clear()  # it has it in memory alone
                 self._reach.meet("store out of reach")
                 if event.hangs:
                     self._reach.meet("server hangs")

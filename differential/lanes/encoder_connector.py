@@ -94,6 +94,16 @@ LANES = (
         project="lmcache",
     ),
     Lane(
+        "LMCache over its own server",
+        "encoder_connector",
+        "encoder_connector",
+        partial(connector_trace, store="lmcache server"),
+        OF_ENGINES - {"killed while it saves", "entry spoiled"},
+        silent_on=frozenset({"EX-2", "EX-3", "EX-6", "EX-9"}),
+        project="lmcache",
+        before="0.5.7",
+    ),
+    Lane(
         "LMCache over a server",
         "encoder_connector",
         "encoder_connector",

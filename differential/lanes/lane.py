@@ -13,8 +13,8 @@ class Lane:
     """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
     an identifier come back with another size; `silent_on` are contracts that it cannot break, or
     hardly ever, and says nothing of; `by_release` traces differ with what a release offers;
-    releases before `since` offer nothing of it. `project` is whose systems it is for, and `program`
-    what its traces have to find on this machine."""
+    releases before `since`, and those from `before` on, offer nothing of it. `project` is whose
+    systems it is for, and `program` what its traces have to find on this machine."""
 
     name: str
     depth: str
@@ -25,6 +25,7 @@ class Lane:
     silent_on: frozenset[str] = frozenset()
     by_release: bool = False
     since: str | None = None
+    before: str | None = None
     project: str = "vllm"
     program: str | None = None
 
@@ -39,9 +40,10 @@ class Lane:
         release has."""
         if self.project not in projects:
             return False
-        if release is None or self.since is None:
+        if release is None:
             return True
-        return release_key(release) >= release_key(self.since)
+        is_late = self.since is None or release_key(release) >= release_key(self.since)
+        return is_late and (self.before is None or release_key(release) < release_key(self.before))
 
     @property
     def lacks(self) -> str | None:

@@ -11,7 +11,9 @@ import msgspec
 
 from cacheproof.differential.traces.base import Count, Event, Name, Size
 
-Store = Literal["cpu", "disk", "cpu and disk", "remote", "server"]
+Store = Literal["cpu", "disk", "cpu and disk", "remote", "server", "lmcache server"]
+SERVERS = frozenset({"server", "lmcache server"})
+"""Kinds of stores that are no folder: what is Redis', and LMCache's own."""
 Dtype = Literal["float32", "float16", "bfloat16"]
 How = Literal["half", "swapped", "garbage", "removed"]
 Identifier = Annotated[str, msgspec.Meta(max_length=4096)]

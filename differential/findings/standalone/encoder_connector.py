@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
 from cacheproof.differential.traces.encoder_connector import (
+    SERVERS,
     Ask,
     EncoderConnectorConfig,
     Execute,
@@ -35,7 +36,7 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
         return None, "an engine ends, or a store goes: its replay shows it"
     if any(isinstance(one, Execute) and one.late for one in events) or config.ranks > 1:
         return None, "copies end late, or on one rank later than on another: its replay shows it"
-    if config.store == "server":
+    if config.store in SERVERS:
         return None, "it needs a server: its replay starts one"
     if any(isinstance(one, Spoil) for one in events) and len(config.items) > 1:
         return None, "one file of several is spoiled: its replay shows it"

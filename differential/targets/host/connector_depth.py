@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from .connector_engine import DEPTH_OF_STORE, Engine, EngineProcess, Kit
-from .connector_store import SERVER, FolderStore, ServerStore, Store
+from .connector_store import LMCACHE_SERVER, SERVER, FolderStore, ServerStore, Store
+from .lmcache_server import LMCacheServerStore
 from .protocol import Event, HostError, Illegal
 from .session import NoCalls
 
@@ -43,7 +44,7 @@ class ConnectorSession:
         self._config, self._make_kit, self._fault = config, make_kit, fault
         for item in config["items"]:
             _check(item["identifier"])
-        server = ServerStore() if config["store"] == SERVER else None
+        server = _server_of(config["store"])
         if server is not None:
             self._config = {**config, "url": server.url}
         self._scratch = Path(tempfile.mkdtemp(prefix="store-"))
@@ -236,6 +237,13 @@ class ConnectorSession:
             for path in self._scratch.rglob("*")
             if path.is_file() and not mine & {path, *path.parents}
         ]
+
+
+def _server_of(store: str) -> ServerStore | LMCacheServerStore | None:
+    """The server of a trace; None: its store is a folder, or memory."""
+    if store == LMCACHE_SERVER:
+        return LMCacheServerStore()
+    return ServerStore() if store == SERVER else None
 
 
 def _by_field(said: dict[str, dict[str, Any] | None]) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from .connector_store import ANSWER_SECONDS, PAUSE_SECONDS, SERVER
+from .connector_store import ANSWER_SECONDS, LMCACHE_SERVER, PAUSE_SECONDS, SERVER
 from .protocol import Event, Illegal
 
 
 def settings_of(config: Event, weights: int, root: Path) -> dict[str, Any]:
     """Raises Illegal of a store that the connector has not."""
-    if config["store"] == "remote":
-        raise Illegal("the connector has no remote folder")
+    if config["store"] in ("remote", LMCACHE_SERVER):
+        raise Illegal("the connector has no remote folder, and is no client of LMCache's server")
     settings: dict[str, Any] = {"weights": str(weights)}
     if config["store"] == SERVER:
         if config["capacity"] is not None:

@@ -10,8 +10,8 @@ from typing import Any
 from .protocol import HostError, Illegal
 from .redis_server import NoServer, RedisServer
 
-SERVER = "server"
-"""The kind of store that is one."""
+SERVER, LMCACHE_SERVER = "server", "lmcache server"
+"""The kinds of stores that are one: Redis, and LMCache's own."""
 ANSWER_SECONDS = PAUSE_SECONDS = 2.0
 """How long engines wait for a server, and leave one alone that did not answer. Long enough for a
 machine that is busy with other things: a server that is only slow must not look like one that

@@ -10,6 +10,7 @@ import importlib
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from .connector_alone import ConnectorAlone
 from .connector_engine import Kit
 from .connector_faults import CONNECTOR_FAULTS
 from .connector_release import of_class
-from .connector_store import SERVER
+from .connector_store import LMCACHE_SERVER, SERVER
 from .protocol import Event, HostError, Illegal
 
 PLACES = ("lmcache", "lmcache.inprocess")
@@ -93,7 +94,7 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
         settings |= {"LOCAL_DISK": f"{root}/", "MAX_LOCAL_DISK_SIZE": POOL_GIB}
     elif config["store"] == "remote":
         settings |= {"REMOTE_URL": f"fs://host:0{root}/", "REMOTE_SERDE": "naive"}
-    elif config["store"] == SERVER:
+    elif config["store"] in (SERVER, LMCACHE_SERVER):
         settings |= {"REMOTE_URL": config["url"], "REMOTE_SERDE": "naive"}
     elif config["store"] != "cpu":
         raise Illegal(f"LMCache is not played with a store {config['store']!r}")
@@ -126,6 +127,10 @@ def _settle(engines: list[Any]) -> None:
         time.sleep(0.0005)
     while any(map(_jobs, engines)) and time.monotonic() < until:
         time.sleep(0.0005)
+    for engine in engines:
+        for _, connector in _connectors(engine):
+            if type(connector).__name__ == "LMCServerConnector":  # it does not answer a save
+                connector.exists_sync(engine._make_cache_key("what was sent before this"))
 
 
 _endless: set[Any] = set()
@@ -141,11 +146,18 @@ def _saves(engine: Any) -> set[Any]:
 def _jobs(engine: Any) -> int:
     """How many writes to a server are under way, of which no key is kept."""
     count = 0
-    for backend in engine._storage_manager.storage_backends.values():
-        connection = getattr(backend, "connection", None)
-        executor = getattr(getattr(connection, "_connector", connection), "pq_executor", None)
+    for backend, connector in _connectors(engine):
+        executor = getattr(connector, "pq_executor", None)
         if executor is not None:
             begun = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), backend.loop)
             begun.result(SETTLE_SECONDS)  # what was handed to the loop before is in its queue
             count += executor._queue._unfinished_tasks
     return count
+
+
+def _connectors(engine: Any) -> Iterator[tuple[Any, Any]]:
+    """Its remote backends, each with what speaks to the server."""
+    for backend in engine._storage_manager.storage_backends.values():
+        connection = getattr(backend, "connection", None)
+        if connection is not None:
+            yield backend, getattr(connection, "_connector", connection)

@@ -40,6 +40,7 @@ BROKEN_BY_LMCACHE = {
     "two-storages": {"EX-12"},
     "drafts-of-the-killed": {"EX-9"},
     "never-closes": {"EX-5"},
+    "lost-connection": {"EX-12"},
 }
 LAST_WITH_GAPS = "0.31.0"
 OVER_A_SERVER = pytest.mark.skipif(not redis_server.is_there(), reason="no redis-server on PATH")
