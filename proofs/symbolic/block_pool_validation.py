@@ -9,7 +9,8 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.block_pool_machine import Places
-from cacheproof.proofs.symbolic.conditions import End, Play
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.validation import Found, element, is_value
 from cacheproof.proofs.symbolic.values import BLOCK, BOOL, HASH, Formula, Universe, iff
 from cacheproof.proofs.witness.pool import BLOCKS, Exploration, Transition

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import Play
 from cacheproof.proofs.symbolic.ghost_loops import (
     Rules,
     counted,
@@ -20,6 +19,7 @@ from cacheproof.proofs.symbolic.ghost_loops import (
     still_claimed,
     stored,
 )
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.predicates import NotTranslated, Record
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Around, Loop, State

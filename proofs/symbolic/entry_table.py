@@ -12,12 +12,13 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.calls import Assumption
-from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
 from cacheproof.proofs.symbolic.entry_table_rules import AUXILIARIES, loops
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.predicates import Record, Words
 from cacheproof.proofs.symbolic.rules import of_contract
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
 from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,
     INT,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import End, Play
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.validation import Found, element
 from cacheproof.proofs.symbolic.values import IDENTIFIER, Formula, Universe, iff
 from cacheproof.proofs.witness.entry_table import ENTRIES_MAX, Exploration, Transition

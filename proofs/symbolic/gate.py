@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cacheproof.proofs.symbolic.conditions import Subject
 from cacheproof.proofs.symbolic.gate_module import Refusal, of_class, of_module, unbound
 from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE, missing, not_of_requests
 from cacheproof.proofs.symbolic.language import (
@@ -32,6 +31,7 @@ from cacheproof.proofs.symbolic.language import (
 )
 from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source, reached_from
+from cacheproof.proofs.symbolic.subject import Subject
 
 _READ = (*STATEMENTS, *EXPRESSIONS, *OPERATORS, *PARTS)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

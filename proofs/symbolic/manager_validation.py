@@ -8,9 +8,10 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import End, Play, Subject
 from cacheproof.proofs.symbolic.counterexample import Model
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.replay import SECONDS, made_of
+from cacheproof.proofs.symbolic.subject import End, Subject
 from cacheproof.proofs.symbolic.validation import Found, element
 from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,

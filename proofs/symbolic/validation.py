@@ -16,9 +16,10 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import End, Play
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.solver import Told, models
 from cacheproof.proofs.symbolic.state import Fact, Place, State
+from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.values import (
     BLOCK,
     BOOL,
