@@ -12,8 +12,8 @@ from cacheproof.proofs.conformance.claims import METHOD, OPERATION, Claim, State
 from cacheproof.proofs.conformance.cpython import OfCPython, unlike_cpython
 from cacheproof.proofs.symbolic.encoder_cache import SAFETY, of_reference
 from cacheproof.proofs.symbolic.gate import refuse_unread
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.solver import SOON
 from cacheproof.proofs.symbolic.source import Source

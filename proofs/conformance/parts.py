@@ -15,7 +15,7 @@ import z3
 from cacheproof.proofs.symbolic import encoder_decoder_cache
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.solver import RLIMIT, Premises

@@ -12,7 +12,7 @@ from cacheproof.proofs.symbolic.block_pool_machine import (
     Places,
 )
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.predicates import Record
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.state import Empty, Lazy, State
 from cacheproof.proofs.symbolic.subject import End, Operation
 from cacheproof.proofs.symbolic.values import (

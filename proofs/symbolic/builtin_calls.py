@@ -9,8 +9,8 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.comprehensions import Comprehensions
-from cacheproof.proofs.symbolic.language import methods_of
-from cacheproof.proofs.symbolic.predicates import NotTranslated, unwrapped
+from cacheproof.proofs.symbolic.language import NotTranslated, methods_of
+from cacheproof.proofs.symbolic.records import unwrapped
 from cacheproof.proofs.symbolic.state import (
     Count,
     Empty,

@@ -7,8 +7,9 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.execution import Execution
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.operands import RUNNING, WHOLE, same_place, short
-from cacheproof.proofs.symbolic.predicates import NotTranslated, unwrapped
+from cacheproof.proofs.symbolic.records import unwrapped
 from cacheproof.proofs.symbolic.state import Empty, Receiver, Ref, State, term_of
 from cacheproof.proofs.symbolic.values import (
     BOOL,

@@ -27,7 +27,7 @@ from cacheproof.proofs.symbolic.calls import (
 from cacheproof.proofs.symbolic.encoder_cache_loops import loops
 from cacheproof.proofs.symbolic.encoder_cache_rules import auxiliaries
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import Predicate, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
@@ -47,6 +47,7 @@ from cacheproof.proofs.symbolic.values import (
     disjunction,
     negated,
 )
+from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_cache as contracts_of_component

@@ -19,8 +19,9 @@ from cacheproof.proofs.symbolic.ghost_loops import (
     still_claimed,
     stored,
 )
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.predicates import NotTranslated, Record
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Around, Loop, State
 from cacheproof.proofs.symbolic.values import (

@@ -41,7 +41,7 @@ from cacheproof.proofs.symbolic.ghost_loops import (
     without_keys,
 )
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import auxiliary, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
@@ -57,6 +57,7 @@ from cacheproof.proofs.symbolic.values import (
     Type,
     conjunction,
 )
+from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_decoder_cache as contracts_of_component

@@ -11,7 +11,7 @@ from cacheproof.proofs.symbolic.builtin_calls import BuiltinCalls
 from cacheproof.proofs.symbolic.containers import refuse_empty, refuse_kept
 from cacheproof.proofs.symbolic.language import OF_THE_END
 from cacheproof.proofs.symbolic.operands import compared, number_of
-from cacheproof.proofs.symbolic.predicates import equal
+from cacheproof.proofs.symbolic.records import equal
 from cacheproof.proofs.symbolic.state import (
     Empty,
     Feature,

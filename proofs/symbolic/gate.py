@@ -28,8 +28,8 @@ from cacheproof.proofs.symbolic.language import (
     PARTS,
     STATEMENTS,
     VIEWS,
+    NotTranslated,
 )
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source, reached_from
 from cacheproof.proofs.symbolic.subject import Subject
 

@@ -9,6 +9,16 @@ from collections.abc import Mapping
 
 from cacheproof.proofs.symbolic.values import MapOf, SetOf, Type
 
+
+class NotTranslated(Exception):
+    """A construct that has no reading; the message names file, line and construct where it
+    `has_place`, and else is still to be given one."""
+
+    def __init__(self, message: str, *, has_place: bool = False) -> None:
+        super().__init__(message)
+        self.has_place = has_place
+
+
 STATEMENTS: Mapping[type[ast.AST], str] = {
     ast.Expr: "an expression by itself, such as a call",
     ast.Pass: "`pass`",

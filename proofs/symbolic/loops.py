@@ -12,7 +12,8 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.expressions import Expressions
-from cacheproof.proofs.symbolic.predicates import NotTranslated, equal
+from cacheproof.proofs.symbolic.language import NotTranslated
+from cacheproof.proofs.symbolic.records import equal
 from cacheproof.proofs.symbolic.state import (
     Around,
     Empty,

@@ -5,8 +5,8 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.mutants import EVERY, FOR_TWINS, Mutant, mutants
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.refuter import Refuter

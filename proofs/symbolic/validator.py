@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cacheproof.proofs.symbolic.counterexample import Model
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.prover import Prover
 from cacheproof.proofs.symbolic.readings import Language

@@ -10,7 +10,7 @@ import pytest
 
 from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.source import Source, source_in

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.play import Play
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.values import Universe
 

@@ -9,8 +9,8 @@ import pytest
 from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.evidence import Text, prove_texts
 from cacheproof.proofs.symbolic.expressions import Expressions
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.mutants import Mutant
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.prove import Library, prove
 from cacheproof.proofs.symbolic.source import source_in
 from cacheproof.proofs.symbolic.twins import red_twins
