@@ -16,9 +16,9 @@ from cacheproof.proofs.symbolic import (
     encoder_decoder_cache,
     entry_table,
 )
+from cacheproof.proofs.symbolic.bindings import named_beside
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
 from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.gate_module import named_beside
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.prove import Library, prove
 from cacheproof.proofs.symbolic.prove import Outcome as OfRule
