@@ -42,10 +42,7 @@ from cacheproof.proofs.symbolic.values import (
     Value,
     is_ordered,
 )
-
-Found = Mapping[tuple[str, str], Any]
-"""What every attribute is, by its owner and name; containers are Python's."""
-
+from cacheproof.proofs.witness.recorded import Found
 
 WORK = 1_000_000
 """What a solver may spend on one question, in its own measure; most take a thousandth of it."""

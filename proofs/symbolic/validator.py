@@ -22,8 +22,9 @@ from cacheproof.proofs.symbolic.source import reached_from
 from cacheproof.proofs.symbolic.state import Place
 from cacheproof.proofs.symbolic.subject import End, Operation, Subject
 from cacheproof.proofs.symbolic.vacuity import contradicted, unseen, words_of
-from cacheproof.proofs.symbolic.validation import Found, Paths, Refused, places_of, with_a_change
+from cacheproof.proofs.symbolic.validation import Paths, Refused, places_of, with_a_change
 from cacheproof.proofs.symbolic.values import Formula, Universe
+from cacheproof.proofs.witness.recorded import Found
 from cacheproof.spec.evidence import RedTwin, Witness
 
 
