@@ -40,7 +40,7 @@ def breadth_first(
         goes_on: whether another state is gone on from.
 
     Raises:
-        Endless: to make the first state does not end.
+        Endless: making the first state does not end.
     """
     with limited(SECONDS_OF_STATE) as begin_anew:
         first = begin()
