@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from cacheproof.proofs.witness import recorded
-from cacheproof.proofs.witness.breadth import breadth_first
 from cacheproof.proofs.witness.recorded import Found, change_of, told
 from cacheproof.spec.entry_table import TableCall, TableState
 from cacheproof.spec.entry_table_ghost import TableGhost
@@ -106,15 +105,14 @@ def explore(
     def attempt(before: _State | None, asked: Asked) -> _State | None:
         return _attempted(table_class, exploration, before, asked, judged)
 
-    reached = breadth_first(
-        lambda: attempt(None, Asked("init")),
+    exploration.go_through(
+        Asked("init"),
         lambda state: _offered(state, setting),
         attempt,
         lambda state: _key(state.found, setting),
-        lambda: exploration.calls.total() < calls_max,
+        calls_max,
+        SAFETY,
     )
-    if reached.endless is not None:
-        exploration.broken[SAFETY] = f"{told(*reached.endless)}: it does not end"
     return exploration
 
 
@@ -126,7 +124,6 @@ def _attempted(
     judged: Collection[Contract],
 ) -> _State | None:
     """The state after a call, which is judged; None where it raises."""
-    exploration.calls[asked.operation] += 1
     words = told(before, asked)
     try:
         after, answer = _called(table_class, exploration.setting, before, asked)

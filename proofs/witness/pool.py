@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 from cacheproof.proofs.witness import recorded
-from cacheproof.proofs.witness.breadth import breadth_first
 from cacheproof.proofs.witness.recorded import Found, change_of, told
 from cacheproof.reference.kv_events import BlockRemoved, BlockStored, KVCacheEvent
 from cacheproof.reference.scheduled_request import ScheduledRequest
@@ -141,15 +140,14 @@ def explore(
     def attempt(before: _State | None, asked: Asked) -> _State | None:
         return _attempted(pool_class, exploration, before, asked, rules)
 
-    reached = breadth_first(
-        lambda: attempt(None, Asked("init")),
+    exploration.go_through(
+        Asked("init"),
         lambda state: _offered(state, setting),
         attempt,
         lambda state: _canonical(state.found),
-        lambda: exploration.calls.total() < calls_max,
+        calls_max,
+        SAFETY,
     )
-    if reached.endless is not None:
-        exploration.broken[SAFETY] = f"{told(*reached.endless)}: it does not end"
     return exploration
 
 
@@ -161,7 +159,6 @@ def _attempted(
     rules: Collection[str],
 ) -> _State | None:
     """The state after a call, which is judged; None where it raises."""
-    exploration.calls[asked.operation] += 1
     broken, words = exploration.broken, told(before, asked)
     try:
         after, answer = _called(pool_class, exploration.setting, before, asked)

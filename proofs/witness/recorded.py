@@ -2,12 +2,30 @@
 
 import pickle
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from cacheproof.proofs.witness.breadth import breadth_first
+
+
+class Operated(Protocol):
+    """A call, which says of which operation it is."""
+
+    @property
+    def operation(self) -> str: ...
+
+
+class HasPath(Protocol):
+    """A state that says which calls led to it."""
+
+    @property
+    def path(self) -> tuple[object, ...]: ...
+
+
 SettingT = TypeVar("SettingT")
-CallT = TypeVar("CallT")
+CallT = TypeVar("CallT", bound=Operated)
+StateT = TypeVar("StateT", bound=HasPath)
 Found = Mapping[tuple[str, str], Any]
 """What every attribute is, by its owner and name; containers are Python's."""
 
@@ -57,6 +75,37 @@ class Exploration(Generic[SettingT, CallT]):
     broken: dict[str, str] = field(default_factory=dict)
     unlike: dict[Hashable, Transition[SettingT, CallT]] = field(default_factory=dict)
 
+    def go_through(
+        self,
+        begin: CallT,
+        offered: Callable[[StateT], Iterable[CallT]],
+        attempt: Callable[[StateT | None, CallT], StateT | None],
+        key: Callable[[StateT], Hashable],
+        calls_max: int,
+        safety: str,
+    ) -> None:
+        """Go through the states that calls lead to, until so many are made and the last state is
+        done; or to a call that does not end, which breaks the contract that nothing raises.
+
+        Args:
+            begin: the call that builds an object.
+            offered: the calls that are made from a state.
+            attempt: makes a call; None where the state after it is not to be gone on from.
+            key: equal of states that are alike.
+            calls_max: when to stop.
+            safety: the contract that nothing raises.
+        """
+
+        def made(before: StateT | None, asked: CallT) -> StateT | None:
+            self.calls[asked.operation] += 1
+            return attempt(before, asked)
+
+        reached = breadth_first(
+            lambda: made(None, begin), offered, made, key, lambda: self.calls.total() < calls_max
+        )
+        if reached.endless is not None:
+            self.broken[safety] = f"{told(*reached.endless)}: it does not end"
+
     def record(
         self, kind: Hashable, asked: CallT, answer: object, before: Found, after: Found
     ) -> None:
@@ -71,13 +120,6 @@ def change_of(found: Any, was: Any) -> Hashable:
     if found == was:
         return ""
     return len(found) - len(was) if isinstance(found, dict) else "changed"
-
-
-class HasPath(Protocol):
-    """A state that says which calls led to it."""
-
-    @property
-    def path(self) -> tuple[object, ...]: ...
 
 
 def told(before: HasPath | None, asked: object) -> str:
