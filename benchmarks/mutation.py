@@ -27,8 +27,8 @@ from cacheproof.differential.targets.reference import ReferenceTarget, protocol_
 from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.mutants import EVERY, Mutant, mutants
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.twins import first_broken
 from cacheproof.reference import encoder_cache as cache_module
 from cacheproof.reference import encoder_decoder_cache as decoder_module

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.explore.explored import digest_of_class, row_of
 from cacheproof.differential.explore.scope import Scope
 from cacheproof.differential.explore.search import Explorable, Exploration, explore
 from cacheproof.differential.findings.finding import Finding, found_in
@@ -132,7 +133,7 @@ class Report:
     @property
     def digest(self) -> str:
         """Of the text of the manager's class."""
-        return self.explorations[0].source[:12]
+        return digest_of_class(self.explorations)
 
     def excuse(self, contract: str) -> str | None:
         """Why no fault of a manager can break a contract at this depth, if that is so."""
@@ -149,17 +150,14 @@ class Report:
             if exploration is not None:
                 violation, trace = exploration.broken[contract]
                 note = f"{len(trace.events)} events in {exploration.scope.name}: {violation.why}"
-            yield Evidence(
-                contract=contract,
-                target=self.task.target,
-                subject=self.name,
-                method="exploration",
-                scope="; ".join(f"{one.scope.name}: {one.reach}" for one in self.explorations),
-                outcome=Outcome.HOLDS if exploration is None else Outcome.REFUTED,
-                note=note,
-                digest=self.digest,
-                seconds=round(sum(one.seconds for one in self.explorations), 1),
-                twins=tuple(self.twins.get(contract, ())),
+            yield row_of(
+                self.explorations,
+                contract,
+                self.task.target,
+                self.name,
+                Outcome.HOLDS if exploration is None else Outcome.REFUTED,
+                note,
+                self.twins.get(contract, ()),
             )
 
     def known(self, contract: str, faults: Sequence[KnownFault]) -> KnownFault | None:

@@ -6,15 +6,17 @@ record. States that differ in nothing but names are one, and are gone on from on
 that breaks a contract first is a shortest one.
 """
 
+import itertools
 import time
-from collections.abc import Callable, Generator, Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.explore import judged
+from cacheproof.differential.explore.explored import Explored, expanded, path_to
 from cacheproof.differential.explore.scope import Scope
 from cacheproof.differential.explore.symmetry import Part, Symmetry
 from cacheproof.differential.judges.examination import judge_of, judge_record
@@ -27,35 +29,11 @@ from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.records import ExplorerStep
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 
-BATCH = 128
 Explorable = ReferenceTarget | HostTarget
 
 
-@dataclass(frozen=True)
-class Exploration:
-    """What came of one scope on one target.
-
-    `states` are counted without those that differ in nothing but names, `transitions` without
-    events that nothing comes of. `closed`: every state was gone on from. Otherwise `events` says
-    how long all the traces are that were covered. `broken` has a shortest trace for each contract,
-    and `source` is the SHA-256 of the text of the manager's class.
-    """
-
-    scope: Scope
-    states: int
-    transitions: int
-    events: int
-    closed: bool
-    seconds: float
-    source: str
-    broken: dict[str, tuple[Violation, Trace]] = field(repr=False)
-
-    @property
-    def reach(self) -> str:
-        """How far it goes, in words."""
-        if self.closed:
-            return f"closed: {self.scope.sentence}, {self.states:,} states"
-        return f"up to {self.events} events: {self.scope.sentence}, {self.states:,} states"
+class Exploration(Explored[Scope, dict[str, tuple[Violation, Trace]]]):
+    """Of a manager or a scheduler: `broken` has a shortest trace for each contract."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +44,6 @@ class _State:
     judge: bytes
     parent: "_State | None" = None
     event: AnyEvent | None = None
-
-    def path(self) -> Iterator[AnyEvent]:
-        """The events that lead here."""
-        if self.parent is not None and self.event is not None:
-            yield from self.parent.path()
-            yield self.event
 
 
 def explore(
@@ -127,8 +99,8 @@ class _Search:
         events = 0
         while self._level and (transitions_max is None or len(self.taken) < transitions_max):
             level, self._level = self._level, []
-            with closing(self._expanded(level)) as expanded:
-                for state, steps in expanded:
+            with closing(expanded(self._explorer, level)) as batches:
+                for state, steps in itertools.chain.from_iterable(batches):
                     self._judge_steps(state, steps)
                     if until(self._broken.keys()):
                         return self._outcome(events, closed=False)
@@ -146,24 +118,6 @@ class _Search:
             source=self._explorer.source,
             broken=self._broken,
         )
-
-    def _expanded(
-        self, level: list[_State]
-    ) -> Generator[tuple[_State, list[ExplorerStep | None]], None, None]:
-        """The states with what the target makes of them; it works on a batch beside the judge."""
-        batches = [level[first : first + BATCH] for first in range(0, len(level), BATCH)]
-        asked = collected = 0
-        try:
-            for number, batch in enumerate(batches):
-                for ahead in batches[asked : number + 2]:
-                    self._explorer.submit([state.number for state in ahead])
-                    asked += 1
-                collected += 1
-                steps = self._explorer.collect()
-                yield from zip(batch, steps, strict=True)
-        finally:
-            for _ in range(asked - collected):
-                self._explorer.collect()
 
     def _judge_steps(self, state: _State, steps: list[ExplorerStep | None]) -> None:
         for event, step in zip(self._alphabet, steps, strict=True):
@@ -220,7 +174,8 @@ class _Search:
 
     def trace(self, state: _State, event: AnyEvent) -> Trace:
         """How that state is come by, and then the event."""
-        return Trace(self._scope.header, _with_names_of_their_own([*state.path(), event]))
+        before: Iterator[AnyEvent] = path_to(state)
+        return Trace(self._scope.header, _with_names_of_their_own([*before, event]))
 
 
 def _with_names_of_their_own(events: list[AnyEvent]) -> tuple[AnyEvent, ...]:

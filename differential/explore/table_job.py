@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from cacheproof.differential.explore.explored import digest_of_class, row_of
 from cacheproof.differential.explore.search import Explorable
 from cacheproof.differential.explore.tables import (
     Break,
@@ -90,7 +91,7 @@ class TableReport:
     @property
     def digest(self) -> str:
         """Of the text of the table's class."""
-        return self.explorations[0].source[:12]
+        return digest_of_class(self.explorations)
 
     @property
     def unrefuted(self) -> list[str]:
@@ -120,17 +121,14 @@ class TableReport:
         """A row for each contract; none where there is no table."""
         for contract in self.contracts:
             breaks = [one for (broken, _), one in self.broken.items() if broken == contract]
-            yield Evidence(
-                contract=contract,
-                target=self.task.target,
-                subject=self.name,
-                method="exploration",
-                scope="; ".join(f"{one.scope.name}: {one.reach}" for one in self.explorations),
-                outcome=Outcome.REFUTED if breaks else Outcome.HOLDS,
-                note=" | ".join(map(str, breaks)),
-                digest=self.digest,
-                seconds=round(sum(one.seconds for one in self.explorations), 1),
-                twins=(self.twins[contract][0],) if contract in self.twins else (),
+            yield row_of(
+                self.explorations,
+                contract,
+                self.task.target,
+                self.name,
+                Outcome.REFUTED if breaks else Outcome.HOLDS,
+                " | ".join(map(str, breaks)),
+                (self.twins[contract][0],) if contract in self.twins else (),
             )
 
 

@@ -8,11 +8,13 @@ of entries are one.
 import copy
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from cacheproof.differential.explore.search import BATCH, Explorable
+from cacheproof.differential.explore.explored import Explored, expanded, path_to
+from cacheproof.differential.explore.search import Explorable
 from cacheproof.differential.explore.symmetry import Part, Symmetry
 from cacheproof.differential.targets.host.explorer import SET
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -116,25 +118,10 @@ def in_words(event: TableEvent) -> str:
     return f"{event.__struct_config__.tag}({given})"
 
 
-@dataclass(frozen=True)
-class TableExploration:
-    """What came of a scope; `source` is the SHA-256 of the text of the table's class. `closed`:
-    every state was gone on from; else `events` says how long the calls are that were covered."""
+class TableExploration(Explored[TableScope, Broken]):
+    """Of a table of entries: `broken` has the shortest calls for each contract and kind."""
 
-    scope: TableScope
-    states: int
-    transitions: int
-    events: int
-    closed: bool
-    seconds: float
-    source: str
-    broken: Broken = field(repr=False)
-
-    @property
-    def reach(self) -> str:
-        """How far it goes, in words."""
-        how = "closed" if self.closed else f"up to {self.events} calls"
-        return f"{how}: {self.scope.sentence}, {self.states:,} states"
+    STEPS = "calls"
 
 
 @dataclass(frozen=True)
@@ -147,11 +134,6 @@ class _State:
     ghost: TableGhost
     parent: "_State | None" = None
     event: TableEvent | None = None
-
-    def path(self) -> Iterator[TableEvent]:
-        if self.parent is not None and self.event is not None:
-            yield from self.parent.path()
-            yield self.event
 
 
 def explore(
@@ -198,13 +180,12 @@ class _Search:
         events = 0
         while self._level and self._transitions < transitions_max:
             level, self._level = self._level, []
-            for first in range(0, len(level), BATCH):
-                batch = level[first : first + BATCH]
-                self._explorer.submit([state.number for state in batch])
-                for state, steps in zip(batch, self._explorer.collect(), strict=True):
-                    self._judge_steps(state, steps)
-                if (until, "") in self._broken:
-                    return self._outcome(events, closed=False)
+            with closing(expanded(self._explorer, level)) as batches:
+                for batch in batches:
+                    for state, steps in batch:
+                        self._judge_steps(state, steps)
+                    if (until, "") in self._broken:
+                        return self._outcome(events, closed=False)
             events += 1
         return self._outcome(events, closed=not self._level)
 
@@ -250,8 +231,8 @@ class _Search:
                 continue
             values = _values(rule, known, tables)
             if values is not None and not rule.predicate(**values):
-                calls = (*state.path(), event)
-                self._broken[rule.id, kind] = Break(calls, _why(rule, values))
+                calls: Iterator[TableEvent] = path_to(state)
+                self._broken[rule.id, kind] = Break((*calls, event), _why(rule, values))
 
     def _meet(self, state: _State) -> None:
         key = self._key(state)

@@ -13,14 +13,15 @@ from itertools import product
 import z3
 
 from cacheproof.proofs.symbolic import encoder_decoder_cache
-from cacheproof.proofs.symbolic.conditions import Refuter, Subject
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.solver import RLIMIT, Premises
 from cacheproof.proofs.symbolic.source import source_in
 from cacheproof.proofs.symbolic.state import Fact
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.values import IDENTIFIER, INT, REQUEST, MapOf, Universe
 
 Check = Callable[[], Iterator[str]]

@@ -15,7 +15,10 @@ from cacheproof.proofs.symbolic.mutants import put_in_place
 
 FOLDER = Path(__file__).resolve().parents[1] / "symbolic"
 PACKAGE = "cacheproof.proofs.symbolic"
-MODULES = ("expressions", "operands", "machine", "state", "gate")
+MODULES = (
+    "execution", "containers", "comprehensions", "builtin_calls", "expressions", "operands",
+    "loops", "machine", "state", "gate",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

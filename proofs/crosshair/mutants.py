@@ -198,6 +198,7 @@ FORGETS = f"for one in {CLAIM_TABLES}:\n    getattr(self, one, {{}}).clear()"
 DROPS = "self.cached.clear()\ngetattr(self, 'num_embeds_by_hash', {}).clear()"
 """Older releases have no table of sizes: to ask for it ends the call before EC-6 is judged."""
 ITEM = "request.mm_features[input_id].identifier"
+CREDITS_AGAIN = beginning("free_encoder_input", "self.num_free_slots += 1")
 
 OF_ENCODER_CACHE = (
     Mutant("a new manager has a slot too few", "start", "EC-1", STARTS_SHORT),
@@ -299,18 +300,8 @@ OF_ENCODER_DECODER_CACHE = (
     Mutant(
         "an allocation forgets all debits", "allocate", "remembered", ending("allocate", FORGETS)
     ),
-    Mutant(
-        "a release credits again",
-        "release",
-        "ED-1",
-        beginning("free_encoder_input", "self.num_free_slots += 1"),
-    ),
-    Mutant(
-        "a release credits again",
-        "release",
-        "ED-2",
-        beginning("free_encoder_input", "self.num_free_slots += 1"),
-    ),
+    Mutant("a release credits again", "release", "ED-1", CREDITS_AGAIN),
+    Mutant("a release credits again", "release", "ED-2", CREDITS_AGAIN),
     Mutant("notices are lost", "draw", "ED-3", NO_NOTICES),
     Mutant(
         "a release is an error",
@@ -318,12 +309,7 @@ OF_ENCODER_DECODER_CACHE = (
         "ED-4",
         beginning("free_encoder_input", "raise KeyError(input_id)"),
     ),
-    Mutant(
-        "a release credits again",
-        "free",
-        "ED-5",
-        beginning("free_encoder_input", "self.num_free_slots += 1"),
-    ),
+    Mutant("a release credits again", "free", "ED-5", CREDITS_AGAIN),
     Mutant(
         "an allocation debits nothing",
         "allocate",

@@ -3,6 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+HELPER = "_read_"
+"""How names begin that stand in a text once it is read."""
+WRAPPER = "MEDIA_WRAPPER"
+"""The constant that is the one name of a class that values are told apart by."""
+
 
 @dataclass(frozen=True)
 class Language:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from cacheproof.proofs.keys import gate, language, paths
+from cacheproof.proofs.keys import language, paths
 from cacheproof.proofs.keys.media_values import (
     TORCH,
     Constructed,
@@ -75,10 +75,10 @@ class Encoding:
             struct=SimpleNamespace(pack=pack),
             json=SimpleNamespace(dumps=dumps),
             sys=SimpleNamespace(modules={"torch": TORCH}),
-            **{f"{gate.HELPER}entries": Entries},
+            **{f"{language.HELPER}entries": Entries},
         )
         self._refused = content["Refused"]
-        self._wrapper = content[gate.WRAPPER]
+        self._wrapper = content[language.WRAPPER]
         self._content = content["content"]
         content["content"] = self._content_of
         self._call = content["call"]

@@ -10,6 +10,34 @@ from typing import Any
 
 Edit = Callable[[ast.AST], list[tuple[str, ast.AST]]]
 """The changes that an operator makes of a node: what each is called, and what stands there then."""
+HARMLESS = {
+    "tag m for l in _shape": "a shape is always the second node of its array or tensor",
+    "tag S for X in _array": "elements are always the third node of their array",
+    "tag S for X in _tensor": "elements are always the third node of their tensor",
+    "tag S for X in _image": "pixels are always the third node of their image",
+    "no first of first + size in hasher": "nothing is hashed twice: the loop does not start either",
+    "no size of first + size in hasher": "nothing is hashed early: the loop does not start either",
+    "end_of(items[item]) < start for end_of(items[item]) <= start in _of_items": (
+        "an item that is not passed is not named either"
+    ),
+    "no (yield adapter.lora_int_id) in _adapter_keys": "not the ideal's way",
+    "no (yield adapter.lora_name) in _adapter_keys": "not the ideal's way",
+    "no feature.identifier of (feature.identifier, offset) in _item_key": "not the ideal's way",
+    "no offset of (feature.identifier, offset) in _item_key": "not the ideal's way",
+    "no digest of ('prompt_embeds', digest) in _embeds_keys": "not the ideal's way",
+    "no 'prompt_embeds' of ('prompt_embeds', digest) in _embeds_keys": "not the ideal's way",
+    "no part 1 of adapter ':' key in identifier": "not the ideal's way",
+    "no part 2 of adapter ':' key in identifier": "not the ideal's way",
+    "no part 3 of adapter ':' key in identifier": "not the ideal's way",
+    "no part 4 of len(adapter or '') ':' adapter or '' ':' key in identifier": (
+        "the length in front says where the adapter's name ends"
+    ),
+    "no 'mm' of ('mm', feature.identifier, offset) in _item_key": "no other pair ends in a number",
+    "no 'cache_salt' of ('cache_salt', salt) in _salt_keys": "no other extra key is a text",
+    "no 'prompt_embeds' of ('prompt_embeds', digest, bytes(embeds.given[start:end])) in "
+    "_embeds_keys": "no other extra key is a pair of bytes",
+}
+"""Changes by which no two contents get one key, and why; that none does is checked as well."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +65,11 @@ def mutants(text: str, functions: Container[str], *edits: Edit) -> Iterator[Muta
             for edit in edits:
                 for name, changed in edit(node):
                     yield Mutant(f"{name} in {function.name}", _replaced(text, node, changed))
+
+
+def harmful(changed: Iterator[Mutant]) -> Iterator[Mutant]:
+    """Those that are to be refuted."""
+    return (one for one in changed if one.name not in HARMLESS)
 
 
 def _replaced(text: str, node: Any, changed: ast.AST) -> str:

@@ -16,7 +16,7 @@ from types import CodeType, ModuleType, SimpleNamespace, TracebackType
 from typing import Any
 
 from cacheproof.proofs.keys import gate
-from cacheproof.proofs.keys.language import Language
+from cacheproof.proofs.keys.language import HELPER, Language
 from cacheproof.proofs.keys.loops import cut
 from cacheproof.proofs.keys.paths import Unread
 from cacheproof.proofs.keys.symbolic import (
@@ -135,7 +135,7 @@ class _Asked(ast.NodeTransformer):
 
 
 def _call(what: str, *given: ast.expr) -> ast.Call:
-    return ast.Call(ast.Name(gate.HELPER + what, ast.Load()), list(given), [])
+    return ast.Call(ast.Name(HELPER + what, ast.Load()), list(given), [])
 
 
 class _Unreadable:
@@ -297,9 +297,9 @@ BUILT_IN: Namespace = {
     "len": length,
     "isinstance": _is_instance,
     "type": _type_of,
-    f"{gate.HELPER}is_none": _is_none,
-    f"{gate.HELPER}known": _known,
-    f"{gate.HELPER}starred": _starred,
-    f"{gate.HELPER}joined": _joined,
-    f"{gate.HELPER}entries": _Unreadable("an empty mapping"),
+    f"{HELPER}is_none": _is_none,
+    f"{HELPER}known": _known,
+    f"{HELPER}starred": _starred,
+    f"{HELPER}joined": _joined,
+    f"{HELPER}entries": _Unreadable("an empty mapping"),
 }

@@ -17,11 +17,11 @@ from cacheproof.proofs.symbolic.block_pool_loops import loops
 from cacheproof.proofs.symbolic.block_pool_machine import PoolMachine
 from cacheproof.proofs.symbolic.block_pool_rules import AUXILIARIES
 from cacheproof.proofs.symbolic.calls import Assumption
-from cacheproof.proofs.symbolic.conditions import Aggregate, Names, Operation, Subject
-from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.rules import of_contract
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proofs.symbolic.state import Receiver
+from cacheproof.proofs.symbolic.subject import Aggregate, Names, Operation, Subject
 from cacheproof.proofs.symbolic.values import (
     BLOCK,
     BOOL,
@@ -34,6 +34,7 @@ from cacheproof.proofs.symbolic.values import (
     Type,
     Value,
 )
+from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.block_pool import BlockPool
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec import block_pool as contracts_of_component

@@ -11,9 +11,10 @@ from cacheproof.proofs.symbolic.block_pool_machine import (
     OncePlaces,
     Places,
 )
-from cacheproof.proofs.symbolic.conditions import End, Operation, Play
-from cacheproof.proofs.symbolic.predicates import Record
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.state import Empty, Lazy, State
+from cacheproof.proofs.symbolic.subject import End, Operation
 from cacheproof.proofs.symbolic.values import (
     BLOCK,
     GROUP,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import Play
 from cacheproof.proofs.symbolic.ghost_loops import Rules
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.state import Around, Loop, State
 from cacheproof.proofs.symbolic.values import (
     KEY,

@@ -12,7 +12,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.machine import Machine
-from cacheproof.proofs.symbolic.predicates import Record
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Lazy, Ref, State, term_of, truth_of
 from cacheproof.proofs.symbolic.values import (

@@ -1,18 +1,18 @@
 """Calls of a block pool for the translator to be held against: of each kind that the exploration
 made one."""
 
-import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import z3
 
 from cacheproof.proofs.symbolic.block_pool_machine import Places
-from cacheproof.proofs.symbolic.conditions import End, Play
-from cacheproof.proofs.symbolic.validation import Found, element, is_value
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.subject import End
+from cacheproof.proofs.symbolic.validation import element, is_value
 from cacheproof.proofs.symbolic.values import BLOCK, BOOL, HASH, Formula, Universe, iff
-from cacheproof.proofs.witness.pool import BLOCKS, Exploration, Transition
+from cacheproof.proofs.witness.pool import BLOCKS, Asked, Exploration, Setting
+from cacheproof.proofs.witness.recorded import RecordedCall
 
 
 def universe() -> Universe:
@@ -20,27 +20,8 @@ def universe() -> Universe:
     return Universe(BLOCKS - 1)
 
 
-@dataclass(frozen=True)
-class PoolCall:
+class PoolCall(RecordedCall[Setting, Asked]):
     """A call that CPython made of a pool."""
-
-    made: Transition
-
-    @property
-    def before(self) -> Found:
-        return self.made.before
-
-    @property
-    def after(self) -> Found:
-        return self.made.after
-
-    @property
-    def mark(self) -> bytes:
-        """Tells it from all others."""
-        return pickle.dumps((self.made.asked, self.made.setting, self.before, self.after))
-
-    def __str__(self) -> str:
-        return f"{self.made.asked} from {self.before} to {self.after}"
 
     def answered(self, end: End) -> Formula:
         """That its answer is what a path says, where contracts look at it."""

@@ -5,10 +5,11 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import End, Play
-from cacheproof.proofs.symbolic.predicates import Record
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.rules import of_contract
 from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.values import (
     DEBIT,
     IDENTIFIER,

@@ -7,7 +7,6 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.predicates import Words
 from cacheproof.proofs.symbolic.state import Snapshot, State
 from cacheproof.proofs.symbolic.values import (
     BLOCK,
@@ -26,6 +25,7 @@ from cacheproof.proofs.symbolic.values import (
     Value,
     is_ordered,
 )
+from cacheproof.proofs.symbolic.words import Words
 
 
 def terms_of(at: Snapshot) -> list[z3.ExprRef]:

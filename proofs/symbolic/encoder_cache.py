@@ -24,14 +24,15 @@ from cacheproof.proofs.symbolic.calls import (
     one_request,
     sizes_at_least_one,
 )
-from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
 from cacheproof.proofs.symbolic.encoder_cache_loops import loops
 from cacheproof.proofs.symbolic.encoder_cache_rules import auxiliaries
-from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import Predicate, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
 from cacheproof.proofs.symbolic.state import RequestOf, State
+from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
 from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,
     INPUT,
@@ -46,6 +47,7 @@ from cacheproof.proofs.symbolic.values import (
     disjunction,
     negated,
 )
+from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_cache as contracts_of_component

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import Play
 from cacheproof.proofs.symbolic.ghost_loops import (
     Rules,
     counted,
@@ -20,7 +19,9 @@ from cacheproof.proofs.symbolic.ghost_loops import (
     still_claimed,
     stored,
 )
-from cacheproof.proofs.symbolic.predicates import NotTranslated, Record
+from cacheproof.proofs.symbolic.language import NotTranslated
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Around, Loop, State
 from cacheproof.proofs.symbolic.values import (

@@ -25,7 +25,6 @@ from cacheproof.proofs.symbolic.calls import (
     one_request,
     sizes_at_least_one,
 )
-from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
 from cacheproof.proofs.symbolic.encoder_cache_rules import (
     idle_is_not_needed,
     needed_as_claimed,
@@ -41,11 +40,13 @@ from cacheproof.proofs.symbolic.ghost_loops import (
     stored,
     without_keys,
 )
-from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import auxiliary, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
 from cacheproof.proofs.symbolic.state import Around, Loop, RequestOf, State
+from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
 from cacheproof.proofs.symbolic.values import (
     DEBIT,
     IDENTIFIER,
@@ -56,6 +57,7 @@ from cacheproof.proofs.symbolic.values import (
     Type,
     conjunction,
 )
+from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_decoder_cache as contracts_of_component

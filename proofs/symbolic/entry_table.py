@@ -12,12 +12,13 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.symbolic.calls import Assumption
-from cacheproof.proofs.symbolic.conditions import Aggregate, End, Names, Operation, Play, Subject
 from cacheproof.proofs.symbolic.entry_table_rules import AUXILIARIES, loops
-from cacheproof.proofs.symbolic.predicates import Record, Words
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.rules import of_contract
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
 from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,
     INT,
@@ -27,6 +28,7 @@ from cacheproof.proofs.symbolic.values import (
     Type,
     negated,
 )
+from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec import entry_table as contracts_of_component
 from cacheproof.spec.entry_table import table_raises_nothing

@@ -1,16 +1,16 @@
 """Calls of a table of entries for the translator to be held against: of each kind that the
 exploration made one."""
 
-import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import End, Play
-from cacheproof.proofs.symbolic.validation import Found, element
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.subject import End
+from cacheproof.proofs.symbolic.validation import element
 from cacheproof.proofs.symbolic.values import IDENTIFIER, Formula, Universe, iff
-from cacheproof.proofs.witness.entry_table import ENTRIES_MAX, Exploration, Transition
+from cacheproof.proofs.witness.entry_table import ENTRIES_MAX, Asked, Exploration, Setting
+from cacheproof.proofs.witness.recorded import RecordedCall
 
 
 def universe() -> Universe:
@@ -18,27 +18,8 @@ def universe() -> Universe:
     return Universe(ENTRIES_MAX)
 
 
-@dataclass(frozen=True)
-class TableCallMade:
+class TableCallMade(RecordedCall[Setting, Asked]):
     """A call that CPython made of a table."""
-
-    made: Transition
-
-    @property
-    def before(self) -> Found:
-        return self.made.before
-
-    @property
-    def after(self) -> Found:
-        return self.made.after
-
-    @property
-    def mark(self) -> bytes:
-        """Tells it from all others."""
-        return pickle.dumps((self.made.asked, self.made.setting, self.before, self.after))
-
-    def __str__(self) -> str:
-        return f"{self.made.asked} from {self.before} to {self.after}"
 
     def answered(self, end: End) -> Formula:
         """That its answer is what a path says, where it is one."""

@@ -16,13 +16,14 @@ from cacheproof.proofs.symbolic import (
     encoder_decoder_cache,
     entry_table,
 )
+from cacheproof.proofs.symbolic.bindings import named_beside
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
-from cacheproof.proofs.symbolic.conditions import Library, Subject, prove
-from cacheproof.proofs.symbolic.conditions import Outcome as OfRule
 from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.gate_module import named_beside
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.language import NotTranslated
+from cacheproof.proofs.symbolic.prove import Library, prove
+from cacheproof.proofs.symbolic.prove import Outcome as OfRule
 from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.twins import red_twins, twins_of_operations
 from cacheproof.proofs.symbolic.validator import Validator
 from cacheproof.proofs.symbolic.witnesses import (

@@ -4,7 +4,8 @@ The translator reads statements and expressions one by one. What they mean depen
 their own text: on what the module does with a name, on decorators and bases, on what makes a name
 local, on where an effect stands. What is said here of a text makes that plain, so that what is
 left means what it says. Each refusal is a check by itself, and its docstring a line of
-docs/language.md; what a module and a class may be, gate_module.py says.
+docs/language.md; what a module and a class may be, gate_module.py says, and what a module may run
+when it is imported, gate_import.py.
 """
 
 import ast
@@ -14,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cacheproof.proofs.symbolic.conditions import Subject
-from cacheproof.proofs.symbolic.gate_module import Refusal, of_class, of_module, unbound
+from cacheproof.proofs.symbolic.gate_module import of_class, of_module, unbound
 from cacheproof.proofs.symbolic.gate_surface import OF_SURFACE, missing, not_of_requests
 from cacheproof.proofs.symbolic.language import (
     BUILTINS,
@@ -29,9 +29,11 @@ from cacheproof.proofs.symbolic.language import (
     PARTS,
     STATEMENTS,
     VIEWS,
+    NotTranslated,
+    Refusal,
 )
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.source import Source, reached_from
+from cacheproof.proofs.symbolic.subject import Subject
 
 _READ = (*STATEMENTS, *EXPRESSIONS, *OPERATORS, *PARTS)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -9,8 +9,7 @@ import ast
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from cacheproof.proofs.symbolic.gate_module import Refusal
-from cacheproof.proofs.symbolic.language import BUILTINS
+from cacheproof.proofs.symbolic.language import BUILTINS, Refusal
 from cacheproof.proofs.symbolic.source import Source, reached_among, without_docstring
 
 CAPACITY = "cache_size"

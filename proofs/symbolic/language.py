@@ -5,9 +5,29 @@ says what of a construct is read; where it says less than Python allows, the res
 """
 
 import ast
+import builtins
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from cacheproof.proofs.symbolic.values import MapOf, SetOf, Type
+
+
+class NotTranslated(Exception):
+    """A construct that has no reading; the message names file, line and construct where it
+    `has_place`, and else is still to be given one."""
+
+    def __init__(self, message: str, *, has_place: bool = False) -> None:
+        super().__init__(message)
+        self.has_place = has_place
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What has no reading, and where it stands."""
+
+    node: ast.AST
+    what: str
+
 
 STATEMENTS: Mapping[type[ast.AST], str] = {
     ast.Expr: "an expression by itself, such as a call",
@@ -99,6 +119,13 @@ BUILTINS: Mapping[str, str] = {
     "tuple": "of nothing, or a copy to be run through",
 }  # fmt: skip
 """Functions and types that have a reading, where nothing else bears their names."""
+REACHES_ANYTHING = frozenset(
+    {"__builtins__", "__import__", "builtins", "compile", "delattr", "eval", "exec", "gc"}
+    | {"getattr", "globals", "importlib", "inspect", "locals", "setattr", "sys", "vars"}
+)
+"""Names by which a module may change what it does not name."""
+GUARDED = frozenset({*BUILTINS, *REACHES_ANYTHING, *dir(builtins)} - {"__doc__"})
+"""Names that mean what Python says that they mean."""
 ORDERED = "OrderedDict"
 ONCE = frozenset({"enumerate", "frozenset", "list", "next", "set", "sorted", "tuple", "any", "all"})
 """Builtins that run through what they are given before anything else happens."""

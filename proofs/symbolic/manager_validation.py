@@ -8,10 +8,11 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import End, Play, Subject
 from cacheproof.proofs.symbolic.counterexample import Model
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.replay import SECONDS, made_of
-from cacheproof.proofs.symbolic.validation import Found, element
+from cacheproof.proofs.symbolic.subject import End, Subject
+from cacheproof.proofs.symbolic.validation import element
 from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,
     INPUT,
@@ -23,6 +24,7 @@ from cacheproof.proofs.symbolic.values import (
 from cacheproof.proofs.witness.calls import Made, attributes_of
 from cacheproof.proofs.witness.exploration import Exploration, Transition
 from cacheproof.proofs.witness.limits import Endless, limited
+from cacheproof.proofs.witness.recorded import Found
 
 ANSWERED = ("check", "can")
 """Operations of which contracts look at the answer."""

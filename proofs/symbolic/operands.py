@@ -5,7 +5,8 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.predicates import NotTranslated, equal, unwrapped
+from cacheproof.proofs.symbolic.language import NotTranslated
+from cacheproof.proofs.symbolic.records import equal, unwrapped
 from cacheproof.proofs.symbolic.state import Ref, State
 from cacheproof.proofs.symbolic.values import (
     Formula,

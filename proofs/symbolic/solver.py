@@ -11,9 +11,9 @@ from enum import Enum
 
 import z3
 
-from cacheproof.proofs.symbolic.predicates import SUMS
 from cacheproof.proofs.symbolic.state import Fact
 from cacheproof.proofs.symbolic.values import Formula, negated
+from cacheproof.proofs.symbolic.words import SUMS
 
 RLIMIT = 40_000_000
 """What one check may cost in z3's own measure of work, which no other load on a machine changes."""

@@ -5,11 +5,13 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from cacheproof.proofs.symbolic.conditions import Library, Operation, Refuter, Subject
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.mutants import EVERY, FOR_TWINS, Mutant, mutants
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.source import reached_from
+from cacheproof.proofs.symbolic.subject import Operation, Subject
 from cacheproof.proofs.symbolic.values import Universe
 
 FAILS = "'assert False' first"

@@ -7,10 +7,12 @@ tried with them, with less work than the hardest proofs may take. None found is 
 import ast
 from collections.abc import Collection, Iterable
 
-from cacheproof.proofs.symbolic.conditions import Condition, Prover, Subject
+from cacheproof.proofs.symbolic.play import Condition
+from cacheproof.proofs.symbolic.prover import Prover
 from cacheproof.proofs.symbolic.solver import RLIMIT, Among, Effort
 from cacheproof.proofs.symbolic.source import without_docstring
 from cacheproof.proofs.symbolic.state import Place, State
+from cacheproof.proofs.symbolic.subject import Subject
 
 PLAIN = Effort(Among.ALL, sums=False, rlimit=RLIMIT // 400)
 SUMS = Effort(Among.ALL, sums=True, rlimit=RLIMIT // 100)

@@ -16,9 +16,10 @@ from typing import Any
 
 import z3
 
-from cacheproof.proofs.symbolic.conditions import End, Play
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.solver import Told, models
 from cacheproof.proofs.symbolic.state import Fact, Place, State
+from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.values import (
     BLOCK,
     BOOL,
@@ -41,10 +42,7 @@ from cacheproof.proofs.symbolic.values import (
     Value,
     is_ordered,
 )
-
-Found = Mapping[tuple[str, str], Any]
-"""What every attribute is, by its owner and name; containers are Python's."""
-
+from cacheproof.proofs.witness.recorded import Found
 
 WORK = 1_000_000
 """What a solver may spend on one question, in its own measure; most take a thousandth of it."""

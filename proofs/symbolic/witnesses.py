@@ -16,9 +16,9 @@ from cacheproof.proofs.symbolic import (
     manager_validation,
 )
 from cacheproof.proofs.symbolic.calls import Assumption, identifier_fixes_size, items_differ
-from cacheproof.proofs.symbolic.conditions import Subject
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
 from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.validator import Call, Validator
 from cacheproof.proofs.witness import entry_table, exploration, pool
 from cacheproof.proofs.witness.classes import class_of

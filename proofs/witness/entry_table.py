@@ -4,13 +4,12 @@ may make, each judged by the contracts' own functions.
 
 import copy
 import itertools
-from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from cacheproof.proofs.witness.exploration import SECONDS_OF_STATE
-from cacheproof.proofs.witness.limits import Endless, limited
+from cacheproof.proofs.witness import recorded
+from cacheproof.proofs.witness.recorded import Found, change_of, told
 from cacheproof.spec.entry_table import TableCall, TableState
 from cacheproof.spec.entry_table_ghost import TableGhost
 from cacheproof.spec.registry import Contract, by_id
@@ -22,7 +21,6 @@ ATTRIBUTES = ("capacity", "free", "evictable", "sizes", "pins", "idle", "order")
 TELLS = {"publish": ("end", "use"), "abandon": ("end",), "unpin": ("unpin",)}
 TELLS_GRANTED = {"begin": ("begin",), "pin": ("pin", "use")}
 """What a call tells the ghost; and what it does where the answer is True."""
-Found = Mapping[tuple[str, str], Any]
 
 
 @dataclass(frozen=True)
@@ -55,27 +53,7 @@ class Asked:
         return f"{self.operation}({', '.join(filter(None, given))})"
 
 
-@dataclass(frozen=True)
-class Transition:
-    """A call that was made, its answer where contracts look at it, and every attribute around it,
-    by owner and name, as the proof has them."""
-
-    setting: Setting
-    asked: Asked
-    answer: bool | None
-    before: Found
-    after: Found
-
-
-@dataclass
-class Exploration:
-    """What came of a setting: of each operation, how many calls were made; contract -> the calls
-    that break it first; and one call of each kind."""
-
-    setting: Setting
-    calls: Counter[str] = field(default_factory=Counter)
-    broken: dict[str, str] = field(default_factory=dict)
-    unlike: dict[Hashable, Transition] = field(default_factory=dict)
+Exploration = recorded.Exploration[Setting, Asked]
 
 
 @dataclass(frozen=True)
@@ -123,28 +101,18 @@ def explore(
     """
     exploration = Exploration(setting)
     judged = [by_id(rule) for rule in rules]
-    level: deque[_State] = deque()
-    met: set[Hashable] = set()
 
-    def attempt(before: _State | None, asked: Asked) -> None:
-        exploration.calls[asked.operation] += 1
-        after = _attempted(table_class, exploration, before, asked, judged)
-        if after is not None and (key := _key(after.found, setting)) not in met:
-            met.add(key)
-            level.append(after)
+    def attempt(before: _State | None, asked: Asked) -> _State | None:
+        return _attempted(table_class, exploration, before, asked, judged)
 
-    with limited(SECONDS_OF_STATE) as begin_anew:
-        attempt(None, Asked("init"))
-        while level and exploration.calls.total() < calls_max:
-            begin_anew()
-            state = level.popleft()
-            for asked in _offered(state, setting):
-                try:
-                    attempt(state, asked)
-                except Endless:
-                    told = "; ".join(map(str, (*state.path, asked)))
-                    exploration.broken[SAFETY] = f"{told}: it does not end"
-                    return exploration
+    exploration.go_through(
+        Asked("init"),
+        lambda state: _offered(state, setting),
+        attempt,
+        lambda state: _key(state.found, setting),
+        calls_max,
+        SAFETY,
+    )
     return exploration
 
 
@@ -156,14 +124,14 @@ def _attempted(
     judged: Collection[Contract],
 ) -> _State | None:
     """The state after a call, which is judged; None where it raises."""
-    told = "; ".join(map(str, (*(() if before is None else before.path), asked)))
+    words = told(before, asked)
     try:
         after, answer = _called(table_class, exploration.setting, before, asked)
         found, seen = after.found, after.seen
     except Exception as error:
         if any(rule.id == SAFETY for rule in judged):
             why = f"raises {type(error).__name__}: {error}"
-            exploration.broken.setdefault(SAFETY, f"{told}: {why}")
+            exploration.broken.setdefault(SAFETY, f"{words}: {why}")
         return None
     call = TableCall(asked.operation, asked.entry, asked.size, answer is True, "")
     values = {"s": seen, "post": seen, "g": after.ghost, "c": call}
@@ -173,13 +141,9 @@ def _attempted(
         if rule.id not in exploration.broken and _judges(rule, asked.operation):
             given = {name: values[name] for name in rule.parameters}
             if not _holds(rule, given):
-                exploration.broken[rule.id] = f"{told}: {_why(rule, given)}"
-    kind = _kind(before, asked, answer, found)
-    if kind not in exploration.unlike:
-        was = {} if before is None else before.found
-        said = answer if isinstance(answer, bool) else None
-        transition = Transition(exploration.setting, asked, said, was, found)
-        exploration.unlike[kind] = transition
+                exploration.broken[rule.id] = f"{words}: {_why(rule, given)}"
+    was = None if before is None else before.found
+    exploration.record(_kind(was, asked, answer, found), asked, answer, was or {}, found)
     return _State(after.table, _without_history(after.ghost, seen), after.path)
 
 
@@ -264,21 +228,13 @@ def _renamed(found: Any, names: Mapping[str, str]) -> Any:
     return found
 
 
-def _kind(before: _State | None, asked: Asked, answer: Any, after: Found) -> Hashable:
+def _kind(was: Found | None, asked: Asked, answer: Any, after: Found) -> Hashable:
     """What makes a call of another kind than those before: where its entry stood, and who else was
     idle; what it answers, and by how much it changed what."""
-    if before is None:
+    if was is None:
         return "init"
-    was = before.found
     stood = [asked.entry in one for one in was.values() if isinstance(one, dict | set)]
     pins = was["m", "pins"].get(asked.entry, 0)
-    changed = [_by(one, was[name]) for name, one in after.items() if name[0] == "m"]
+    changed = [change_of(one, was[name]) for name, one in after.items() if name[0] == "m"]
     others = tuple(one in was["m", "idle"] for one in was["m", "order"])
     return asked.operation, tuple(stood), pins, others, answer is True, tuple(changed)
-
-
-def _by(found: Any, was: Any) -> Hashable:
-    """By how much something changed."""
-    if found == was:
-        return ""
-    return len(found) - len(was) if isinstance(found, dict) else "changed"

@@ -6,15 +6,15 @@ contract first does so in the fewest calls.
 """
 
 import pickle
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproof.proofs.crosshair.episode import Broken, Episode, Tables
 from cacheproof.proofs.crosshair.states import Request
+from cacheproof.proofs.witness.breadth import breadth_first
 from cacheproof.proofs.witness.calls import Made, attributes_of, perform
-from cacheproof.proofs.witness.limits import Endless, limited
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.manager_calls import COMPONENT as CALLERS
 from cacheproof.spec.records import Call, Making
@@ -26,8 +26,6 @@ class Unexplorable(Exception):
     call; the message says why."""
 
 
-SECONDS_OF_STATE = 3.0
-"""CPU time of this process that all calls from one state may take; they take some milliseconds."""
 UNREPORTED_MAX = 3
 """A step ends at the latest when so many evictions wait to be reported."""
 
@@ -190,29 +188,18 @@ class Explorer:
         Raises:
             Unexplorable: the class has states that cannot be saved.
         """
-        with limited(SECONDS_OF_STATE) as begin_anew:
-            return self._explored(scope, calls_max, begin_anew)
-
-    def _explored(
-        self, scope: Scope, calls_max: int, begin_anew: Callable[[], None]
-    ) -> Exploration:
         found = Exploration(scope)
-        begun = self._begun(scope, found)
-        level = deque([] if begun is None else [begun])
-        met = {one.key for one in level}
-        while level and found.calls.total() < calls_max:
-            begin_anew()
-            state = level.popleft()
-            for made in self._offered(scope):
-                try:
-                    after = self._made(scope, state, made, found)
-                except Endless:
-                    found.broken[self._safety] = Break((*state.path(), made), "it does not end")
-                    return found
-                if after is not None and after.key not in met:
-                    met.add(after.key)
-                    level.append(after)
-        found.states, found.closed = len(met), not level
+        reached = breadth_first(
+            lambda: self._begun(scope, found),
+            lambda _: self._offered(scope),
+            lambda state, made: self._made(scope, state, made, found),
+            lambda state: state.key,
+            lambda: found.calls.total() < calls_max,
+        )
+        if reached.endless is not None:
+            state, made = reached.endless
+            found.broken[self._safety] = Break((*state.path(), made), "it does not end")
+        found.states, found.closed = reached.states, reached.closed
         return found
 
     # one call

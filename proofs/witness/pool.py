@@ -4,14 +4,14 @@ manager may make, each judged by the contracts' own functions.
 
 import copy
 import itertools
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cacheproof.proofs.witness.exploration import SECONDS_OF_STATE
-from cacheproof.proofs.witness.limits import Endless, limited
+from cacheproof.proofs.witness import recorded
+from cacheproof.proofs.witness.recorded import Found, change_of, told
 from cacheproof.reference.kv_events import BlockRemoved, BlockStored, KVCacheEvent
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
@@ -34,7 +34,6 @@ GROUP = "g0"
 EVENTS_MAX = 3
 """Events are taken at the latest when so many wait."""
 SAFETY = "KV-3"
-Found = Mapping[tuple[str, str], Any]
 
 
 @dataclass(frozen=True)
@@ -66,27 +65,7 @@ class Asked:
         return f"{self.operation}({', '.join(f'{name}={one}' for name, one in self.given)})"
 
 
-@dataclass(frozen=True)
-class Transition:
-    """A call that was made, its answer where contracts look at it, and every attribute around it,
-    by owner and name, as the proof has them."""
-
-    setting: Setting
-    asked: Asked
-    answer: bool | None
-    before: Found
-    after: Found
-
-
-@dataclass
-class Exploration:
-    """What came of a setting: of each operation, how many calls were made; contract -> the calls
-    that break it first; and one call of each kind."""
-
-    setting: Setting
-    calls: Counter[str] = field(default_factory=Counter)
-    broken: dict[str, str] = field(default_factory=dict)
-    unlike: dict[Hashable, Transition] = field(default_factory=dict)
+Exploration = recorded.Exploration[Setting, Asked]
 
 
 @dataclass(frozen=True)
@@ -156,62 +135,49 @@ def explore(
         rules: the ids of the contracts that are asserted, each until it is broken.
         calls_max: when to stop.
     """
-    with limited(SECONDS_OF_STATE) as begin_anew:
-        return _explored(pool_class, setting, rules, calls_max, begin_anew)
-
-
-def _explored(
-    pool_class: type[Any],
-    setting: Setting,
-    rules: Collection[str],
-    calls_max: int,
-    begin_anew: Callable[[], None],
-) -> Exploration:
     exploration = Exploration(setting)
-    broken = exploration.broken
-    level: deque[_State] = deque()
-    met: set[Hashable] = set()
 
-    def attempt(before: _State | None, asked: Asked) -> None:
-        path = (*(() if before is None else before.path), asked)
-        told = "; ".join(map(str, path))
-        exploration.calls[asked.operation] += 1
-        try:
-            after, answer = _called(pool_class, setting, before, asked)
-            found = after.found
-            judged = [(SAFETY, Outcome("")), *_judged(before, after, asked, answer)]
-        except Exception as error:
-            judged = [(SAFETY, Outcome(type(error).__name__))]
-            told += f": raises {type(error).__name__}: {error}"
-            found = None
-        for rule, values in judged:
-            contract = by_id(rule)
-            if rule in rules and rule not in broken and not contract.predicate(values):
-                why = contract.explain(**{contract.parameters[0]: values})
-                broken[rule] = f"{told}: {why}"
-        if found is None:
-            return
-        kind = _kind(before, asked, answer, found)
-        if kind not in exploration.unlike:
-            was = {} if before is None else before.found
-            said = answer if isinstance(answer, bool) else None
-            exploration.unlike[kind] = Transition(setting, asked, said, was, found)
-        if (key := _canonical(found)) not in met:
-            met.add(key)
-            level.append(after)
+    def attempt(before: _State | None, asked: Asked) -> _State | None:
+        return _attempted(pool_class, exploration, before, asked, rules)
 
-    attempt(None, Asked("init"))
-    while level and exploration.calls.total() < calls_max:
-        begin_anew()
-        state = level.popleft()
-        for asked in _offered(state, setting):
-            try:
-                attempt(state, asked)
-            except Endless:
-                told = "; ".join(map(str, (*state.path, asked)))
-                broken[SAFETY] = f"{told}: it does not end"
-                return exploration
+    exploration.go_through(
+        Asked("init"),
+        lambda state: _offered(state, setting),
+        attempt,
+        lambda state: _canonical(state.found),
+        calls_max,
+        SAFETY,
+    )
     return exploration
+
+
+def _attempted(
+    pool_class: type[Any],
+    exploration: Exploration,
+    before: _State | None,
+    asked: Asked,
+    rules: Collection[str],
+) -> _State | None:
+    """The state after a call, which is judged; None where it raises."""
+    broken, words = exploration.broken, told(before, asked)
+    try:
+        after, answer = _called(pool_class, exploration.setting, before, asked)
+        found = after.found
+        judged = [(SAFETY, Outcome("")), *_judged(before, after, asked, answer)]
+    except Exception as error:
+        judged = [(SAFETY, Outcome(type(error).__name__))]
+        words += f": raises {type(error).__name__}: {error}"
+        found = None
+    for rule, values in judged:
+        contract = by_id(rule)
+        if rule in rules and rule not in broken and not contract.predicate(values):
+            why = contract.explain(**{contract.parameters[0]: values})
+            broken[rule] = f"{words}: {why}"
+    if found is None:
+        return None
+    was = None if before is None else before.found
+    exploration.record(_kind(was, asked, answer, found), asked, answer, was or {}, found)
+    return after
 
 
 # what a manager may ask
@@ -453,13 +419,12 @@ def _canonical(found: Any) -> Hashable:
     return tuple(map(_canonical, found)) if isinstance(found, list | tuple) else found
 
 
-def _kind(before: _State | None, asked: Asked, answer: Any, after: Found) -> Hashable:
+def _kind(was: Found | None, asked: Asked, answer: Any, after: Found) -> Hashable:
     """What makes a call of another kind than those before: what it is given; of the blocks that it
     names, or that are free, who is held or found, beside how many others; whether it answers
     anything; and what it changes, how much."""
-    if before is None:
+    if was is None:
         return "init"
-    was = before.found
     refs, keys = was["b", "ref_cnt"], was["b", "keys"]
     found = was["m", "cached_block_hash_to_block"]
 
@@ -477,7 +442,7 @@ def _kind(before: _State | None, asked: Asked, answer: Any, after: Found) -> Has
     if asked.operation in ("touch", "evict"):  # whose order nothing hangs on
         ((_, blocks),) = asked.given
         given = tuple(sorted(str(about(one)) for one in blocks))
-    changed = tuple(_by(one, was[name]) for name, one in after.items())
+    changed = tuple(change_of(one, was[name]) for name, one in after.items())
     free = tuple(map(about, was["q", "_blocks"])) if asked.operation in _MEETS_FREE else ()
     return asked.operation, given, free, bool(answer), changed
 
@@ -485,10 +450,3 @@ def _kind(before: _State | None, asked: Asked, answer: Any, after: Found) -> Has
 _FORGETS = ("new", "evict", "cache", "cache masked", "cache partial")
 _MEETS_FREE = ("new", "reset")
 _MEETS_HELD = ("touch", "free", "reset")
-
-
-def _by(found: Any, was: Any) -> Hashable:
-    """By how much something changed."""
-    if found == was:
-        return ""
-    return len(found) - len(was) if isinstance(found, dict) else "changed"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof import proving, searching, text_table
+from cacheproof import proof_targets, searching, text_table
 from cacheproof.differential.targets import known_texts, releases
 from cacheproof.differential.targets import resolve as resolving
 from cacheproof.differential.targets.releases import Release
@@ -163,7 +163,7 @@ def test_the_main_job_tells_an_installed_release_whose_text_was_changed(
     (announced,) = target.announcement
     assert announced.startswith(f"vllm@{NEWEST}: modelled definitions that differ from {NEWEST}")
     said: list[str] = []
-    told = proving._announced(proving._Tree(f"vllm@{NEWEST}", changed), said.append)
+    told = proof_targets.announced(proof_targets.Tree(f"vllm@{NEWEST}", changed), said.append)
     assert said == told["announced"] == [announced]
 
 

@@ -4,12 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from cacheproof import kept_proofs, proving
+from cacheproof import kept_proofs, proof_jobs, proving
 from cacheproof.console import Output
 from cacheproof.kept_proofs import PROVERS, KeptProofs, digest_of
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness
@@ -157,10 +158,10 @@ def test_a_second_run_tells_what_the_first_one_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CACHEPROOF_HOME", str(tmp_path / "home"))
-    work = proving._Job(
-        1, proving.partial(proving._prove_lemmas, 0), (proving._Piece(digest_of("lemmas", "0")),)
+    work = proof_jobs.Job(
+        1, partial(proof_jobs._prove_lemmas, 0), (proof_jobs.Piece(digest_of("lemmas", "0")),)
     )
-    monkeypatch.setattr(proving, "_jobs", lambda wanted, seed: iter([work]))
+    monkeypatch.setattr(proving, "jobs_for", lambda wanted, seed: iter([work]))
 
     def run(name: str, *, fresh: bool = False) -> dict[str, object]:
         path = tmp_path / f"{name}.json"

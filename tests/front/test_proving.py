@@ -13,15 +13,9 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.search import known
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
-from cacheproof.proving import (
-    MANAGERS,
-    _digest_of_keys,
-    _sources,
-    _Tree,
-    _wanted,
-    exit_code,
-    is_listed,
-)
+from cacheproof.proof_jobs import _digest_of_keys
+from cacheproof.proof_targets import MANAGERS, Tree, sources, wanted_trees
+from cacheproof.proving import exit_code, is_listed
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
 ROW = Evidence(
@@ -76,13 +70,13 @@ def plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_plug_in_is_read_where_it_lies_in_the_place_of_a_manager(plug_ins: Path) -> None:
-    wanted = _wanted(["company.plug_in:Mine", "company.plug_in:Mine@0.28.0"], Output(None))
+    wanted = wanted_trees(["company.plug_in:Mine", "company.plug_in:Mine@0.28.0"], Output(None))
     assert [one.promises for one in wanted if one is not None] == ["0.33.0", "0.28.0"]
-    (newest, older) = (read for read in _sources("EncoderCacheManager", wanted))
+    (newest, older) = (read for read in sources("EncoderCacheManager", wanted))
     assert (newest.target, older.target) == ("company.plug_in:Mine@0.28.0", "company.plug_in:Mine")
     assert newest.source.name == "Mine"
     assert list(newest.source.methods) == ["__init__"]
-    assert list(_sources("EncoderDecoderCacheManager", wanted)) == []
+    assert list(sources("EncoderDecoderCacheManager", wanted)) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +90,7 @@ def test_a_plug_in_is_read_where_it_lies_in_the_place_of_a_manager(plug_ins: Pat
 )
 def test_a_plug_in_that_is_not_there_costs_a_line(plug_ins: Path, target: str, line: str) -> None:
     with pytest.raises(InputError, match=line):
-        list(_sources("EncoderCacheManager", _wanted([target], Output(None))))
+        list(sources("EncoderCacheManager", wanted_trees([target], Output(None))))
 
 
 def test_what_is_kept_of_a_releases_keys_hangs_on_its_text_and_on_what_runs_it(
@@ -109,9 +103,9 @@ def test_what_is_kept_of_a_releases_keys_hangs_on_its_text_and_on_what_runs_it(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("changed = 1\n")
         found.add(_digest_of_keys(release, 0))
-    monkeypatch.setattr("cacheproof.proving.inspect.getsource", lambda _: "another own run")
+    monkeypatch.setattr("cacheproof.proof_jobs.inspect.getsource", lambda _: "another own run")
     found.add(_digest_of_keys(release, 0))
-    monkeypatch.setattr("cacheproof.proving.code_digest", lambda *_: "another host")
+    monkeypatch.setattr("cacheproof.proof_jobs.code_digest", lambda *_: "another host")
     found.add(_digest_of_keys(release, 0))
     assert len(found) == 6
 
@@ -122,7 +116,7 @@ TEXT = f"class {CLASS}:\n    pass\n"
 
 def _read(tree: Path, name: str = CLASS) -> list[Any]:
     release = cast("Any", SimpleNamespace(tree=tree, version="0.33.0"))
-    return list(_sources(name, [_Tree("path:DIR", release)]))
+    return list(sources(name, [Tree("path:DIR", release)]))
 
 
 def _module(tree: Path, text: str) -> Path:
@@ -161,8 +155,8 @@ def test_a_release_without_the_other_manager_is_not_asked_for_it(tmp_path: Path)
     with pytest.raises(InputError, match="no class EncoderDecoderCacheManager"):
         _read(tmp_path, "EncoderDecoderCacheManager")
     release = cast("Any", SimpleNamespace(tree=tmp_path, version="0.12.0"))
-    trees = [_Tree("path:DIR", release)]
-    assert list(_sources("EncoderDecoderCacheManager", trees)) == []
+    trees = [Tree("path:DIR", release)]
+    assert list(sources("EncoderDecoderCacheManager", trees)) == []
 
 
 def _package(module: Path) -> None:

@@ -14,7 +14,7 @@ from cacheproof.differential.explore.job import UNJUDGED, Report, Task, run, var
 from cacheproof.differential.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.explore.scope import SchedulerScope
 from cacheproof.differential.explore.search import _Search, explore, traces_of
-from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, target_of
+from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.scheduler_kv import follows
 from cacheproof.differential.search import known
@@ -27,8 +27,8 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.manager import Add
-from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.spec.evidence import Outcome
+from tests.differential.explore.shortest import judge_shortest
 
 BY_NAME = {scope.name: scope for scope in SMALL}
 CHUNKS = BY_NAME["items in chunks"]
@@ -61,16 +61,8 @@ def test_the_reference_closes_a_scope_and_breaks_nothing() -> None:
 def test_a_shortest_trace_breaks_the_contract_with_its_last_event(
     variant: str, scope: str, contract: str, events: int
 ) -> None:
-    fault = VARIANT[variant].fault
-    target = target_of(VARIANT[variant])
-    found = explore(target, BY_NAME[scope], fault=fault, until={contract}.issubset)
-    violation, trace = found.broken[contract]
-    assert len(trace.events) == events
-    assert parse(dump(trace).encode().splitlines(), "the trace") == trace
-    again = examine(trace, target.run([trace], fault)[0], target).violations[contract]
-    assert (again.event, again.why) == (events - 1, violation.why)
-    shorter = trace.with_events(trace.events[:-1])
-    assert contract not in examine(shorter, target.run([shorter], fault)[0], target).violations
+    found, again = judge_shortest(VARIANT[variant], BY_NAME[scope], contract, events)
+    assert again.why == found.why
 
 
 class _Apart(SchedulerStates):

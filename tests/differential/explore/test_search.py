@@ -12,12 +12,11 @@ from cacheproof.differential.explore.scope import Scope
 from cacheproof.differential.explore.scopes import SMALL
 from cacheproof.differential.explore.search import Exploration, _Search, explore
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, target_of
-from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.reference.encoder_cache import EncoderCacheManager
+from tests.differential.explore.shortest import judge_shortest
 from tests.differential.targets.reference_process import ReferenceProcess
 
 BY_NAME = {(scope.subject, scope.name): scope for scope in SMALL}
@@ -98,16 +97,8 @@ def explored_keys(scope: Scope) -> set[bytes]:
 def test_a_shortest_trace_breaks_the_contract_with_its_last_event(
     variant: str, scope: str, contract: str, events: int
 ) -> None:
-    target = target_of(VARIANT[variant])
     where = BY_NAME[VARIANT[variant].manager, scope]
-    violation, trace = explore(target, where, until={contract}.issubset).broken[contract]
-    assert len(trace.events) == events
-    assert parse(dump(trace).encode().splitlines(), "the trace") == trace
-    again = examine(trace, target.run([trace])[0], target).violations[contract]
-    assert (again.event, again.why) == (events - 1, again.why)
-    shorter = trace.with_events(trace.events[:-1])
-    assert contract not in examine(shorter, target.run([shorter])[0], target).violations
-    assert violation.contract is again.contract
+    judge_shortest(VARIANT[variant], where, contract, events)
 
 
 def test_a_search_that_is_cut_off_says_how_long_the_traces_are_that_it_covered() -> None:

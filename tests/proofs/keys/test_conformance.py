@@ -14,8 +14,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from cacheproof.proofs.keys.claim import Claim
 from cacheproof.proofs.keys.media import Texts
-from cacheproof.proofs.keys.prove import Claim, claims
+from cacheproof.proofs.keys.prove import claims
 from cacheproof.proofs.keys.running import (
     BlockTexts,
     MediaTexts,

@@ -9,10 +9,17 @@ import pytest
 
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.own_run import OwnRun
-from cacheproof.proofs.keys import prove
 from cacheproof.proofs.keys.block_extra import Hashing
+from cacheproof.proofs.keys.checks import (
+    beside_confusion,
+    chain_failure,
+    growth_failure,
+    identifier_confusion,
+    media_confusion,
+)
 from cacheproof.proofs.keys.media import Texts, merged_tags
 from cacheproof.proofs.keys.mutants import (
+    HARMLESS,
     mutants,
     shifted_comparison,
     without_a_part,
@@ -24,7 +31,6 @@ from cacheproof.proofs.keys.prove import (
     BESIDE,
     BLOCK_RELEASES,
     ENCODES,
-    HARMLESS,
     IDENTIFIER_RELEASES,
     KEYED_RELEASES,
     MEDIA_RELEASES,
@@ -128,20 +134,20 @@ def test_changes_that_are_called_harmless_are_and_all_of_them_occur() -> None:
     checks: list[tuple[str, Callable[[], str | None]]] = []
     for one in mutants(texts.content, ENCODES, merged_tags, without_an_element):
         changed = Texts(content=one.text)
-        checks.append((one.name, lambda changed=changed: prove.media_confusion(reader, changed)))
+        checks.append((one.name, lambda changed=changed: media_confusion(reader, changed)))
     edits = without_an_element, without_a_yield, without_an_operand
     for one in mutants(block, BESIDE, *edits):
         text = one.text
-        checks.append((one.name, lambda text=text: prove.beside_confusion(0, Hashing(ideal), text)))
+        checks.append((one.name, lambda text=text: beside_confusion(0, Hashing(ideal), text)))
     for one in mutants(block, ("hasher",), without_an_element, without_an_operand):
         text = one.text
-        checks.append((one.name, lambda text=text: prove.chain_failure(0, text)))
+        checks.append((one.name, lambda text=text: chain_failure(0, text)))
     for one in mutants(text_of(media_identifier), NAMES, without_a_part):
         text = one.text
-        checks.append((one.name, lambda text=text: prove.identifier_confusion(0, text)))
+        checks.append((one.name, lambda text=text: identifier_confusion(0, text)))
     for one in mutants(block, ("_of_items",), shifted_comparison):
         text = one.text
-        checks.append((one.name, lambda text=text: prove.growth_failure(ideal, 0, text)))
+        checks.append((one.name, lambda text=text: growth_failure(ideal, 0, text)))
     harmless = [check for name, check in checks if name in HARMLESS]
     assert {name for name, _ in checks} >= HARMLESS.keys()
     assert [found for check in harmless if (found := check()) is not None] == []

@@ -22,7 +22,8 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.proofs.keys import block_witnesses, vllm_media
 from cacheproof.proofs.keys.block_extra import WITNESS, Hashing
 from cacheproof.proofs.keys.block_witnesses import Block
-from cacheproof.proofs.keys.prove import BLOCK_RELEASES, MEDIA_RELEASES, hashing_of
+from cacheproof.proofs.keys.checks import hashing_of
+from cacheproof.proofs.keys.prove import BLOCK_RELEASES, MEDIA_RELEASES
 from cacheproof.reference.media_hash_of_vllm import ReleaseStream
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics

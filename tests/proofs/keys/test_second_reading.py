@@ -11,16 +11,17 @@ import z3
 
 from cacheproof.proofs.keys import (
     block_items,
+    checks,
     exploration,
     media_values,
     paths,
-    prove,
     scopes,
     symbolic,
     validation_of_loops,
 )
+from cacheproof.proofs.keys.claim import Claim
 from cacheproof.proofs.keys.media import Texts
-from cacheproof.proofs.keys.prove import Claim, claims
+from cacheproof.proofs.keys.prove import claims
 from cacheproof.proving import exit_code
 from cacheproof.spec import registry
 from cacheproof.spec.evidence import Outcome
@@ -42,7 +43,7 @@ def few_twins(claim: Claim) -> Claim:
 def _nothing_is_remembered() -> Iterator[None]:
     """Answers that were kept of other readings would hide what a test changes."""
     yield
-    for one in (prove.beside_confusion, prove.chain_failure, prove.items_failure):
+    for one in (checks.beside_confusion, checks.chain_failure, checks.items_failure):
         one.cache_clear()
     for validated in (validation_of_loops.of_chain, validation_of_loops.of_items):
         validated.cache_clear()

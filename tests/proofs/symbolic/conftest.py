@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from cacheproof.proofs.symbolic.conditions import Outcome
+from cacheproof.proofs.symbolic.prove import Outcome
 
 PROVE = """
 import pickle, sys
 from cacheproof.proofs.symbolic import {component}
-from cacheproof.proofs.symbolic.conditions import prove
+from cacheproof.proofs.symbolic.prove import prove
 sys.stdout.buffer.write(pickle.dumps(prove({component}.of_reference())))
 """
 

@@ -3,9 +3,10 @@
 import ast
 from dataclasses import replace
 
-from cacheproof.proofs.symbolic.conditions import Refuter, Subject
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.rules import Predicate
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.twins import SIZE
 from cacheproof.proofs.symbolic.values import Universe
 

@@ -7,7 +7,7 @@ import z3
 
 from cacheproof.proofs.crosshair.episode import Episode
 from cacheproof.proofs.symbolic import block_pool, encoder_decoder_cache, validation
-from cacheproof.proofs.symbolic.conditions import Library
+from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.witnesses import Exploring, ManagerExploring, PoolExploring
 from cacheproof.proofs.witness import pool
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness, witnessed

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.proofs.symbolic.block_pool import PROVED, of_reference
-from cacheproof.proofs.symbolic.conditions import Outcome, Subject
 from cacheproof.proofs.symbolic.mutants import Mutant
+from cacheproof.proofs.symbolic.prove import Outcome
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.twins import refuted_of
 from tests.proofs.symbolic.negated import is_refuted_negated
 

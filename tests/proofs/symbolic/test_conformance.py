@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.conditions import Refuter, Subject
 from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.gate import refuse_subject
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.source import Source, source_in
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.proofs.symbolic.witnesses import CALLS_OF_TWIN, ManagerExploring
 from cacheproof.proofs.witness.exploration import SCOPES

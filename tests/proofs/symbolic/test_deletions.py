@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.mutants import EVERY, Mutant, mutants
-from cacheproof.proofs.symbolic.predicates import NotTranslated
 from cacheproof.proofs.symbolic.twins import first_broken
 from cacheproof.spec.registry import contracts
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.conditions import Outcome, Refuter
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.mutants import Mutant, mutants
+from cacheproof.proofs.symbolic.prove import Outcome
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.twins import refuted_of
 from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.spec.encoder_cache import COMPONENT

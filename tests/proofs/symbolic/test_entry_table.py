@@ -10,11 +10,13 @@ import pytest
 from cacheproof.differential.explore.table_job import VARIANTS
 from cacheproof.differential.variants.entry_table import TABLES, RemovedIsForgotten
 from cacheproof.proofs.symbolic import entry_table
-from cacheproof.proofs.symbolic.conditions import Operation, Outcome, Refuter
 from cacheproof.proofs.symbolic.entry_table import OF_BEGIN, SAFETY, STATE, of_reference
 from cacheproof.proofs.symbolic.entry_table_validation import TableCallMade, calls_of, universe
 from cacheproof.proofs.symbolic.evidence import prove_texts, texts_of
+from cacheproof.proofs.symbolic.prove import Outcome
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Refuter
+from cacheproof.proofs.symbolic.subject import Operation
 from cacheproof.proofs.symbolic.twins import refuted_of
 from cacheproof.proofs.symbolic.validator import Shown, Validator
 from cacheproof.proofs.symbolic.values import Formula, Universe

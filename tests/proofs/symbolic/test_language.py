@@ -7,14 +7,14 @@ import pytest
 
 from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
 from cacheproof.proofs.symbolic.calls import TOLD
-from cacheproof.proofs.symbolic.conditions import Play, Subject
 from cacheproof.proofs.symbolic.gate import CHECKS, refuse_subject
-from cacheproof.proofs.symbolic.language import METHODS
+from cacheproof.proofs.symbolic.language import METHODS, NotTranslated
 from cacheproof.proofs.symbolic.language_page import PAGE, page
 from cacheproof.proofs.symbolic.machine import Machine
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.source import source_in
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.values import Universe
 
 REFERENCES = [one.of_reference() for one in (encoder_cache, encoder_decoder_cache, block_pool)]

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.conditions import Library, Operation, Subject
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
 from cacheproof.proofs.symbolic.encoder_cache import subject_of as manager
+from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.source import reading_of
+from cacheproof.proofs.symbolic.subject import Operation, Subject
 from cacheproof.reference.semantics import Semantics
 
 SUBJECT = of_reference()

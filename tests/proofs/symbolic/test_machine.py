@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproof.proofs.symbolic.conditions import Play
 from cacheproof.proofs.symbolic.encoder_cache import of_reference
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.language import NotTranslated
+from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.values import Universe
 

@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.conditions import Refuter
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.proofs.symbolic.witnesses import PoolExploring
 from cacheproof.proofs.witness.pool import SETTINGS, explore

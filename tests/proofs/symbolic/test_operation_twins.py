@@ -12,9 +12,10 @@ from cacheproof.proofs.symbolic import (
     entry_table,
     evidence,
 )
-from cacheproof.proofs.symbolic.conditions import Library, Operation, Subject
 from cacheproof.proofs.symbolic.evidence import NO_TWIN, Text, prove_texts
+from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.state import State
+from cacheproof.proofs.symbolic.subject import Operation, Subject
 from cacheproof.proofs.symbolic.twins import twins_of_operations
 from cacheproof.proving import exit_code
 from cacheproof.spec.evidence import Outcome

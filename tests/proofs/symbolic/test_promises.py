@@ -12,8 +12,9 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.proofs.symbolic import calls, encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.conditions import Refuter, Subject
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Refuter
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.reference.scheduler import update
 from cacheproof.reference.scheduler.encoder_inputs import Foresight

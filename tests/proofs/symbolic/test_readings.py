@@ -8,9 +8,10 @@ import pytest
 import z3
 
 from cacheproof.proofs.symbolic import block_pool, encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.conditions import Play
-from cacheproof.proofs.symbolic.predicates import Reader, Record
+from cacheproof.proofs.symbolic.play import Play
+from cacheproof.proofs.symbolic.predicates import Reader
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.values import Universe
 
 

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.conditions import Counterexample, Refuter, Subject
 from cacheproof.proofs.symbolic.mutants import EVERY, mutants
 from cacheproof.proofs.symbolic.readings import Language
+from cacheproof.proofs.symbolic.refuter import Counterexample, Refuter
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.source import Source
+from cacheproof.proofs.symbolic.subject import Subject
 from cacheproof.proofs.symbolic.values import Universe
 
 BROKEN = [

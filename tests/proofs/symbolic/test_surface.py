@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.conditions import prove
 from cacheproof.proofs.symbolic.gate import _assigned, refuse_subject
 from cacheproof.proofs.symbolic.gate_module import unbound
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.language import NotTranslated
+from cacheproof.proofs.symbolic.prove import prove
 from cacheproof.proofs.symbolic.source import source_in, source_of
 from cacheproof.proofs.symbolic.witnesses import ManagerExploring
 from cacheproof.proofs.witness.classes import class_of

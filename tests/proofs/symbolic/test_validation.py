@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from cacheproof.proofs.symbolic import encoder_cache, encoder_decoder_cache
-from cacheproof.proofs.symbolic.conditions import Library, Operation, Subject
+from cacheproof.proofs.symbolic.prove import Library
 from cacheproof.proofs.symbolic.source import source_in
+from cacheproof.proofs.symbolic.subject import Operation, Subject
 from cacheproof.proofs.symbolic.validator import Call, Shown
 from cacheproof.proofs.symbolic.witnesses import ManagerExploring
 

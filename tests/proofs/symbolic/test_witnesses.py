@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from cacheproof.proofs.symbolic.conditions import Library, prove
 from cacheproof.proofs.symbolic.encoder_cache import CLASS, of_reference
 from cacheproof.proofs.symbolic.evidence import Text, prove_texts
 from cacheproof.proofs.symbolic.expressions import Expressions
+from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.mutants import Mutant
-from cacheproof.proofs.symbolic.predicates import NotTranslated
+from cacheproof.proofs.symbolic.prove import Library, prove
 from cacheproof.proofs.symbolic.source import source_in
 from cacheproof.proofs.symbolic.twins import red_twins
 from cacheproof.proofs.symbolic.witnesses import ManagerExploring

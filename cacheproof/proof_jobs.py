@@ -1,0 +1,142 @@
+"""The work of proving, in pieces that are kept, and in jobs of pieces that are proved together."""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.kept_proofs import code_digest, digest_of
+from cacheproof.proof_targets import Tree, sources
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.evidence import Evidence
+
+if TYPE_CHECKING:
+    from cacheproof.proofs.symbolic.evidence import Text
+
+
+SECONDS_OF_TEXT = {
+    "EncoderCacheManager": 30,
+    "EncoderDecoderCacheManager": 5,
+    "BlockPool": 45,
+    "EntryTable": 10,
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is proved by itself, and kept.
+
+    Attributes:
+        digest: of all that its rows say something of.
+        text: what of a target it is about; None where no target's text enters it.
+    """
+
+    digest: str
+    text: "Text | None" = field(default=None, compare=False)
+
+    def told(self, rows: Iterable[Evidence]) -> Iterator[Evidence]:
+        """Its rows, of each target that has the text."""
+        for row in rows:
+            for target in (row.target,) if self.text is None else self.text.targets:
+                yield replace(row, target=target)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Pieces that are proved in one process, since what they have in common is proved once; and
+    about how long each takes: the longest jobs are begun first."""
+
+    seconds_of_piece: int
+    run: Callable[[Sequence["Text"]], list[Evidence]]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def seconds(self) -> int:
+        return self.seconds_of_piece * len(self.pieces)
+
+    def without(self, found: Mapping[Piece, object]) -> "Job":
+        """What is left of it."""
+        return replace(self, pieces=tuple(one for one in self.pieces if one not in found))
+
+    def evidence(self) -> list[Evidence]:
+        """Do the work."""
+        return self.run([one.text for one in self.pieces if one.text is not None])
+
+    def by_piece(self, evidence: Sequence[Evidence]) -> Iterator[tuple[Piece, list[Evidence]]]:
+        """What came of each piece: of a text, the rows of the first target that has it."""
+        for piece in self.pieces:
+            first = None if piece.text is None else piece.text.targets[0]
+            yield piece, [row for row in evidence if first in (None, row.target)]
+
+
+def jobs_for(wanted: Sequence[Tree | None], seed: int) -> Iterator[Job]:
+    """The work, in the order in which it is told."""
+    from cacheproof.proofs.crosshair import text
+    from cacheproof.proofs.keys.prove import KEYED_RELEASES
+    from cacheproof.proofs.symbolic.evidence import SUBJECTS, families, prove_texts, texts_of
+
+    for name in SUBJECTS:
+        texts = texts_of(name, sources(name, wanted))
+        for family in families(one for one in texts if one.release is not None or None in wanted):
+            pieces = tuple(Piece(_digest(one, seed), one) for one in family)
+            yield Job(SECONDS_OF_TEXT[name], partial(prove_texts, seed=seed), pieces)
+    if None in wanted:
+        yield Job(40, partial(_prove_keys, seed), (Piece(digest_of("keys", str(seed))),))
+    for one in wanted:
+        if one is not None and one.is_release and one.release.version in KEYED_RELEASES:
+            piece = Piece(_digest_of_keys(one.release, seed))
+            yield Job(15, partial(_prove_keys_of, one.release.version, seed), (piece,))
+    yield Job(1, partial(_prove_lemmas, seed), (Piece(digest_of("lemmas", str(seed))),))
+    if None in wanted:
+        for name in (text.ENCODER_CACHE, text.ENCODER_DECODER_CACHE):
+            yield Job(20, partial(_search, name), (Piece(digest_of("crosshair", name)),))
+
+
+def _digest(text: "Text", seed: int) -> str:
+    """Of a text, what its module and its bases say beside it, and what is asked of it."""
+    source = text.source
+    parts = source.name, source.text, source.module, ast.unparse(source.tree)
+    return digest_of(text.kind, *parts, text.release or "", str(seed))
+
+
+def _prove_keys(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.proofs.keys.prove import prove_keys
+
+    return prove_keys(seed)
+
+
+def _digest_of_keys(release: releases.Release, seed: int) -> str:
+    """Of all modules of a release, whichever of them its own run uses, and of what runs them."""
+    from cacheproof import own_run
+
+    code = code_digest(["differential"]), code_digest([""], release.tree)
+    return digest_of("keys", release.version, str(seed), inspect.getsource(own_run), *code)
+
+
+def _prove_keys_of(release: str, seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.own_run import OwnRun
+    from cacheproof.proofs.keys.prove import prove_keys_of
+
+    with closing(resolve(f"vllm@{release}", report=_silent)) as target:
+        return prove_keys_of(release, seed, OwnRun(target, Semantics.of_vllm(release)))
+
+
+def _silent(_line: str) -> None:
+    """The release is there: its text was read before."""
+
+
+def _prove_lemmas(seed: int, _texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.proofs.symbolic.lemmas import prove_lemmas
+
+    return prove_lemmas(seed)
+
+
+def _search(name: str, _texts: Sequence["Text"]) -> list[Evidence]:
+    from cacheproof.proofs.crosshair import text, witness
+
+    return witness.run(text.of_reference(name))

@@ -1,0 +1,206 @@
+"""What can be proved by its text: the reference, releases, checkouts, and classes of plug-ins."""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cacheproof.announcing import as_json
+from cacheproof.console import Output
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.targets import checkouts, imported, releases
+from cacheproof.differential.targets.resolve import plug_in_named, reading_of, stated_release
+from cacheproof.spec.versions import Versions
+
+if TYPE_CHECKING:
+    from cacheproof.proofs.symbolic.evidence import Read
+
+
+REFERENCE = "reference"
+CHECKOUT = "path:"
+MANAGERS = "vllm/v1/core/encoder_cache_manager.py"
+PLUGGED = "EncoderCacheManager"
+"""The class whose place a plug-in takes."""
+KEYED_SINCE = "0.10.2"
+"""Managers of releases before know requests, not identifiers; their text is not proved."""
+CLASSES = {
+    "EncoderCacheManager": Versions("all"),
+    "EncoderDecoderCacheManager": Versions(">=0.13.0"),
+}
+"""The releases that have each class of the module; of none the block pool is read."""
+_EXTENSIONS = (".pyd", ".so")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A release or a checkout, by the name that the user gives it; or the class of a `plug_in`, by
+    its file and name, in the place of the release's encoder cache manager."""
+
+    name: str
+    release: releases.Release
+    plug_in: tuple[Path, str] | None = None
+
+    def place_of(self, kind: str) -> tuple[Path, str] | None:
+        """The file and the name of a class of that kind; None where a plug-in has none."""
+        if self.plug_in is None:
+            return self.release.tree / MANAGERS, kind
+        return self.plug_in if kind == PLUGGED else None
+
+    @property
+    def is_release(self) -> bool:
+        """Whether it is a release as it was installed, and no checkout of one."""
+        return self.plug_in is None and not self.name.startswith(CHECKOUT)
+
+    @property
+    def promises(self) -> str:
+        """The release whose contracts it is asked to keep: its own, or the one that it is nearest
+        to.
+
+        Raises:
+            InputError: it is near to none.
+        """
+        stated = stated_release(self.release.version)
+        if stated is not None:
+            return stated
+        reading = reading_of(self.release)
+        if reading is None:
+            raise InputError(
+                f"--target {self.name}: it does not say of which release it is, and reads like "
+                "none; tag it, or write its version into vllm/_version.py"
+            )
+        return reading.nearest
+
+
+def wanted_trees(targets: Sequence[str] | None, output: Output) -> list[Tree | None]:
+    """The releases and checkouts to prove, and None for the reference."""
+    if missing := [tool for tool in ("z3", "crosshair") if find_spec(tool) is None]:
+        raise InputError(
+            f"prove needs {' and '.join(missing)}, not installed here; expected the libraries of "
+            "pip install 'cacheproof[dev]'"
+        )
+    if targets is None:
+        installed = releases.list_installed()
+        keyed = [one for one in installed if _is_keyed(one.version)]
+        return [None, *(Tree(f"vllm@{one.version}", one) for one in keyed)]
+    found: list[Tree | None] = []
+    for target in targets:
+        if target == REFERENCE:
+            found.append(None)
+            continue
+        if target.startswith(CHECKOUT):
+            folder = Path(target.removeprefix(CHECKOUT))
+            found.append(Tree(target, checkouts.for_path(folder, report=output.say)))
+            continue
+        if (named := plug_in_named(target)) is not None:
+            module, own_name, version = named
+            release = releases.install(version, report=output.say)
+            path = _file_of(module, release.tree)
+            if path is None:
+                raise InputError(
+                    f"--target {target}: no file of a module {module} in the current folder, in "
+                    "vLLM or in what is installed here; expected MODULE:CLASS"
+                )
+            found.append(Tree(target, release, (path, own_name)))
+            continue
+        word, _, version = target.partition("@")
+        if word != "vllm" or not version:
+            raise InputError(
+                f"--target {target}: expected {REFERENCE}, vllm@VERSION, {CHECKOUT}DIR or "
+                "MODULE:CLASS[@VERSION]"
+            )
+        if not _is_keyed(releases.parse(version)):
+            raise InputError(
+                f"--target {target}: its manager knows requests, not identifiers, and is not "
+                f"proved; expected {KEYED_SINCE} or later"
+            )
+        release = releases.install(version, report=output.say)
+        found.append(Tree(f"vllm@{release.version}", release))
+    return found
+
+
+def _file_of(module: str, tree: Path) -> Path | None:
+    """The file of a module, which is not run: it may need what is not installed here."""
+    place = Path(*module.split("."))
+    for folder in (Path.cwd(), tree, *map(Path, sys.path)):
+        for path in (folder / place.with_suffix(".py"), folder / place / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+def _is_keyed(version: str) -> bool:
+    return releases.order(version) >= releases.order(KEYED_SINCE)
+
+
+def sources(name: str, wanted: Sequence[Tree | None]) -> Iterator["Read"]:
+    """The class in each tree that has it, the newest release first.
+
+    Raises:
+        InputError: a tree has no such file or class, its Python cannot be read here, or Python
+            imports something else in its place.
+    """
+    from cacheproof.proofs.symbolic.evidence import Read
+    from cacheproof.proofs.symbolic.source import source_of
+
+    for one in reversed(wanted):
+        place = None if one is None else one.place_of(name)
+        if one is not None and place is not None:
+            path, own_name = place
+            within = one.name.replace("@", " ")
+            if (other := _in_place_of(path)) is not None:
+                raise InputError(
+                    f"--target {one.name}: Python imports {other}; expected {path} in its place"
+                )
+            if path.exists() and not path.is_file():
+                raise InputError(
+                    f"--target {one.name}: {path} is no file; expected the managers' module"
+                )
+            try:
+                yield Read(one.name, one.promises, source_of(path, own_name, within))
+            except LookupError as error:
+                if one.plug_in is not None or one.promises in CLASSES.get(name, ()):
+                    expected = one.promises if one.plug_in is None else "MODULE:CLASS"
+                    raise InputError(
+                        f"--target {one.name}: {path}: no class {own_name}; expected that of "
+                        f"{expected}"
+                    ) from error
+            except (OSError, SyntaxError, ValueError) as error:
+                raise InputError(
+                    f"--target {one.name}: {path}: {error}; expected the managers' module, as "
+                    "this Python reads it"
+                ) from error
+
+
+def _in_place_of(module: Path) -> Path | None:
+    """What Python imports by the module's name though a module stands there: a package or an
+    extension of that name."""
+    package = module.with_suffix("").glob("__init__.*")
+    extensions = (
+        one for one in module.parent.glob(f"{module.stem}.*") if one.suffix in _EXTENSIONS
+    )
+    return next(itertools.chain(package, extensions), None)
+
+
+def refuse_changed(tree: Tree) -> None:
+    """Refuse a checkout of which another module changes a class that is proved.
+
+    Raises:
+        InputError: it does; or the checkout cannot be read or imported.
+    """
+    read = [one.source for name in CLASSES for one in sources(name, [tree])]
+    module = ".".join(Path(MANAGERS).with_suffix("").parts)
+    names = [one.name for one in read]
+    imported.refuse_changed(tree.name, tree.release, module, read[0].module, names)
+
+
+def announced(tree: Tree, say: Callable[[str], None]) -> dict[str, object]:
+    """Say how the text that is proved stands to those of the modelled releases, unless it is one.
+    Returns it as JSON has it."""
+    reading = reading_of(tree.release)
+    lines = [] if reading is None else reading.announcement(tree.name)
+    for line in lines:
+        say(line)
+    return as_json(lines, reading)

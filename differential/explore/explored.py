@@ -1,0 +1,133 @@
+"""What comes of exploring a scope: how far it went, how a state came about, a row of evidence."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from cacheproof.differential.traces.records import ExplorerStep
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
+
+BATCH = 128
+
+
+class Sized(Protocol):
+    """A scope, which says in words how large it is."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def sentence(self) -> str: ...
+
+
+ScopeT = TypeVar("ScopeT", bound=Sized)
+BrokenT = TypeVar("BrokenT")
+EventT = TypeVar("EventT", covariant=True)
+
+
+@dataclass(frozen=True)
+class Explored(Generic[ScopeT, BrokenT]):
+    """What came of one scope on one target.
+
+    `states` are counted without those that differ in nothing but names, `transitions` without
+    events that nothing comes of. `closed`: every state was gone on from. Otherwise `events` says
+    how long all that was covered is. `source` is the SHA-256 of the text of the class, and `broken`
+    has the shortest way to break each contract.
+    """
+
+    STEPS: ClassVar[str] = "events"
+
+    scope: ScopeT
+    states: int
+    transitions: int
+    events: int
+    closed: bool
+    seconds: float
+    source: str
+    broken: BrokenT = field(repr=False)
+
+    @property
+    def reach(self) -> str:
+        """How far it goes, in words."""
+        how = "closed" if self.closed else f"up to {self.events} {self.STEPS}"
+        return f"{how}: {self.scope.sentence}, {self.states:,} states"
+
+
+class Reached(Protocol[EventT]):
+    """A state that says how it came about: by an event, from its parent; or by none."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def parent(self) -> "Reached[EventT] | None": ...
+
+    @property
+    def event(self) -> EventT | None: ...
+
+
+StateT = TypeVar("StateT", bound=Reached[Any])
+Expanded = list[tuple[StateT, list[ExplorerStep | None]]]
+
+
+def path_to(state: Reached[EventT]) -> Iterator[EventT]:
+    """The events that lead to a state."""
+    if state.parent is not None and state.event is not None:
+        yield from path_to(state.parent)
+        yield state.event
+
+
+class Expander(Protocol):
+    """What a target makes of every event of a scope, from states that are told by number."""
+
+    def submit(self, states: Sequence[int], /) -> None: ...
+
+    def collect(self) -> list[list[ExplorerStep | None]]: ...
+
+
+def expanded(
+    explorer: Expander, level: Sequence[StateT]
+) -> Generator[Expanded[StateT], None, None]:
+    """The states of a level, batch by batch, with what the target makes of them; it works on the
+    next batch beside whoever judges one."""
+    batches = [level[first : first + BATCH] for first in range(0, len(level), BATCH)]
+    asked = collected = 0
+    try:
+        for number, batch in enumerate(batches):
+            for ahead in batches[asked : number + 2]:
+                explorer.submit([state.number for state in ahead])
+                asked += 1
+            collected += 1
+            yield list(zip(batch, explorer.collect(), strict=True))
+    finally:
+        for _ in range(asked - collected):
+            explorer.collect()
+
+
+def row_of(
+    explorations: Sequence[Explored[Any, Any]],
+    contract: str,
+    target: str,
+    subject: str,
+    outcome: Outcome,
+    note: str,
+    twins: Sequence[RedTwin],
+) -> Evidence:
+    """The row about a contract of a subject of a target, whose scopes were explored."""
+    return Evidence(
+        contract=contract,
+        target=target,
+        subject=subject,
+        method="exploration",
+        scope="; ".join(f"{one.scope.name}: {one.reach}" for one in explorations),
+        outcome=outcome,
+        note=note,
+        digest=digest_of_class(explorations),
+        seconds=round(sum(one.seconds for one in explorations), 1),
+        twins=tuple(twins),
+    )
+
+
+def digest_of_class(explorations: Sequence[Explored[Any, Any]]) -> str:
+    """Of the text of the class that was explored."""
+    return explorations[0].source[:12]

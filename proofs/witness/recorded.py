@@ -1,0 +1,127 @@
+"""What is recorded of the calls of a class that was explored in small settings."""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from cacheproof.proofs.witness.breadth import breadth_first
+
+
+class Operated(Protocol):
+    """A call, which says of which operation it is."""
+
+    @property
+    def operation(self) -> str: ...
+
+
+class HasPath(Protocol):
+    """A state that says which calls led to it."""
+
+    @property
+    def path(self) -> tuple[object, ...]: ...
+
+
+SettingT = TypeVar("SettingT")
+CallT = TypeVar("CallT", bound=Operated)
+StateT = TypeVar("StateT", bound=HasPath)
+Found = Mapping[tuple[str, str], Any]
+"""What every attribute is, by its owner and name; containers are Python's."""
+
+
+@dataclass(frozen=True)
+class Transition(Generic[SettingT, CallT]):
+    """A call that was made, its answer where contracts look at it, and every attribute around it,
+    by owner and name, as the proof has them."""
+
+    setting: SettingT
+    asked: CallT
+    answer: bool | None
+    before: Found
+    after: Found
+
+
+@dataclass(frozen=True)
+class RecordedCall(Generic[SettingT, CallT]):
+    """A call that CPython made, for the translator to be held against."""
+
+    made: Transition[SettingT, CallT]
+
+    @property
+    def before(self) -> Found:
+        return self.made.before
+
+    @property
+    def after(self) -> Found:
+        return self.made.after
+
+    @property
+    def mark(self) -> bytes:
+        """Tells it from all others."""
+        return pickle.dumps((self.made.asked, self.made.setting, self.before, self.after))
+
+    def __str__(self) -> str:
+        return f"{self.made.asked} from {self.before} to {self.after}"
+
+
+@dataclass
+class Exploration(Generic[SettingT, CallT]):
+    """What came of a setting: of each operation, how many calls were made; contract -> the calls
+    that break it first; and one call of each kind."""
+
+    setting: SettingT
+    calls: Counter[str] = field(default_factory=Counter)
+    broken: dict[str, str] = field(default_factory=dict)
+    unlike: dict[Hashable, Transition[SettingT, CallT]] = field(default_factory=dict)
+
+    def go_through(
+        self,
+        begin: CallT,
+        offered: Callable[[StateT], Iterable[CallT]],
+        attempt: Callable[[StateT | None, CallT], StateT | None],
+        key: Callable[[StateT], Hashable],
+        calls_max: int,
+        safety: str,
+    ) -> None:
+        """Go through the states that calls lead to, until so many are made and the last state is
+        done; or to a call that does not end, which breaks the contract that nothing raises.
+
+        Args:
+            begin: the call that builds an object.
+            offered: the calls that are made from a state.
+            attempt: makes a call; None where the state after it is not to be gone on from.
+            key: equal of states that are alike.
+            calls_max: when to stop.
+            safety: the contract that nothing raises.
+        """
+
+        def made(before: StateT | None, asked: CallT) -> StateT | None:
+            self.calls[asked.operation] += 1
+            return attempt(before, asked)
+
+        reached = breadth_first(
+            lambda: made(None, begin), offered, made, key, lambda: self.calls.total() < calls_max
+        )
+        if reached.endless is not None:
+            self.broken[safety] = f"{told(*reached.endless)}: it does not end"
+
+    def record(
+        self, kind: Hashable, asked: CallT, answer: object, before: Found, after: Found
+    ) -> None:
+        """Keep a call, if it is the first of its kind."""
+        if kind not in self.unlike:
+            said = answer if isinstance(answer, bool) else None
+            self.unlike[kind] = Transition(self.setting, asked, said, before, after)
+
+
+def change_of(found: Any, was: Any) -> Hashable:
+    """By how much something changed; "" where it did not."""
+    if found == was:
+        return ""
+    return len(found) - len(was) if isinstance(found, dict) else "changed"
+
+
+def told(before: HasPath | None, asked: object) -> str:
+    """The calls that led to a state, and one more, in words."""
+    return "; ".join(map(str, (*(() if before is None else before.path), asked)))
