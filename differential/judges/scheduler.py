@@ -37,7 +37,7 @@ from cacheproof.differential.traces.scheduler import (
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.records import EncoderCacheState
-from cacheproof.spec.scheduler import (
+from cacheproof.spec.scheduler_records import (
     Answer,
     Fills,
     Inputs,

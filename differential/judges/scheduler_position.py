@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from cacheproof.differential.judges.manager import ManagerPosition
 from cacheproof.differential.traces.manager import Add
-from cacheproof.spec.scheduler import Standing
+from cacheproof.spec.scheduler_records import Standing
 
 
 @dataclass(slots=True)
