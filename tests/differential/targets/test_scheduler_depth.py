@@ -15,20 +15,19 @@ from cacheproof.differential.search.canary import NO_CANARY, canaries_in, plant
 from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.scheduler import (
     Abort,
     ResetPrefix,
     Schedule,
-    SchedulerConfig,
-    SchedulerHeader,
     Transfer,
 )
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import release_key
+from tests.differential.scheduler_traces import trace
 
 OTHER_VERSIONS = (
     "0.10.1.1",
@@ -44,15 +43,6 @@ OTHER_VERSIONS = (
     "0.28.0",
     "0.29.0",
     "0.32.0",
-)
-CONFIG = SchedulerConfig(
-    capacity=8,
-    compute_budget=8,
-    max_num_batched_tokens=16,
-    max_num_seqs=4,
-    max_model_len=64,
-    block_size=16,
-    num_blocks=9,
 )
 STEP = (Schedule(), Update())
 PLUG_IN = """
@@ -88,11 +78,6 @@ def any_release(
 ) -> Iterator[HostTarget]:
     with hosted(request.param) as target:
         yield target
-
-
-def trace(*events: AnyEvent, **changes: Any) -> Trace:
-    config = msgspec.structs.replace(CONFIG, **changes)
-    return Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), events)
 
 
 def add(request: str, prompt: int, *items: Item, max_tokens: int = 2, priority: int = 0) -> Add:
