@@ -28,6 +28,7 @@ from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import release_key
 from tests.differential.scheduler_traces import trace
+from tests.differential.targets.parameters import newest_and
 
 OTHER_VERSIONS = (
     "0.10.1.1",
@@ -69,10 +70,7 @@ def host(version: str, settings: dict[str, str] | None = None, **options: Any) -
         target.close()
 
 
-@pytest.fixture(
-    scope="module",
-    params=[NEWEST, *(pytest.param(name, marks=pytest.mark.full) for name in OTHER_VERSIONS)],
-)
+@pytest.fixture(scope="module", params=newest_and(*OTHER_VERSIONS))
 def any_release(
     request: pytest.FixtureRequest, hosted: Callable[[str], AbstractContextManager[HostTarget]]
 ) -> Iterator[HostTarget]:
