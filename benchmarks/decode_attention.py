@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -67,11 +68,9 @@ def main() -> None:
 
 def inside(job: Any) -> None:
     """Runs where torch is: one line of JSON for each case, seconds of a layer."""
-    beside.make_importable()
-    device = torch_side.device(job["device"])
-    print(json.dumps(torch_side.machine(job["device"])), flush=True)
-    for case in job["cases"]:
-        print(json.dumps(measure(Case(*case), job["rounds"], device)), flush=True)
+    torch_side.tell_each(
+        job, (partial(measure, Case(*case), job["rounds"]) for case in job["cases"])
+    )
 
 
 def measure(case: Case, rounds: int, device: Any) -> list[list[float]]:

@@ -12,6 +12,7 @@ not wait for; *splice* is all the rest. Both are in turns with the copy.
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,11 +109,9 @@ def main() -> None:
 
 def inside(job: Any) -> None:
     """Runs where torch is: one line of JSON for each case, seconds of one call."""
-    beside.make_importable()
-    device = torch_side.device(job["device"])
-    print(json.dumps(torch_side.machine(job["device"])), flush=True)
-    for case in job["cases"]:
-        print(json.dumps(measure(Case(*case), job["rounds"], device)), flush=True)
+    torch_side.tell_each(
+        job, (partial(measure, Case(*case), job["rounds"]) for case in job["cases"])
+    )
 
 
 def measure(case: Case, rounds: int, device: Any) -> dict[str, list[float]]:

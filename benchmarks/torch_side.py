@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+
+import beside
 
 if TYPE_CHECKING:
     import torch
@@ -83,6 +85,15 @@ def machine(name: str) -> str:
 
     where = torch.cuda.get_device_name() if name == "cuda" else "CPU time of one core"
     return f"{where}, torch {torch.__version__}"
+
+
+def tell_each(job: Any, measured: Iterable[Callable[["torch.device"], Any]]) -> None:
+    """Inside: a line of JSON for the machine, and for each of what is measured on its device."""
+    beside.make_importable()
+    where = device(job["device"])
+    print(json.dumps(machine(job["device"])), flush=True)
+    for measure in measured:
+        print(json.dumps(measure(where)), flush=True)
 
 
 def clock(where: "torch.device") -> float:

@@ -370,10 +370,8 @@ def vllm_list(json: JsonOption = None) -> None:
     """Releases that are there and usable."""
     output = Output(json)
     installed = releases.list_installed()
-    for release in installed:
-        output.line(f"{release.version:10} {release.source:28} {release.tree}")
-    if not installed:
-        output.line(f"none; provision one with: cacheproof vllm install {NEWEST}")
+    lines = [f"{one.version:10} {one.source:28} {one.tree}" for one in installed]
+    _print_installed(output, lines, f"vllm install {NEWEST}")
     output.write_json(
         "vllm list",
         {
@@ -427,14 +425,15 @@ def connector_install(
 def connector_list(json: JsonOption = None) -> None:
     """Connectors that are there and usable."""
     output = Output(json)
-    installed = connectors.list_installed()
-    for version in installed:
-        output.line(f"lmcache@{version}")
-    if not installed:
-        output.line(
-            f"none; provision one with: cacheproof connector install lmcache@{connectors.FIRST}"
-        )
-    output.write_json("connector list", {"connectors": [f"lmcache@{one}" for one in installed]})
+    names = [f"{connectors.LMCACHE}@{version}" for version in connectors.list_installed()]
+    _print_installed(output, names, f"connector install {connectors.LMCACHE}@{connectors.FIRST}")
+    output.write_json("connector list", {"connectors": names})
+
+
+def _print_installed(output: Output, lines: list[str], command: str) -> None:
+    """What is there, a line each; where nothing is, the command that changes that."""
+    for line in lines or [f"none; provision one with: cacheproof {command}"]:
+        output.line(line)
 
 
 INTERRUPTED = 130

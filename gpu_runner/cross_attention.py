@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from cacheproof.gpu_runner.attention import attend
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 
 NAME = "cacheproof_cross"
@@ -53,18 +53,10 @@ def cross_attention(
     """
     layer: int = module.layer_idx
     cross.store.write(layer, cross.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
-    answers = []
-    for window in cross.windows:
-        keys, values = cross.store.read(layer, window.slots)
-        answers.append(
-            scaled_dot_product_attention(
-                query[:, :, window.start : window.end],
-                keys.transpose(0, 1)[None],
-                values.transpose(0, 1)[None],
-                scale=scaling,
-                enable_gqa=True,
-            )
-        )
+    answers = [
+        attend(cross.store, layer, one.slots, query[:, :, one.start : one.end], scaling)
+        for one in cross.windows
+    ]
     return torch.cat(answers, dim=2).transpose(1, 2).contiguous(), None
 
 

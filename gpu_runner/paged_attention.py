@@ -16,6 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AttentionInterface
 
+from cacheproof.gpu_runner.attention import attend
 from cacheproof.gpu_runner.cross_attention import CrossStep
 from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.kv_store import PagedKVStore
@@ -109,14 +110,10 @@ def paged_attention(
     paged.store.write(layer, paged.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
     answers = torch.empty_like(query)
     for window in paged.longer:
-        keys, values = paged.store.read(layer, window.slots)
-        answers[:, :, window.start : window.end] = scaled_dot_product_attention(
-            query[:, :, window.start : window.end],
-            keys.transpose(0, 1)[None],
-            values.transpose(0, 1)[None],
-            attn_mask=causal_lower_right(window.end - window.start, _so_far(window)),
-            scale=scaling,
-            enable_gqa=True,
+        tokens = slice(window.start, window.end)
+        mask = causal_lower_right(window.end - window.start, _so_far(window))
+        answers[:, :, tokens] = attend(
+            paged.store, layer, window.slots, query[:, :, tokens], scaling, mask
         )
     for decoding in paged.decoding:
         answer = _decode(decoding, layer, query[0], paged.store, scaling)

@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 from cacheproof.reference.attention_kinds import CrossAttentionManager, manager_for
 from cacheproof.reference.block_pool import BlockPool, KVCacheBlock
+from cacheproof.reference.kv_cache_checks import (
+    check_groups,
+    check_retention_interval,
+    check_sizes,
+)
 from cacheproof.reference.kv_cache_metrics import KVCacheMetricsCollector
 from cacheproof.reference.kv_cache_specs import (
-    ChunkedLocalAttentionSpec,
-    CrossAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheSpec,
-    NotModelledCache,
-    SlidingWindowSpec,
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
@@ -61,10 +62,8 @@ class KVCacheCoordinator:
         semantics: Semantics | None = None,
     ) -> None:
         semantics = semantics or Semantics.ideal()
-        _check_sizes(
-            kv_cache_config, scheduler_block_size, hash_block_size if enable_caching else 1
-        )
-        _check_retention_interval(kv_cache_config, scheduler_block_size, use_eagle, semantics)
+        check_sizes(kv_cache_config, scheduler_block_size, hash_block_size if enable_caching else 1)
+        check_retention_interval(kv_cache_config, scheduler_block_size, use_eagle, semantics)
         self.kv_cache_config = kv_cache_config
         self.semantics = semantics
         self.scheduler_block_size = scheduler_block_size
@@ -445,7 +444,7 @@ def get_kv_cache_coordinator(
             *limits, enable_kv_cache_events, *rest, metrics_collector, semantics=semantics
         )
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
-    _refuse(specs, use_eagle, semantics)
+    check_groups(specs, use_eagle, semantics)
     kind = UnitaryKVCacheCoordinator if len(specs) == 1 else HybridKVCacheCoordinator
     return kind(
         *limits, True, enable_kv_cache_events, *rest, metrics_collector, semantics=semantics
@@ -456,55 +455,3 @@ def _eagle_group_ids(kv_cache_config: KVCacheConfig, use_eagle: bool) -> frozens
     groups = kv_cache_config.kv_cache_groups
     marked = frozenset(number for number, group in enumerate(groups) if group.is_eagle_group)
     return frozenset(range(len(groups))) if use_eagle and not marked else marked
-
-
-def _check_sizes(
-    kv_cache_config: KVCacheConfig, scheduler_block_size: int, hash_block_size: int
-) -> None:
-    """Hashed blocks fill each group's blocks, and those fill the scheduler's."""
-    for size in (*kv_cache_config.block_sizes, scheduler_block_size):
-        if size % hash_block_size or scheduler_block_size % size:
-            raise ValueError(
-                f"blocks of {size} tokens, hashed by {hash_block_size} and scheduled by "
-                f"{scheduler_block_size}; expected each to divide the next"
-            )
-
-
-def _check_retention_interval(
-    kv_cache_config: KVCacheConfig,
-    scheduler_block_size: int,
-    use_eagle: bool,
-    semantics: Semantics,
-) -> None:
-    interval = kv_cache_config.prefix_cache_retention_interval
-    if interval is None:
-        return
-    if use_eagle or not semantics.kv_cache.retains_sparsely:
-        raise NotModelledCache("windows cached sparsely, beside a drafter or before 0.29.0")
-    groups = kv_cache_config.kv_cache_groups
-    if interval and not any(isinstance(one.kv_cache_spec, SlidingWindowSpec) for one in groups):
-        raise ValueError(
-            f"prefix_cache_retention_interval is {interval} with no sliding-window or Mamba group; "
-            "expected 0"
-        )
-    if interval < 0 or interval % scheduler_block_size:
-        raise ValueError(
-            f"prefix_cache_retention_interval is {interval}; expected a non-negative "
-            f"multiple of scheduler_block_size, which is {scheduler_block_size}"
-        )
-
-
-def _refuse(specs: Sequence[KVCacheSpec], use_eagle: bool, semantics: Semantics) -> None:
-    if any(isinstance(spec, CrossAttentionSpec) for spec in specs):
-        raise NotModelledCache("prefix caching beside cross-attention")
-    if len(specs) > len(set(specs)) == 1 and not semantics.kv_cache.joins_equal_groups:
-        raise NotModelledCache("several groups that are all of one kind")
-    if len(specs) > 1 and use_eagle and not semantics.kv_cache.caches_block_to_drop:
-        raise NotModelledCache(
-            "a drafter over several groups, in a release that drops twice or caches too little"
-        )
-    if any(isinstance(spec, ChunkedLocalAttentionSpec) for spec in specs):
-        if use_eagle:
-            raise NotModelledCache("a drafter beside chunked local attention")
-        if len({spec.block_size for spec in specs}) > 1:
-            raise NotModelledCache("chunked local attention beside groups of other block sizes")

@@ -8,7 +8,8 @@ on, once nothing arrives any more, until all requests have ended.
 
 from random import Random
 
-from cacheproof.differential.generators.scheduler import until_all_end, with_extras
+from cacheproof.differential.generators.scheduler import drafts_accepted, until_all_end
+from cacheproof.differential.generators.scheduler_config import with_extras
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.scheduler import (
@@ -82,7 +83,7 @@ class _EncoderDecoderTrace:
             if self._live and random.random() < 0.06:
                 self._events.append(Abort(self._live.pop(random.randrange(len(self._live)))))
             if in_flight == limit or random.random() < 0.5:
-                self._events.append(Update(accepts=self._accepts()))
+                self._events.append(Update(accepts=drafts_accepted(self._config, random)))
                 in_flight -= 1
             if random.random() < 0.01:
                 self._events.append(Reset())
@@ -101,11 +102,6 @@ class _EncoderDecoderTrace:
             generator=VERSION,
         )
         return Trace(header, tuple(self._events))
-
-    def _accepts(self) -> tuple[int, ...]:
-        """How many drafts requests accept; mostly all or none."""
-        most = self._config.num_speculative_tokens
-        return tuple(self._random.choice((0, 0, 1, most)) for _ in range(3)) if most else ()
 
     def _add(self) -> None:
         """Three inputs are asked for again and again, which no request may share."""

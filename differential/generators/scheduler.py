@@ -22,9 +22,15 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-import msgspec
-
-from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item
+from cacheproof.differential.generators.scheduler_config import (
+    draw_squeezed,
+    draw_tight,
+    with_extras,
+    with_groups,
+    with_kv_transfers,
+    with_transfers,
+)
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.scheduler import (
     Abort,
@@ -83,6 +89,12 @@ def until_all_end(
         yield Update()
 
 
+def drafts_accepted(config: SchedulerConfig, random: Random) -> tuple[int, ...]:
+    """How many drafts requests accept; mostly all or none."""
+    most = config.num_speculative_tokens
+    return tuple(random.choice((0, 0, 1, most)) for _ in range(3)) if most else ()
+
+
 class _SchedulerTrace:
     def __init__(
         self,
@@ -121,17 +133,18 @@ class _SchedulerTrace:
         ]
         if async_scheduling is None:
             async_scheduling = random.random() < 0.25
-        draw = self._draw_squeezed if self._squeezed else self._draw_tight
+        draw = draw_squeezed if self._squeezed else draw_tight
         runner = Random(f"{VERSION}/runner/{seed}")
-        self._config = with_extras(draw(largest, async_scheduling), self._extras, semantics, runner)
+        drawn = draw(random, self._capacity, largest, async_scheduling)
+        self._config = with_extras(drawn, self._extras, semantics, runner)
         if transfers:
-            self._config = self._with_transfers(self._config)
+            self._config = with_transfers(self._config, semantics)
         if windows:
             groups = Random(f"{VERSION}/groups/{seed}")
-            self._config = _with_groups(self._config, groups, semantics)
+            self._config = with_groups(self._config, groups, semantics)
         self._kv = Random(f"{VERSION}/kv/{seed}")
         if kv_transfers:
-            self._config = self._with_kv_transfers(self._config)
+            self._config = with_kv_transfers(self._config, self._kv, semantics)
         self._loads_at_once: list[str] = []
         self._loads_later: list[str] = []
         self._sends: list[str] = []
@@ -152,71 +165,6 @@ class _SchedulerTrace:
         self._events: list[AnyEvent] = []
         self._live: list[str] = []
         self._arrived = 0
-
-    def _draw_tight(self, largest: int, async_scheduling: bool) -> SchedulerConfig:
-        random = self._random
-        block_size = random.choice((8, 16))
-        max_model_len = random.choice((48, 64, 96))
-        chunked = random.random() < 0.9
-        return SchedulerConfig(
-            capacity=self._capacity,
-            compute_budget=random.choice((largest, self._capacity, 2 * self._capacity)),
-            max_num_batched_tokens=(
-                random.choice((8, 12, 16, 24, 48)) if chunked else max_model_len
-            ),
-            max_num_seqs=random.choice((2, 3, 4, 6)),
-            max_model_len=max_model_len,
-            block_size=block_size,
-            num_blocks=1 + -(-max_model_len // block_size) + random.choice((0, 0, 1, 2, 4, 16)),
-            prefix_caching=random.random() < 0.6,
-            chunked_prefill=chunked,
-            disable_chunked_mm_input=random.random() < 0.15,
-            policy="priority" if random.random() < 0.3 else "fcfs",
-            long_prefill_token_threshold=random.choice((0, 0, 0, 4, 8)),
-            async_scheduling=async_scheduling,
-        )
-
-    def _draw_squeezed(self, largest: int, async_scheduling: bool) -> SchedulerConfig:
-        """KV blocks for hardly one long prompt, and several prompts prefilled side by side."""
-        random = self._random
-        block_size = random.choice((8, 16))
-        return SchedulerConfig(
-            capacity=self._capacity,
-            compute_budget=2 * self._capacity,
-            max_num_batched_tokens=random.choice((16, 24, 48)),
-            max_num_seqs=random.choice((2, 3, 4)),
-            max_model_len=96,
-            block_size=block_size,
-            num_blocks=1 + 96 // block_size + random.choice((0, 0, 1)),
-            prefix_caching=random.random() < 0.3,
-            policy="priority" if random.random() < 0.8 else "fcfs",
-            long_prefill_token_threshold=random.choice((4, 8, 12)),
-            async_scheduling=async_scheduling,
-        )
-
-    def _with_transfers(self, config: SchedulerConfig) -> SchedulerConfig:
-        """A connector, and urgent requests that are admitted without room for all of them.
-
-        No adapters and fewer drafts than the threshold: where these go wrong is searched elsewhere.
-        """
-        return msgspec.structs.replace(
-            config,
-            ec_connector=True,
-            policy="priority",
-            max_num_seqs=4,
-            scheduler_reserve_full_isl=not self._semantics.kv_cache.admits_whole_sequences,
-            max_loras=0,
-            num_speculative_tokens=min(config.num_speculative_tokens, 3),
-        )
-
-    def _with_kv_transfers(self, config: SchedulerConfig) -> SchedulerConfig:
-        """A connector to KV, and one time in four the one to encoder outputs as well."""
-        random, offered = self._kv, self._semantics
-        ends = random.random() < 0.4 and offered.scheduler.ends_failed_loads
-        both = random.random() < 0.25 and offered.scheduler.loads_encodings
-        return msgspec.structs.replace(
-            config, kv_connector="fail" if ends else "recompute", ec_connector=both
-        )
 
     def _template(self, identifier: str, largest: int) -> tuple[str, tuple[bool, ...]]:
         random = self._random
@@ -252,7 +200,7 @@ class _SchedulerTrace:
                 request = self._live.pop(random.randrange(len(self._live)))
                 self._events.append(Abort(request))
             if in_flight == limit or random.random() < 0.5:
-                self._events.append(Update(accepts=self._accepts()))
+                self._events.append(Update(accepts=drafts_accepted(self._config, self._extras)))
                 in_flight -= 1
             if random.random() < 0.01:
                 self._events.append(Reset())
@@ -290,13 +238,6 @@ class _SchedulerTrace:
             self._pending.append(identifier)
             return Transfer(identifier, "pending")
         return Transfer(identifier, "ready" if random.random() < 0.75 else "gone")
-
-    def _accepts(self) -> tuple[int, ...]:
-        """How many drafts requests accept; mostly all or none."""
-        most = self._config.num_speculative_tokens
-        if most == 0:
-            return ()
-        return tuple(self._extras.choice((0, 0, 1, most)) for _ in range(3))
 
     def _stream(self) -> None:
         """A session gets more prompt, or is closed; now and then all requests start over."""
@@ -449,81 +390,3 @@ class _SchedulerTrace:
             "skip_reading": skips,
             "stop_after": random.randint(1, 4) if random.random() < 0.2 else None,
         }
-
-
-def with_extras(
-    config: SchedulerConfig, random: Random, offered: Semantics, runner: Random
-) -> SchedulerConfig:
-    """Now and then what few deployments use, as far as the release has it. Which model runner the
-    workers have, `runner` draws: either is as likely."""
-    adaptive = random.random() < 0.15 and offered.scheduler.spares_lone_prefill
-    active = random.randint(1, config.max_num_seqs) if random.random() < 0.1 else None
-    reserve = random.random() < 0.8 or not offered.kv_cache.admits_whole_sequences
-    watermark = random.choice((0.1, 0.2)) if random.random() < 0.1 else 0.0
-    interval = random.choice((2, 3, 5)) if random.random() < 0.1 else 1
-    max_loras = random.choice((1, 2)) if random.random() < 0.12 else 0
-    speculates = random.random() < 0.3 and offered.scheduler.takes_drafts
-    drafts = random.choice((1, 2, 3, 4)) if speculates else 0
-    with_drafter = drafts > 0 and random.random() < 0.6
-    random.random()  # once drew the runner; what is drawn after it stays as it was
-    return msgspec.structs.replace(
-        config,
-        long_prefill_token_threshold_adaptive=adaptive,
-        max_num_active_seqs=active if offered.scheduler.spares_lone_prefill else None,
-        scheduler_reserve_full_isl=reserve,
-        watermark=watermark if offered.kv_cache.keeps_watermark else 0.0,
-        prefill_schedule_interval=interval if offered.scheduler.holds_prefills else 1,
-        max_loras=max_loras,
-        num_speculative_tokens=drafts,
-        drafter=with_drafter,
-        v2_model_runner=runner.random() < 0.5 and offered.scheduler.has_second_runner,
-    )
-
-
-def _with_groups(config: SchedulerConfig, random: Random, offered: Semantics) -> SchedulerConfig:
-    """Windows or chunks, mostly beside full attention, and KV blocks for all of them.
-
-    A drafter goes where the release has none beside such groups.
-    """
-    size = config.block_size
-    full = Group("full", size)
-    windows = [Group("sliding_window", size, random.randint(2, 3 * size)) for _ in range(2)]
-    chunks = Group("chunked_local", size, size * random.randint(1, 4))
-    groups = random.choice(
-        (
-            (full, windows[0]),
-            (full, windows[0]),
-            (windows[0], full),
-            (full, windows[0], windows[0]),
-            (full, *windows),
-            (windows[0],),
-            (full, chunks),
-            (chunks,),
-        )
-    )
-    has_windows = any(group.kind == "sliding_window" for group in groups)
-    drops = not (config.prefix_caching and offered.block_keys.looks_ahead)
-    has_no_drafter = chunks in groups or (
-        config.prefix_caching and drops and not offered.kv_cache.caches_block_to_drop
-    )
-    slack = config.num_blocks - -(-config.max_model_len // size)
-    drafter = config.drafter and not has_no_drafter
-    retains = offered.kv_cache.retains_sparsely and has_windows and not (drafter and drops)
-    return msgspec.structs.replace(
-        config,
-        groups=groups,
-        prefix_cache_retention_interval=(
-            random.choice((None, 0, 0, size, 2 * size)) if retains else None
-        ),
-        num_blocks=slack + sum(_most_blocks(group, config) for group in groups),
-        drafter=drafter,
-    )
-
-
-def _most_blocks(group: Group, config: SchedulerConfig) -> int:
-    """Blocks that the longest request holds in a group at a time, as releases count them."""
-    in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
-    tokens = config.max_model_len
-    if group.kind != "full":
-        tokens = min(tokens, group.window + in_flight)
-    return -(-tokens // group.block_size) + int(group.kind == "sliding_window")

@@ -9,7 +9,7 @@ import re
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.spec.scheduler import Service
+from cacheproof.spec.scheduler_records import Service
 
 _WITH_ITEMS = (Add, Chunk)
 

@@ -6,7 +6,7 @@ from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Chunk
-from cacheproof.spec.scheduler import Span
+from cacheproof.spec.scheduler_records import Span
 
 
 def embeds(item: Item) -> int:

@@ -37,7 +37,7 @@ from cacheproof.differential.traces.scheduler import (
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.records import EncoderCacheState
-from cacheproof.spec.scheduler import (
+from cacheproof.spec.scheduler_records import (
     Answer,
     Fills,
     Inputs,
@@ -52,7 +52,6 @@ from cacheproof.spec.scheduler import (
 from cacheproof.spec.versions import Versions
 
 _NOBODY: Set[str] = frozenset()
-_NOTHING: frozenset[int] = frozenset()
 _FILLS_NOTHING = Fills((), frozenset())
 _ALL_SENT = Inputs({}, {})
 _SECOND_RUNNER_KEEPS_OUTPUTS = Versions(">=0.28.0")
@@ -127,11 +126,8 @@ class SchedulerJudge(ManagerJudge):
         has them."""
         at = self._at
         for name in [name for name in at.requests if not is_there(name)]:
-            del at.requests[name], at.prompts[name]
+            at.forget(name)
             self._order.forget(name)
-            at.claims.pop(name, None)
-            at.preempted.discard(name)
-            at.withheld.pop(name, None)
         at.ran = [name for name in at.ran if name in at.requests]
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
@@ -301,37 +297,6 @@ class SchedulerJudge(ManagerJudge):
         kept = at.ghost.stored.keys() - set(notices)
         return {entry: size for entry, size in at.encoded.items() if entry not in kept}
 
-    def _follow_withheld(self, outcome: Outcome) -> bool:
-        """Follow what workers were not sent; whether there is anything of it."""
-        withheld = self._at.withheld
-        if not withheld and "withheld" not in outcome and "dropped" not in outcome:
-            return False
-        told = outcome["told_new"]
-        for name in told:
-            withheld.pop(name, None)
-        self._resumed = self._resumed.union(outcome["resumed"]).difference(told)
-        for word in ("withheld", "dropped"):
-            for name, numbers in outcome.get(word, {}).items():
-                withheld[name] = withheld.get(name, _NOTHING).union(numbers)
-        for name, numbers in outcome.get("sent_again", {}).items():
-            withheld[name] = withheld.get(name, _NOTHING).difference(numbers)
-        return True
-
-    def _follow_claims(self, outcome: Outcome, calls: Iterable[CallRecord]) -> None:
-        """Follow what the step's requests claim, and what its notices drop."""
-        at = self._at
-        at.dropped.update(outcome["notices"])
-        for call in calls:
-            name, number = call.request, call.input
-            if name is None or number is None:
-                continue
-            is_allocation = call.operation == "allocate"
-            if is_allocation or (call.operation == "check" and call.answer is True):
-                at.claims.setdefault(name, set()).add(number)
-                if is_allocation:
-                    at.dropped.discard(at.requests[name].identifiers[number])
-        at.claims = {name: at.claims.get(name, set()) for name in outcome["running"]}
-
     # what is asked
 
     def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:
@@ -362,7 +327,11 @@ class SchedulerJudge(ManagerJudge):
         plan = subjects.plan(at, outcome)
         self._check("schedule", plan)
         self._rare.schedule(outcome)
-        inputs = subjects.inputs(at, outcome) if self._follow_withheld(outcome) else _ALL_SENT
+        inputs = _ALL_SENT
+        if at.follow_withheld(outcome):
+            told_new = outcome["told_new"]
+            self._resumed = self._resumed.union(outcome["resumed"]).difference(told_new)
+            inputs = subjects.inputs(at, outcome)
         resumed = self._resumed
         self._check("schedule", inputs, lambda: kinds.withholding(inputs, outcome, resumed))
         told = Telling(plan.tokens, outcome["drafts"], outcome["encode"], outcome["total"])
@@ -406,7 +375,7 @@ class SchedulerJudge(ManagerJudge):
         at, subjects = self._at, self._subjects
         fills = _FILLS_NOTHING if kept is None else subjects.fills(at, outcome, kept)
         self._check("schedule", fills)
-        self._follow_claims(outcome, calls)
+        at.follow_claims(outcome, calls)
         self._check("schedule", subjects.reads(at, plan, fills))
         self._check("schedule", subjects.claims(at, plan))
         stops = subjects.stops(at, plan, outcome, calls, rest)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.scheduler import Plan, Stops
+from cacheproof.spec.scheduler_records import Plan, Stops
 
 
 class Rest(NamedTuple):

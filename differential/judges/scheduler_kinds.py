@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any
 
-from cacheproof.spec.scheduler import Inputs, References, Telling
 from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
+from cacheproof.spec.scheduler_records import Inputs, References, Telling
 
 _LEDGER = frozenset({"EC-1", "EC-2"})
 """What a manager breaks whose slots do not add up any more."""

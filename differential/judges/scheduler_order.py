@@ -13,7 +13,7 @@ from cacheproof.differential.judges.scheduler_position import Arrivals
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.scheduler import Overtaking, Victims
+from cacheproof.spec.scheduler_records import Overtaking, Victims
 
 _NOBODY_OVERTAKEN = Overtaking(*[frozenset()] * len(Overtaking._fields))
 

@@ -1,10 +1,15 @@
 """Where a scheduler's judge is: what its later verdicts depend on, saved and put back whole."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cacheproof.differential.judges.manager import ManagerPosition
 from cacheproof.differential.traces.manager import Add
-from cacheproof.spec.scheduler import Standing
+from cacheproof.differential.traces.records import CallRecord
+from cacheproof.spec.scheduler_records import Standing
+
+_NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -51,3 +56,38 @@ class SchedulerPosition(ManagerPosition):
     withheld: dict[str, frozenset[int]] = field(default_factory=dict)
     present: set[str] = field(default_factory=set)
     ran: list[str] = field(default_factory=list)
+
+    def forget(self, name: str) -> None:
+        """Forget a request that no step in flight has."""
+        del self.requests[name], self.prompts[name]
+        self.claims.pop(name, None)
+        self.preempted.discard(name)
+        self.withheld.pop(name, None)
+
+    def follow_withheld(self, outcome: Mapping[str, Any]) -> bool:
+        """Follow what workers were not sent; whether there is anything of it."""
+        withheld = self.withheld
+        if not withheld and "withheld" not in outcome and "dropped" not in outcome:
+            return False
+        for name in outcome["told_new"]:
+            withheld.pop(name, None)
+        for word in ("withheld", "dropped"):
+            for name, numbers in outcome.get(word, {}).items():
+                withheld[name] = withheld.get(name, _NOTHING).union(numbers)
+        for name, numbers in outcome.get("sent_again", {}).items():
+            withheld[name] = withheld.get(name, _NOTHING).difference(numbers)
+        return True
+
+    def follow_claims(self, outcome: Mapping[str, Any], calls: Iterable[CallRecord]) -> None:
+        """Follow what the step's requests claim, and what its notices drop."""
+        self.dropped.update(outcome["notices"])
+        for call in calls:
+            name, number = call.request, call.input
+            if name is None or number is None:
+                continue
+            is_allocation = call.operation == "allocate"
+            if is_allocation or (call.operation == "check" and call.answer is True):
+                self.claims.setdefault(name, set()).add(number)
+                if is_allocation:
+                    self.dropped.discard(self.requests[name].identifiers[number])
+        self.claims = {name: self.claims.get(name, set()) for name in outcome["running"]}

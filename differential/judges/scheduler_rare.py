@@ -7,7 +7,7 @@ from cacheproof.differential.judges.requests import JudgedRequest
 from cacheproof.differential.judges.scheduler_items import Item, Rest
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import SchedulerConfig
-from cacheproof.spec.scheduler import Plan, Stops
+from cacheproof.spec.scheduler_records import Plan, Stops
 
 Outcome = Mapping[str, Any]
 

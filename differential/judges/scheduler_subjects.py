@@ -15,7 +15,7 @@ from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.records import EncoderCacheState
-from cacheproof.spec.scheduler import (
+from cacheproof.spec.scheduler_records import (
     Arrival,
     Claims,
     Fills,

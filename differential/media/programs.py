@@ -82,13 +82,11 @@ def _array(value: Description) -> str:
     made = f"np.frombuffer({_data(value)}, {fields!r}).reshape({shape})"
     if 0 in shape:
         return f"np.empty({shape}, {fields!r})"
-    match value["layout"] if shape else "C":
-        case "F":
-            return f"np.asfortranarray({made})"
-        case "strided":
-            return f"np.repeat({made}, 2, axis=-1)[..., ::2]"
-        case _:
-            return made
+    laid_out = {
+        "F": f"np.asfortranarray({made})",
+        "strided": f"np.repeat({made}, 2, axis=-1)[..., ::2]",
+    }
+    return laid_out.get(value["layout"], made) if shape else made
 
 
 def _tensor(value: Description) -> str:
@@ -96,14 +94,12 @@ def _tensor(value: Description) -> str:
     if 0 in shape:
         return f"torch.empty({shape}, dtype={dtype})"
     made = f"torch.frombuffer(bytearray({_data(value)}), dtype={dtype}).reshape({shape})"
-    match value["layout"] if shape else "C":
-        case "F":
-            axes = tuple(reversed(range(len(shape))))
-            return f"{made}.permute({axes}).contiguous().permute({axes})"
-        case "strided":
-            return f"{made}.repeat_interleave(2, dim=-1)[..., ::2]"
-        case _:
-            return made
+    axes = tuple(reversed(range(len(shape))))
+    laid_out = {
+        "F": f"{made}.permute({axes}).contiguous().permute({axes})",
+        "strided": f"{made}.repeat_interleave(2, dim=-1)[..., ::2]",
+    }
+    return laid_out.get(value["layout"], made) if shape else made
 
 
 def _image(value: Description) -> str:

@@ -7,6 +7,7 @@ one per contract, each by itself, and is void when one of them does not come bac
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rules import ENGINE, SCHEDULER, rules_for
 from cacheproof.differential.lanes.lane import Lane
@@ -218,7 +219,7 @@ def canaries(
     Of an engine only what executes steps has canaries: those of its decisions are planted at
     scheduler depth, where the same classes take them.
     """
-    if depth == ENGINE:
+    if DEPTHS[depth].is_executed:
         faults = _OF_DECODING_ENGINES if manager == "encoder_decoder" else _FAULT_OF[ENGINE]
         return [
             one
@@ -271,7 +272,7 @@ def canaries_in(
         return []
     ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
     without = {contract for contract, kind in ours if not kind} | lane.silent_on
-    if lane.depth == "scheduler" and _plans(target):
+    if DEPTHS[lane.depth].has_scheduler and _plans(target):
         without |= NO_CANARY_WHERE_PLANNED.keys()
     offered = canaries(lane.manager, target.release, without, lane.depth)
     return [canary for canary in offered if (canary.contract, canary.kind) not in ours]

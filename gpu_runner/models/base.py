@@ -1,7 +1,7 @@
 """What a runner asks of a model."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -51,3 +51,35 @@ class MultiModalModel(Protocol):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits of [rows, vocabulary] in float32."""
+
+
+class TransformersModel:
+    """What is alike in every MultiModalModel around one of transformers' own."""
+
+    _whole: Any
+
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
+        return embeds
+
+
+class VisionLanguageModel(TransformersModel):
+    """One whose items are rows in the stream of embeddings that its language model decodes."""
+
+    cross_kv_shape: KVShape | None = None
+
+    def decode(
+        self, embeds: torch.Tensor, positions: torch.Tensor, paged: PagedStep
+    ) -> torch.Tensor:
+        output = self._whole.model.language_model(
+            inputs_embeds=embeds[None],
+            position_ids=positions.unsqueeze(-2),
+            use_cache=False,
+            paged=paged,
+        )
+        hidden: torch.Tensor = output.last_hidden_state[0]
+        return hidden
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self._whole.lm_head(hidden)
+        return logits.float()

@@ -8,15 +8,13 @@ from transformers import LlavaForConditionalGeneration
 
 from cacheproof.gpu_runner import paged_attention
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import Encoded
-from cacheproof.gpu_runner.paged_attention import PagedStep
+from cacheproof.gpu_runner.models.base import Encoded, VisionLanguageModel
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 
 
-class Llava:
+class Llava(VisionLanguageModel):
     """A MultiModalModel from a local directory of weights."""
 
-    cross_kv_shape: KVShape | None = None
     places_rows = False
 
     def __init__(self, directory: Path, *, dtype: torch.dtype, device: torch.device) -> None:
@@ -41,19 +39,3 @@ class Llava:
         pixels = pixels.to(self.device, self.dtype, non_blocking=True)
         features = self._whole.get_image_features(pixels)
         return [Encoded(rows) for rows in features.pooler_output]
-
-    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
-        return embeds
-
-    def decode(
-        self, embeds: torch.Tensor, positions: torch.Tensor, paged: PagedStep
-    ) -> torch.Tensor:
-        output = self._whole.model.language_model(
-            inputs_embeds=embeds[None], position_ids=positions[None], use_cache=False, paged=paged
-        )
-        hidden: torch.Tensor = output.last_hidden_state[0]
-        return hidden
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self._whole.lm_head(hidden).float()

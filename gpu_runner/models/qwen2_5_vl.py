@@ -13,8 +13,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from cacheproof.gpu_runner import paged_attention
 from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import Encoded, RotaryPositions
-from cacheproof.gpu_runner.paged_attention import PagedStep
+from cacheproof.gpu_runner.models.base import Encoded, RotaryPositions, VisionLanguageModel
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid, in_grid, of_prompt
 from cacheproof.gpu_runner.video_pruning import retained
@@ -28,14 +27,12 @@ _INPUTS = {
 """What the encoder gets of an item: patches of [patches, values], and their grid of [3]."""
 
 
-class Qwen25VL:
+class Qwen25VL(VisionLanguageModel):
     """A MultiModalModel around transformers' own, whose attention must be `ATTENTION`; the modules
     of its vision tower's attention are replaced.
 
     Of videos it keeps all but the `video_pruning_rate` of rows that say least new; 0: all of them.
     """
-
-    cross_kv_shape: KVShape | None = None
 
     def __init__(
         self, whole: Qwen2_5_VLForConditionalGeneration, video_pruning_rate: float = 0.0
@@ -92,25 +89,6 @@ class Qwen25VL:
             rows = self._rows([items[number] for number in numbers], grid)
             encoded |= dict(zip(numbers, rows, strict=True))
         return [encoded[number] for number in range(len(items))]
-
-    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
-        return embeds
-
-    def decode(
-        self, embeds: torch.Tensor, positions: torch.Tensor, paged: PagedStep
-    ) -> torch.Tensor:
-        output = self._whole.model.language_model(
-            inputs_embeds=embeds[None],
-            position_ids=positions[:, None],
-            use_cache=False,
-            paged=paged,
-        )
-        hidden: torch.Tensor = output.last_hidden_state[0]
-        return hidden
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self._whole.lm_head(hidden).float()
 
     def _grid(self, item: MediaItem) -> Grid:
         """The grid of an item's rows. A video's seconds are spread over its time axis."""

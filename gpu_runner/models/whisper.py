@@ -9,12 +9,12 @@ from transformers import WhisperForConditionalGeneration
 
 from cacheproof.gpu_runner import cross_attention, paged_attention
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import Encoded
+from cacheproof.gpu_runner.models.base import Encoded, TransformersModel
 from cacheproof.gpu_runner.paged_attention import PagedStep
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 
 
-class Whisper:
+class Whisper(TransformersModel):
     """A MultiModalModel from a local directory of weights."""
 
     places_rows = False
@@ -50,10 +50,6 @@ class Whisper:
         features = torch.stack([item.inputs["input_features"] for item in items])
         features = features.to(self.device, self.dtype, non_blocking=True)
         return list(map(Encoded, self._whole.model.encoder(features).last_hidden_state))
-
-    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
-        return embeds
 
     def decode(
         self, embeds: torch.Tensor, positions: torch.Tensor, paged: PagedStep

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,21 @@ def target(request: pytest.FixtureRequest) -> Iterator[Any]:
     yield opening
     for one in opened:
         one.close()
+
+
+@pytest.fixture
+def target_of_mine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+) -> Callable[[str, str], HostTarget]:
+    """Puts a text into the current folder, and opens a class of it beside the newest release."""
+    monkeypatch.chdir(tmp_path)
+
+    def opening(name: str, text: str) -> HostTarget:
+        (tmp_path / "mine.py").write_text(text)
+        found: HostTarget = target(f"mine:{name}@{NEWEST}")
+        return found
+
+    return opening
 
 
 @pytest.mark.full
@@ -165,28 +180,25 @@ class CachingAhead(KVCacheManager):
     [("Leaking", "scheduler"), ("CachingAhead", "scheduler with KV loads")],
 )
 def test_a_faulty_kv_cache_manager_lets_the_real_scheduler_decide_otherwise(
-    name: str, lane: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+    name: str, lane: str, target_of_mine: Any, target: Any
 ) -> None:
-    (tmp_path / "mine.py").write_text(FAULTY_KV_CACHES)
-    monkeypatch.chdir(tmp_path)
-    mine = target(f"mine:{name}@{NEWEST}")
+    mine = target_of_mine(name, FAULTY_KV_CACHES)
     traces = [LANES[lane].trace(seed, NEWEST) for seed in range(20)]
     assert len(partings(target(f"vllm@{NEWEST}"), mine, traces)) > 2
 
 
 @pytest.mark.full
 def test_a_kv_cache_manager_may_build_on_the_one_of_the_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+    target_of_mine: Any, target: Any
 ) -> None:
-    (tmp_path / "mine.py").write_text(
+    mine = target_of_mine(
+        "Mine",
         "from vllm.v1.core.kv_cache_manager import KVCacheManager\n"
         "class Mine(KVCacheManager):\n"
         "    def free(self, request):\n"
-        "        pass\n"
+        "        pass\n",
     )
-    monkeypatch.chdir(tmp_path)
     traces = [scheduler_trace(seed) for seed in range(20)]
-    mine = target(f"mine:Mine@{NEWEST}")
     assert len(partings(target(f"vllm@{NEWEST}"), mine, traces)) > 10
 
 
@@ -223,16 +235,15 @@ def test_the_real_scheduler_breaks_nothing_with_the_reference_manager_but_what_i
 
 
 def test_a_manager_built_on_the_reference_is_found_in_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+    target_of_mine: Any,
 ) -> None:
-    (tmp_path / "mine.py").write_text(
+    mine = target_of_mine(
+        "Mine",
         "from cacheproof.reference.encoder_cache import EncoderCacheManager\n"
         "class Mine(EncoderCacheManager):\n"
         "    def can_allocate(self, request, input_id, budget, pending):\n"
-        "        return super().can_allocate(request, input_id, 10 ** 6, pending)\n"
+        "        return super().can_allocate(request, input_id, 10 ** 6, pending)\n",
     )
-    monkeypatch.chdir(tmp_path)
-    mine = target(f"mine:Mine@{NEWEST}")
     assert mine.plug_in_kind == "encoder_cache"
     campaign = search(mine, [LANES["encoder cache"]], against=None, seeds=range(120))
     assert {contract for contract, _ in campaign.broken} == {"EC-12"}

@@ -9,13 +9,13 @@ import torch
 from transformers import LlavaForConditionalGeneration
 
 from cacheproof.gpu_runner.encoder_store import EncoderCacheMiss
-from cacheproof.gpu_runner.engine import CacheSizes, Engine
+from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.llava import Llava
 from cacheproof.gpu_runner.requests import MediaItem, Prompt, UnknownRequest
-from cacheproof.gpu_runner.runner import Runner
 from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID, PLACEHOLDER_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduler.config import SchedulerConfig
+from tests.gpu_runner.answers import engine_of, greedily
 
 ROWS = 16
 BLOCK_SIZE = 8
@@ -57,18 +57,14 @@ def alone(llava: Path) -> list[list[int]]:
     return [_answer(model, prompt(items, length)) for items, length in PROMPTS]
 
 
-@torch.inference_mode()
 def _answer(model: LlavaForConditionalGeneration, asked: Prompt) -> list[int]:
     media = [item.inputs["pixel_values"] for item in asked.items]
-    token_ids = list(asked.token_ids)
-    for _ in range(DECODED):
-        logits = model(
-            input_ids=torch.tensor([token_ids]),
-            pixel_values=torch.stack(media) if media else None,
-            use_cache=False,
-        ).logits
-        token_ids.append(int(logits[0, -1].argmax()))
-    return token_ids[len(asked.token_ids) :]
+    pixel_values = torch.stack(media) if media else None
+    return greedily(
+        asked,
+        DECODED,
+        lambda ids: model(input_ids=ids, pixel_values=pixel_values, use_cache=False).logits,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +72,13 @@ def make(llava: Path, device: torch.device) -> Make:
     model = Llava(llava, dtype=torch.float32, device=device)
 
     def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
-        runner = Runner(
-            model, num_blocks=num_blocks, block_size=BLOCK_SIZE, encoder_cache_size=rows
-        )
         config = SchedulerConfig(
             max_num_batched_tokens=tokens,
             max_num_seqs=min(4, tokens),
             max_model_len=MODEL_LEN,
             encoder_compute_budget=2 * ROWS,
         )
-        return Engine(runner, config, CacheSizes(num_blocks, BLOCK_SIZE, rows, caches))
+        return engine_of(model, config, num_blocks, BLOCK_SIZE, rows, caches=caches)
 
     return engine
 

@@ -9,14 +9,14 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from cacheproof.gpu_runner import tiny_models
-from cacheproof.gpu_runner.engine import CacheSizes, Engine
+from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid
-from cacheproof.gpu_runner.runner import Runner
 from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID, PLACEHOLDER_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduler.config import SchedulerConfig
+from tests.gpu_runner.answers import engine_of, greedily
 
 BLOCK_SIZE = 8
 MODEL_LEN = 128
@@ -82,7 +82,6 @@ def alone(directory: Path) -> list[list[int]]:
     return [_answer(model.eval(), prompt(*one)) for one in PROMPTS]
 
 
-@torch.inference_mode()
 def _answer(model: Qwen2_5_VLForConditionalGeneration, asked: Prompt) -> list[int]:
     given: dict[str, Any] = {}
     for kind, names in (
@@ -93,13 +92,12 @@ def _answer(model: Qwen2_5_VLForConditionalGeneration, asked: Prompt) -> list[in
         for name in names if of_kind else ():
             join = torch.cat if name.startswith("pixel") else torch.stack
             given[name] = join([inputs[name] for inputs in of_kind])
-    token_ids = list(asked.token_ids)
-    for _ in range(DECODED):
-        ids = torch.tensor([token_ids])
+
+    def logits_of(ids: torch.Tensor) -> torch.Tensor:
         kinds = (ids == PLACEHOLDER_TOKEN_ID).int() + 2 * (ids == tiny_models.VIDEO_TOKEN_ID).int()
-        logits = model(input_ids=ids, mm_token_type_ids=kinds, use_cache=False, **given).logits
-        token_ids.append(int(logits[0, -1].argmax()))
-    return token_ids[len(asked.token_ids) :]
+        return model(input_ids=ids, mm_token_type_ids=kinds, use_cache=False, **given).logits
+
+    return greedily(asked, DECODED, logits_of)
 
 
 @pytest.fixture(scope="module")
@@ -107,16 +105,13 @@ def make(directory: Path, device: torch.device) -> Make:
     model = Qwen25VL.load(directory, dtype=torch.float32, device=device)
 
     def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
-        runner = Runner(
-            model, num_blocks=num_blocks, block_size=BLOCK_SIZE, encoder_cache_size=rows
-        )
         config = SchedulerConfig(
             max_num_batched_tokens=tokens,
             max_num_seqs=min(4, tokens),
             max_model_len=MODEL_LEN,
             encoder_compute_budget=64,
         )
-        return Engine(runner, config, CacheSizes(num_blocks, BLOCK_SIZE, rows, caches))
+        return engine_of(model, config, num_blocks, BLOCK_SIZE, rows, caches=caches)
 
     return engine
 

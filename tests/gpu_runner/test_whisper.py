@@ -10,13 +10,13 @@ from transformers import WhisperForConditionalGeneration
 
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.encoder_store import EncoderCacheMiss
-from cacheproof.gpu_runner.engine import CacheSizes, Engine
+from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.whisper import Whisper
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
-from cacheproof.gpu_runner.runner import Runner
 from cacheproof.gpu_runner.tiny_models import AUDIO_ROWS, FIRST_TEXT_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduler.config import SchedulerConfig
+from tests.gpu_runner.answers import engine_of, greedily
 
 BLOCK_SIZE = 8
 CROSS_BLOCKS = -(-AUDIO_ROWS // BLOCK_SIZE)
@@ -50,16 +50,13 @@ def alone(directory: Path) -> list[list[int]]:
     return [_answer(model, prompt(*one)) for one in PROMPTS]
 
 
-@torch.inference_mode()
 def _answer(model: WhisperForConditionalGeneration, asked: Prompt) -> list[int]:
     heard = asked.items[0].inputs["input_features"][None]
-    token_ids = list(asked.token_ids)
-    for _ in range(DECODED):
-        logits = model(
-            input_features=heard, decoder_input_ids=torch.tensor([token_ids]), use_cache=False
-        ).logits
-        token_ids.append(int(logits[0, -1].argmax()))
-    return token_ids[len(asked.token_ids) :]
+    return greedily(
+        asked,
+        DECODED,
+        lambda ids: model(input_features=heard, decoder_input_ids=ids, use_cache=False).logits,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +65,6 @@ def make(directory: Path, device: torch.device) -> Make:
 
     def engine(num_blocks: int, items: int) -> Engine:
         rows = items * AUDIO_ROWS
-        runner = Runner(
-            model, num_blocks=num_blocks, block_size=BLOCK_SIZE, encoder_cache_size=rows
-        )
         config = SchedulerConfig(
             max_num_batched_tokens=MODEL_LEN,
             max_num_seqs=4,
@@ -81,11 +75,7 @@ def make(directory: Path, device: torch.device) -> Make:
             is_encoder_decoder=True,
             num_cross_attention_tokens=AUDIO_ROWS,
         )
-        return Engine(
-            runner,
-            config,
-            CacheSizes(num_blocks, BLOCK_SIZE, rows, enable_prefix_caching=False),
-        )
+        return engine_of(model, config, num_blocks, BLOCK_SIZE, rows, caches=False)
 
     return engine
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import pytest
 
 from cacheproof.spec.registry import by_id
-from cacheproof.spec.scheduler import (
+from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
+from cacheproof.spec.scheduler_records import (
     Arrival,
     Claims,
     Fills,
@@ -20,7 +21,6 @@ from cacheproof.spec.scheduler import (
     Telling,
     Victims,
 )
-from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
 
 READS = Reads(
     wanted={"a": {"x", "y"}},

@@ -1,6 +1,6 @@
 """Which contract kills which variant, and whether each contract is needed for that."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -226,33 +226,32 @@ def target_of(variant: Variant) -> ReferenceTarget:
 
 
 def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
-    if variant.manager == KV_CACHE:
-        seeds = variant.seeds or seeds[:KV_CACHE_TRACES]
-    if variant.manager == SCHEDULER:
-        seeds = variant.seeds or seeds[:SCHEDULER_TRACES]
-    if variant.manager == CONNECTOR:
-        seeds = seeds[:CONNECTOR_TRACES]
-    for seed in seeds:
-        if variant.manager == KV_CACHE:
-            yield _kv_cache_trace(seed, variant.shape)
-        elif variant.manager == SCHEDULER:
-            yield LANES[variant.lane].trace(seed, None)
-        elif variant.manager == CONNECTOR:
-            yield from _connector_traces(seed)
-        elif variant.manager == BLOCK_HASH:
-            yield block_hash_trace(seed)
-        elif variant.manager == MEDIA_HASH:
-            yield media_hash_trace(seed)
-        else:
-            yield manager_trace(seed, variant.manager, resized=variant.resized)
+    traces_of, most = _RUN_OVER[variant.manager]
+    for seed in variant.seeds or seeds[:most]:
+        yield from traces_of(variant, seed)
 
 
 _kv_cache_trace = cache(kv_cache_trace)
 
 
-def _connector_traces(seed: int) -> Iterator[Trace]:
-    yield connector_trace(seed)
-    yield connector_trace(seed, "cpu")
+def _of_manager(variant: Variant, seed: int) -> list[Trace]:
+    return [manager_trace(seed, variant.manager, resized=variant.resized)]
+
+
+_RUN_OVER: dict[str, tuple[Callable[[Variant, int], list[Trace]], int | None]] = {
+    "encoder_cache": (_of_manager, None),
+    "encoder_decoder": (_of_manager, None),
+    BLOCK_HASH: (lambda variant, seed: [block_hash_trace(seed)], None),
+    MEDIA_HASH: (lambda variant, seed: [media_hash_trace(seed)], None),
+    KV_CACHE: (lambda variant, seed: [_kv_cache_trace(seed, variant.shape)], KV_CACHE_TRACES),
+    SCHEDULER: (lambda variant, seed: [LANES[variant.lane].trace(seed, None)], SCHEDULER_TRACES),
+    CONNECTOR: (
+        lambda variant, seed: [connector_trace(seed), connector_trace(seed, "cpu")],
+        CONNECTOR_TRACES,
+    ),
+}
+"""What a variant of each manager is run over at a seed, and at how many at most; None: at all. A
+variant that names seeds is run at those."""
 
 
 def _all_contracts() -> tuple[Contract, ...]:

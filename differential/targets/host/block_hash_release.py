@@ -16,8 +16,10 @@ from vllm.v1.request import Request, RequestStatus
 
 from .block_hash import BlockHashSession
 from .protocol import Event, Illegal
-from .scheduler_build import EOS_TOKEN_ID, call_known, parameters, sha256
+from .release_calls import call_known, parameters
+from .scheduler_build import sha256
 from .scheduler_requests import carried
+from .scheduler_session import EOS_TOKEN_ID
 
 try:
     from vllm.utils.hashing import get_hash_fn_by_name

@@ -30,6 +30,7 @@ from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
 from .scheduler_build import REFUSALS, refusal
 from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
+from .scheduler_settings import settings_of
 from .session import run_events
 
 
@@ -154,13 +155,7 @@ class _Core:
         """What the engine core would decide with, had it been made with that configuration."""
         base = self._core.vllm_config
         scheduler_config = SchedulerConfig(
-            max_num_seqs=config["max_num_seqs"],
-            max_num_batched_tokens=config["max_num_batched_tokens"],
-            max_model_len=config["max_model_len"],
-            enable_chunked_prefill=config["chunked_prefill"],
-            disable_chunked_mm_input=config["disable_chunked_mm_input"],
-            long_prefill_token_threshold=config["long_prefill_token_threshold"],
-            policy=config["policy"],
+            **settings_of(config),
             async_scheduling=False,
             is_multimodal_model=True,
             is_encoder_decoder=self._is_decoder,

@@ -13,8 +13,8 @@ class NeverFrees(Store):
         return None
 
 
-class ReadsTheRowBefore(Store):
-    """Now and then a read gets every row from the place before it."""
+class MisreadsNowAndThen(Store):
+    """Every third read gets other rows."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -23,21 +23,26 @@ class ReadsTheRowBefore(Store):
     def get(self, identifier: str, default: Any = None) -> Any:
         rows = super().get(identifier, default)
         self._reads += 1
-        return rows if rows is None or self._reads % 3 else rows.roll(1, dims=0)
+        return rows if rows is None or self._reads % 3 else self.misread(rows)
+
+    def misread(self, rows: Any) -> Any:
+        """What is read in the place of these rows."""
+        raise NotImplementedError
 
 
-class ReadsOneRow(Store):
+class ReadsTheRowBefore(MisreadsNowAndThen):
+    """Now and then a read gets every row from the place before it."""
+
+    def misread(self, rows: Any) -> Any:
+        return rows.roll(1, dims=0)
+
+
+class ReadsOneRow(MisreadsNowAndThen):
     """Now and then a read gets the first row in the place of every other: where a decoder attends
     to all of them, their order does not matter, and what they are does."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._reads = 0
-
-    def get(self, identifier: str, default: Any = None) -> Any:
-        rows = super().get(identifier, default)
-        self._reads += 1
-        return rows if rows is None or self._reads % 3 else rows[:1].expand_as(rows)
+    def misread(self, rows: Any) -> Any:
+        return rows[:1].expand_as(rows)
 
 
 class KeepsWhatItCutOff(Store):

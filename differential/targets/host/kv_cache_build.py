@@ -17,8 +17,9 @@ from vllm.v1.request import Request, RequestStatus
 
 from .kv_cache import Clock, Kit
 from .kv_cache_recorder import FURTHER_STORED_FIELDS
-from .protocol import Event, HostError, Illegal
-from .scheduler_build import attention_spec, call_known, sha256
+from .protocol import Event, Illegal
+from .release_calls import call_known
+from .scheduler_build import attention_spec, seed_block_hashes, sha256
 from .scheduler_requests import carried
 
 try:
@@ -127,11 +128,7 @@ def _takes(manager: Any) -> frozenset[str]:
 @functools.cache
 def _prepare_process() -> None:
     logging.disable(logging.CRITICAL)
-    kv_cache_utils.init_none_hash(sha256)
-    seeded = kv_cache_utils.NONE_HASH
-    kv_cache_utils.init_none_hash(sha256)
-    if seeded != kv_cache_utils.NONE_HASH:
-        raise HostError("block hashes start from a random value in this release")
+    seed_block_hashes()
     if register_all_kvcache_specs is not None:
         register_all_kvcache_specs(None)
 

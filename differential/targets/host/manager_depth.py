@@ -8,7 +8,7 @@ manager answers and whatever events are taken out of it.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .protocol import Event, Protocol
 from .recorder import Recorder
@@ -43,6 +43,16 @@ class Request:
         return self._sizes[input_id]
 
     get_num_encoder_tokens = get_num_encoder_embeds
+
+
+class _Window(NamedTuple):
+    """Tokens [start, end) that a walk would schedule, the inputs that it is to encode for them, and
+    later occurrences of these."""
+
+    start: int
+    end: int
+    encode: list[int]
+    duplicates: list[int]
 
 
 class _Running:
@@ -186,26 +196,16 @@ class ManagerSession:
         else:
             offsets, ends = running.offsets, running.ends
             inputs = [i for i in range(len(ends)) if offsets[i] < end and ends[i] > start]
-        encode: list[int] = []
-        duplicates: list[int] = []
-        end = self._admit(running, inputs, start, end, encode, duplicates)
-        return encode, duplicates, end
+        window = _Window(start, end, [], [])
+        end = self._admit(running, inputs, window)
+        return window.encode, window.duplicates, end
 
-    def _admit_shared(
-        self,
-        running: _Running,
-        inputs: Any,
-        start: int,
-        end: int,
-        encode: list[int],
-        duplicates: list[int],
-    ) -> int:
-        """Fill `encode` and `duplicates`; returns where the window ends now, -1 if refused."""
+    def _admit_shared(self, running: _Running, inputs: Any, window: _Window) -> int:
+        """Fill the window; returns where it ends now, -1 if refused."""
         manager, request, budget = self._manager, running.request, self._budget
         protocol = self._protocol
         pending = 0
         seen: dict[str, int] = {}
-        window_end = end
         for input_id in inputs:
             size = running.sizes[input_id]
             if not self._is_decoder:
@@ -213,7 +213,7 @@ class ManagerSession:
                 if identifier in seen:
                     if protocol.refuses_resized and seen[identifier] != size:
                         return -1
-                    duplicates.append(input_id)
+                    window.duplicates.append(input_id)
                     continue
                 if protocol.refuses_resized:
                     known = manager.get_cached_num_encoder_embeds(request, input_id)
@@ -222,35 +222,27 @@ class ManagerSession:
                 if manager.check_and_update_cache(request, input_id):
                     continue
             if not manager.can_allocate(request, input_id, budget, pending):
-                return max(start, min(end, running.offsets[input_id]))
-            if protocol.skips_sparse and not running.has_embeds(input_id, start, window_end):
+                return max(window.start, min(window.end, running.offsets[input_id]))
+            if protocol.skips_sparse and not running.has_embeds(input_id, window.start, window.end):
                 continue
             pending += size
             budget -= size
             if not self._is_decoder:
                 seen[identifier] = size
-            encode.append(input_id)
-        return end
+            window.encode.append(input_id)
+        return window.end
 
-    def _admit_per_input(
-        self,
-        running: _Running,
-        inputs: Any,
-        start: int,
-        end: int,
-        encode: list[int],
-        duplicates: list[int],
-    ) -> int:
+    def _admit_per_input(self, running: _Running, inputs: Any, window: _Window) -> int:
         manager, request, budget = self._manager, running.request, self._budget
         for input_id in inputs:
             if manager.has_cache(request, input_id):
                 continue
             size = running.sizes[input_id]
             if not manager.can_allocate(request, input_id) or size > budget:
-                return max(start, running.offsets[input_id])
+                return max(window.start, running.offsets[input_id])
             budget -= size
-            encode.append(input_id)
-        return end
+            window.encode.append(input_id)
+        return window.end
 
     def _notices(self, event: Event) -> bool:
         self._drain()

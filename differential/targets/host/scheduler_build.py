@@ -14,21 +14,18 @@ into the scheduler afterwards with the budget that the release computed, as the 
 scheduler tests do. So is word that the model is an encoder-decoder: its configurations know.
 """
 
-import atexit
 import functools
-import inspect
 import json
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from .protocol import Event, HostError, Illegal, Refused
-from .scheduler_session import VOCABULARY_SIZE
+from .release_calls import call_known, known_to, parameters
+from .scheduler_settings import LATER, PLAIN, settings_of
 
 for _name, _value in {
     "HF_HUB_OFFLINE": "1",
@@ -44,18 +41,18 @@ import vllm.v1.core.kv_cache_utils as kv_cache_utils  # noqa: E402
 from vllm.config import (  # noqa: E402
     CacheConfig,
     LoRAConfig,
-    ModelConfig,
     SchedulerConfig,
     SpeculativeConfig,
     VllmConfig,
 )
-from vllm.model_executor.models import ModelRegistry  # noqa: E402
 from vllm.v1 import kv_cache_interface  # noqa: E402
 from vllm.v1.core import encoder_cache_manager  # noqa: E402
 from vllm.v1.core.sched import scheduler as scheduler_module  # noqa: E402
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler  # noqa: E402
 from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
+
+from .scheduler_model import model_config  # noqa: E402
 
 try:
     from vllm.utils.hashing import sha256
@@ -74,9 +71,6 @@ try:
 except ImportError:
     register_all_kvcache_specs = None
 
-EOS_TOKEN_ID = 2
-_LONGEST_MODEL_LEN = 1 << 20
-_ARCHITECTURE = "SchedulerOnlyForCausalLM"
 _KV_CACHE_LAYOUT = "LBNHC"  # where bytes lie is the workers' business; 0.30+ wants it named
 # What a release raises when it refuses a value. A TypeError or AttributeError is a driver that does
 # not know this release, and must not pass for an illegal trace.
@@ -89,38 +83,6 @@ REFUSALS = (
 )
 
 
-# What not every release has, with the value that says nothing.
-_LATER = {
-    "long_prefill_token_threshold_adaptive": False,
-    "max_num_active_seqs": None,
-    "scheduler_reserve_full_isl": True,
-    "watermark": 0.0,
-    "prefill_schedule_interval": 1,
-}
-# Every release takes this one; a refusal means that the driver does not know the release.
-_PLAIN: dict[str, Any] = {
-    "max_num_seqs": 4,
-    "max_num_batched_tokens": 64,
-    "max_model_len": 64,
-    "block_size": 16,
-    "num_blocks": 16,
-    "prefix_caching": True,
-    "chunked_prefill": True,
-    "disable_chunked_mm_input": False,
-    "policy": "fcfs",
-    "long_prefill_token_threshold": 0,
-    "async_scheduling": False,
-    **_LATER,
-    "max_loras": 0,
-    "num_speculative_tokens": 0,
-    "drafter": False,
-    "v2_model_runner": False,
-    "ec_connector": False,
-    "kv_connector": None,
-    "groups": [],
-    "prefix_cache_retention_interval": None,
-    "encoder_decoder": False,
-}
 _SPECS = {
     "full": "FullAttentionSpec",
     "sliding_window": "SlidingWindowSpec",
@@ -138,49 +100,20 @@ class Engine(NamedTuple):
     block_hasher: Callable[[Any], list[Any]]
 
 
-class _NeverBuilt(torch.nn.Module):
-    """Answers the release's questions about the architecture without importing a real model."""
-
-    supports_lora = True
-    embedding_modules: ClassVar[dict[str, str]] = {}
-    embedding_padding_modules: ClassVar[list[str]] = []
-    packed_modules_mapping: ClassVar[dict[str, list[str]]] = {}
-    lora_skip_prefixes: ClassVar[list[str]] = []
-    is_3d_moe_weight = False
-
-    def __init__(self, vllm_config: Any, prefix: str = "") -> None:
-        raise HostError("no model is built at scheduler depth")
-
-    def forward(self, input_ids: Any, positions: Any) -> Any: ...
-
-    def compute_logits(self, hidden_states: Any) -> Any: ...
-
-    def embed_input_ids(self, input_ids: Any) -> Any: ...
-
-    def get_input_embeddings(self, input_ids: Any) -> Any: ...
-
-
-@functools.cache
-def parameters(function: Callable[..., Any]) -> frozenset[str]:
-    """Names of the parameters that this release's function takes."""
-    return frozenset(inspect.signature(function).parameters)
-
-
-def _known_to(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    known = parameters(function)
-    return {name: value for name, value in arguments.items() if name in known}
-
-
-def call_known(function: Callable[..., Any], **arguments: Any) -> Any:
-    """Call with those of the keyword arguments that this release knows."""
-    return function(**_known_to(function, arguments))
-
-
 def refusal(error: BaseException) -> str:
     """A refusal in one line; pydantic hides the release's own sentence under a heading."""
     errors = getattr(error, "errors", None)
     text = errors()[0]["msg"] if callable(errors) else str(error)
     return (text.strip() or type(error).__name__).splitlines()[0]
+
+
+def seed_block_hashes() -> None:
+    """Have the release derive its first parent key from PYTHONHASHSEED, as it does when asked."""
+    kv_cache_utils.init_none_hash(sha256)
+    seeded = kv_cache_utils.NONE_HASH
+    kv_cache_utils.init_none_hash(sha256)
+    if seeded != kv_cache_utils.NONE_HASH:
+        raise HostError("block hashes start from a random value in this release")
 
 
 @functools.cache
@@ -189,73 +122,22 @@ def _prepare_process() -> None:
     if os.environ.get("PYTHONHASHSEED") != "0" or sys.flags.hash_randomization:
         raise HostError("the host must be started with PYTHONHASHSEED=0")
     logging.disable(logging.CRITICAL)
-    kv_cache_utils.init_none_hash(sha256)
-    seeded = kv_cache_utils.NONE_HASH
-    kv_cache_utils.init_none_hash(sha256)
-    if seeded != kv_cache_utils.NONE_HASH:
-        raise HostError("block hashes start from a random value in this release")
-    plain = _engine(json.dumps(_PLAIN))
+    seed_block_hashes()
+    plain = _engine(json.dumps(PLAIN))
     if isinstance(plain, Illegal):
         raise HostError(f"the release refuses the plainest configuration: {plain}")
 
 
-@functools.cache
-def _model_directory() -> str:
-    ModelRegistry.register_model(_ARCHITECTURE, _NeverBuilt)
-    directory = tempfile.mkdtemp(prefix="scheduler-model-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    config = {
-        "model_type": "opt",
-        "architectures": [_ARCHITECTURE],
-        "vocab_size": VOCABULARY_SIZE,
-        "hidden_size": 16,
-        "word_embed_proj_dim": 16,
-        "ffn_dim": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-        "max_position_embeddings": _LONGEST_MODEL_LEN,
-        "torch_dtype": "float32",
-        "bos_token_id": EOS_TOKEN_ID,
-        "eos_token_id": EOS_TOKEN_ID,
-        "pad_token_id": 1,
-    }
-    with open(os.path.join(directory, "config.json"), "w") as file:
-        json.dump(config, file)
-    return directory
-
-
-@functools.lru_cache(maxsize=64)
-def _model_config(max_model_len: int) -> Any:
-    directory = _model_directory()
-    return call_known(
-        ModelConfig,
-        model=directory,
-        tokenizer=directory,
-        tokenizer_mode="auto",
-        trust_remote_code=False,
-        dtype="float32",
-        seed=0,
-        skip_tokenizer_init=True,
-        max_model_len=max_model_len,
-    )
-
-
 def _configure(config: Event) -> Any:
     """The release's VllmConfig, refused where it silently changes what was asked for."""
-    later = {name: config[name] for name, nothing in _LATER.items() if config[name] != nothing}
+    later = {name: config[name] for name, nothing in LATER.items() if config[name] != nothing}
     for name in later:
         if name not in parameters(SchedulerConfig):
             raise Illegal(f"the release has no {name}")
     scheduler_config = call_known(
         SchedulerConfig,
         **later,
-        max_num_seqs=config["max_num_seqs"],
-        max_num_batched_tokens=config["max_num_batched_tokens"],
-        max_model_len=config["max_model_len"],
-        enable_chunked_prefill=config["chunked_prefill"],
-        disable_chunked_mm_input=config["disable_chunked_mm_input"],
-        long_prefill_token_threshold=config["long_prefill_token_threshold"],
-        policy=config["policy"],
+        **settings_of(config),
         async_scheduling=config["async_scheduling"],
         is_multimodal_model=True,
         is_encoder_decoder=config["encoder_decoder"],
@@ -277,7 +159,7 @@ def _configure(config: Event) -> Any:
     vllm_config = VllmConfig(
         scheduler_config=scheduler_config,
         cache_config=cache_config,
-        model_config=_model_config(config["max_model_len"]),
+        model_config=model_config(config["max_model_len"]),
         lora_config=_lora_config(config["max_loras"]),
         **_transfers(config["ec_connector"]),
         **_kv_transfers(config),
@@ -491,7 +373,7 @@ def make_scheduler(
     own = scheduler_module.KVCacheManager
     scheduler_module.KVCacheManager = make_kv_cache_manager or own
     try:
-        scheduler = (AsyncScheduler if is_async else Scheduler)(**_known_to(Scheduler, arguments))
+        scheduler = (AsyncScheduler if is_async else Scheduler)(**known_to(Scheduler, arguments))
     except REFUSALS as error:
         raise Refused(error, refusal(error)) from error
     finally:

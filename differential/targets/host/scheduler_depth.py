@@ -11,7 +11,8 @@ from vllm.v1.request import RequestStatus
 from .kv_transfers import Report
 from .protocol import Event, Illegal
 from .recorder import Recorder
-from .scheduler_build import call_known, encoder_budget, engine_for, make_scheduler, parameters
+from .release_calls import call_known, parameters
+from .scheduler_build import encoder_budget, engine_for, make_scheduler
 from .scheduler_requests import RequestMaker, item_size
 from .scheduler_session import SchedulerKit
 

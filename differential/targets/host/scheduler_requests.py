@@ -17,15 +17,9 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.request import Request
 
 from .protocol import Event, Illegal, Refused
-from .scheduler_build import (
-    EOS_TOKEN_ID,
-    REFUSALS,
-    Engine,
-    call_known,
-    parameters,
-    refusal,
-)
-from .scheduler_session import STOP_TOKEN_ID, VOCABULARY_SIZE, prompt_token_ids
+from .release_calls import call_known, parameters
+from .scheduler_build import REFUSALS, Engine, refusal
+from .scheduler_session import EOS_TOKEN_ID, STOP_TOKEN_ID, VOCABULARY_SIZE, prompt_token_ids
 
 try:
     from vllm.multimodal.inputs import MultiModalFeatureSpec

@@ -18,6 +18,7 @@ from .protocol import Event, HostError, Illegal
 from .scheduler_told import resumed, told
 
 FIRST_TEXT_TOKEN_ID = 10
+EOS_TOKEN_ID = 2
 STOP_TOKEN_ID = 4
 VOCABULARY_SIZE = 50272
 PLACEHOLDER_TOKEN_ID = 3

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cacheproof.differential.findings.finding_file import load
 from cacheproof.differential.judges.examination import examine
@@ -27,17 +27,10 @@ from cacheproof.differential.traces.scheduler import (
 )
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
+from tests.differential import scheduler_traces
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
-CONFIG = SchedulerConfig(
-    capacity=4,
-    compute_budget=4,
-    max_num_batched_tokens=16,
-    max_num_seqs=4,
-    max_model_len=64,
-    block_size=16,
-    num_blocks=9,
-)
+CONFIG = replace(scheduler_traces.CONFIG, capacity=4, compute_budget=4)
 TRACE = Trace(
     SchedulerHeader(SCHEMA, "encoder_cache", CONFIG),
     (Add("a", 4, (Item("x", 0, 2),), 1, 0), Schedule()),
@@ -108,7 +101,7 @@ def test_an_item_is_held_until_a_drafters_reading_is_past_it_where_the_release_d
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_worker_that_is_not_told_of_a_load_misses_it(is_told: bool) -> None:
-    config = msgspec.structs.replace(CONFIG, ec_connector=True)
+    config = replace(CONFIG, ec_connector=True)
     trace = Trace(
         SchedulerHeader(SCHEMA, "encoder_cache", config),
         (Transfer("x", "ready"), Add("a", 4, (Item("x", 0, 2),)), Schedule()),

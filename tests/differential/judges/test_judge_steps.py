@@ -11,11 +11,12 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import CallRecord, Delta, StepRecord
-from cacheproof.differential.traces.scheduler import Schedule, SchedulerConfig, SchedulerHeader
+from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import AnyEvent, Trace
+from tests.differential.scheduler_traces import trace
 
 REFERENCE = ReferenceTarget()
 TRACES = [
@@ -55,18 +56,9 @@ def test_judging_no_step_finds_less(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def decoding() -> Trace:
     """A request with an item that decodes for a while: most steps do nothing with entries."""
-    config = SchedulerConfig(
-        capacity=8,
-        compute_budget=8,
-        max_num_batched_tokens=32,
-        max_num_seqs=1,
-        max_model_len=64,
-        block_size=16,
-        num_blocks=8,
-    )
     steps: list[AnyEvent] = [Schedule(), Update()] * 8
     request = Add("r", 20, (Item("h", 2, 4),), max_tokens=12)
-    return Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), (request, *steps))
+    return trace(request, *steps, max_num_batched_tokens=32, max_num_seqs=1, num_blocks=8)
 
 
 def losing_an_entry(record: StepRecord) -> StepRecord:

@@ -14,32 +14,22 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.scheduler_kv import KVMirror
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
+from cacheproof.differential.traces.base import Adapter, Item
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import (
     Elsewhere,
     Pause,
     Received,
     Schedule,
-    SchedulerConfig,
-    SchedulerHeader,
     Transfer,
 )
-from cacheproof.differential.traces.trace import AnyEvent, ModelRunner, Trace
+from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
+from tests.differential.scheduler_traces import CONFIG, trace
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
-CONFIG = SchedulerConfig(
-    capacity=8,
-    compute_budget=8,
-    max_num_batched_tokens=16,
-    max_num_seqs=4,
-    max_model_len=64,
-    block_size=16,
-    num_blocks=9,
-)
 OF_SCHEDULER = {rule.id for rule in contracts("scheduler")}
 STEPS = (Schedule(), Update()) * 6
 ADJACENT = Add("a", 20, (Item("x", 4, 5), Item("y", 9, 5)), max_tokens=2)
@@ -60,11 +50,6 @@ def broken(
     target = ReferenceTarget(semantics, release=release)
     violations = examine(trace, target.run([trace], fault)[0], target).violations
     return {name: one for name, one in violations.items() if name in OF_SCHEDULER}
-
-
-def trace(*events: AnyEvent, **changes: object) -> Trace:
-    config = msgspec.structs.replace(CONFIG, **changes)
-    return Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), events)
 
 
 def without(*flags: str) -> Semantics:

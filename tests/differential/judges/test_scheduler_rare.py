@@ -1,8 +1,8 @@
 """Rare states of schedulers: each is met by a trace, and not by one that nearly does."""
 
 from collections.abc import Iterable
+from functools import partial
 
-import msgspec
 import pytest
 
 from cacheproof.differential.generators.scheduler import scheduler_trace
@@ -10,7 +10,7 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.base import SCHEMA, Group, Item
+from cacheproof.differential.traces.base import Group, Item
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import (
     Abort,
@@ -18,22 +18,12 @@ from cacheproof.differential.traces.scheduler import (
     Elsewhere,
     Received,
     Schedule,
-    SchedulerConfig,
-    SchedulerHeader,
     Transfer,
 )
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.semantics import Semantics
+from tests.differential import scheduler_traces
 
-CONFIG = SchedulerConfig(
-    capacity=8,
-    compute_budget=8,
-    max_num_batched_tokens=16,
-    max_num_seqs=4,
-    max_model_len=64,
-    block_size=8,
-    num_blocks=9,
-)
 STEP = (Schedule(), Update())
 WINDOW = Group("sliding_window", 8, 8)
 SPEECH = (Group("full", 8), Group("cross", 8))
@@ -47,9 +37,7 @@ MET_BY_THE_RUNNER = {
 """Looked for by tests/gpu_runner: no lane runs a tagged runner, and what ties is up to weights."""
 
 
-def trace(*events: AnyEvent, manager: str = "encoder_cache", **changes: object) -> Trace:
-    config = msgspec.structs.replace(CONFIG, **changes)
-    return Trace(SchedulerHeader(SCHEMA, manager, config), events)
+trace = partial(scheduler_traces.trace, block_size=8)
 
 
 def met(one: Trace, semantics: Semantics | None = None) -> set[str]:

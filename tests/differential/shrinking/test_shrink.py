@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.examination import examine
@@ -23,12 +24,12 @@ from cacheproof.differential.traces.manager import (
 from cacheproof.differential.traces.scheduler import (
     Abort,
     Schedule,
-    SchedulerConfig,
     SchedulerHeader,
 )
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump, parse
 from cacheproof.reference.semantics import Semantics
+from tests.differential.scheduler_traces import CONFIG
 
 KNOWN_FAULTS = [
     ("0.28.0", "encoder_cache", "EC-6", 0, 6),
@@ -131,15 +132,8 @@ def test_two_walks_of_a_request_become_one() -> None:
 
 
 def scheduler_header(tokens_a_step: int) -> SchedulerHeader:
-    config = SchedulerConfig(
-        capacity=16,
-        compute_budget=16,
-        max_num_batched_tokens=tokens_a_step,
-        max_num_seqs=4,
-        max_model_len=64,
-        block_size=16,
-        num_blocks=20,
-    )
+    sizes = {"capacity": 16, "compute_budget": 16, "num_blocks": 20}
+    config = replace(CONFIG, max_num_batched_tokens=tokens_a_step, **sizes)
     return SchedulerHeader(SCHEMA, "encoder_cache", config)
 
 

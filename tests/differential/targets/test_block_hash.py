@@ -9,6 +9,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
+from tests.differential.targets.parameters import newest_and
 
 LANES_OF_KEYS = [lane for lane in LANES.values() if lane.depth == "block_hash"]
 SEEDS = range(200)
@@ -16,13 +17,7 @@ SEEDS = range(200)
 
 @pytest.fixture(
     scope="module",
-    params=[
-        "0.33.0",
-        *(
-            pytest.param(version, marks=pytest.mark.full)
-            for version in ("0.10.2", "0.12.0", "0.18.1", "0.22.1", "0.28.0", "0.30.0", "0.31.0")
-        ),
-    ],
+    params=newest_and("0.10.2", "0.12.0", "0.18.1", "0.22.1", "0.28.0", "0.30.0", "0.31.0"),
 )
 def campaign(
     request: pytest.FixtureRequest, hosted: Callable[[str], AbstractContextManager[HostTarget]]

@@ -12,22 +12,17 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference_kv_cache import step_records
 from cacheproof.reference.semantics import Semantics
 from tests.differential.judges.kv_cache import judge_records
+from tests.differential.targets.parameters import newest_and
 
 SEEDS = range(60)
 
 
 @pytest.fixture(
     scope="module",
-    params=[
-        "0.33.0",
-        *(
-            pytest.param(version, marks=pytest.mark.full)
-            for version in (
-                "0.14.0", "0.15.1", "0.18.1", "0.22.1", "0.27.1", "0.28.0", "0.30.0", "0.32.0"
-            )
-        ),
-    ],
-)  # fmt: skip
+    params=newest_and(
+        "0.14.0", "0.15.1", "0.18.1", "0.22.1", "0.27.1", "0.28.0", "0.30.0", "0.32.0"
+    ),
+)
 def target(
     request: pytest.FixtureRequest, hosted: Callable[[str], AbstractContextManager[HostTarget]]
 ) -> Iterator[HostTarget]:

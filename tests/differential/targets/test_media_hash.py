@@ -23,6 +23,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import hasher_beside, reference_for
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
+from tests.differential.targets.parameters import newest_and
 
 OTHERS = ("0.10.2", "0.11.0", "0.13.0", "0.14.1", "0.15.1", "0.18.1", "0.28.0", "0.30.0", "0.32.0")
 LANE = LANES["media hash"]
@@ -40,9 +41,7 @@ def lockstep(hosted: Hosted, version: str, semantics: Semantics, seeds: range = 
         return search(real, [LANE], against=reference, seeds=seeds)
 
 
-@pytest.mark.parametrize(
-    "version", [NEWEST, *(pytest.param(other, marks=pytest.mark.full) for other in OTHERS)]
-)
+@pytest.mark.parametrize("version", newest_and(*OTHERS))
 def test_a_release_has_the_digests_of_the_reference_and_breaks_what_is_listed(
     hosted: Hosted, version: str
 ) -> None:
@@ -100,7 +99,7 @@ def test_the_public_collision_is_found_in_its_release_and_not_after_its_fix(
     assert found["0.9.0.1"] == set()
 
 
-@pytest.mark.parametrize("version", [NEWEST, pytest.param("0.8.5", marks=pytest.mark.full)])
+@pytest.mark.parametrize("version", newest_and("0.8.5"))
 def test_planted_faults_are_found_beside_the_faults_of_the_release(
     hosted: Hosted, version: str
 ) -> None:
@@ -187,9 +186,7 @@ BLOCKS = [
 OLDER = sorted({release for release, _, _ in BLOCKS} - {NEWEST})
 
 
-@pytest.mark.parametrize(
-    "release", [NEWEST, *(pytest.param(one, marks=pytest.mark.full) for one in OLDER)]
-)
+@pytest.mark.parametrize("release", newest_and(*OLDER))
 def test_what_pages_say_of_a_release_is_so(release: str) -> None:
     command, environment = releases.host_command(releases.install(release, report=print))
     program = "\n".join(

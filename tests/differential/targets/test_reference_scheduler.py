@@ -22,6 +22,7 @@ from cacheproof.reference.scheduler import running, update, waiting
 from cacheproof.reference.scheduler.step import Step
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.versions import release_key
+from tests.differential.targets.parameters import newest_and
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 SEEDS = range(150)
@@ -42,7 +43,7 @@ OTHERS = [
 
 @pytest.fixture(
     scope="module",
-    params=["0.33.0", *(pytest.param(one, marks=pytest.mark.full) for one in OTHERS)],
+    params=newest_and(*OTHERS),
 )
 def target(
     request: pytest.FixtureRequest, hosted: Callable[[str], AbstractContextManager[HostTarget]]

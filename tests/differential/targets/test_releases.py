@@ -89,8 +89,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def serve(setattr_: Callable[[object, str, object], None], path: Path) -> None:
     setattr_(environment, "locate", lambda cache, older: LIBRARIES)
     setattr_(environment, "ensure", lambda cache, older, report: LIBRARIES)
-    setattr_(sources, "fetch", lambda version, report, **_: sources.identify(
-        version, path, SDIST, report
+    setattr_(sources, "fetch", lambda version, downloads: sources.identify(
+        version, path, SDIST, downloads.report
     ))  # fmt: skip
 
 
@@ -212,9 +212,9 @@ class TestSideBySide:
                 path = tmp_path / f"vllm-{version}.tar.gz"
                 paths[version] = write_sdist(path, package(version) | top)
 
-            def fetch(version: str, report: Callable[[str], None], **_: object) -> Archive:
+            def fetch(version: str, downloads: sources.Downloads) -> Archive:
                 both_fetch.wait()
-                return sources.identify(version, paths[version], SDIST, report)
+                return sources.identify(version, paths[version], SDIST, downloads.report)
 
             serve(monkeypatch.setattr, paths[VERSION])
             monkeypatch.setattr(sources, "fetch", fetch)
@@ -244,7 +244,7 @@ class TestSideBySide:
         self, serve_both: Callable[[dict[str, str]], None], cache: Cache, said: list[str],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
-        def fetch(version: str, **_: object) -> Archive:
+        def fetch(version: str, _: object) -> Archive:
             raise SetupError(f"{version} is damaged")
 
         serve_both({})
@@ -291,7 +291,7 @@ class TestSideBySide:
             made.extend(path.name for path in sorted(Path(sys.prefix).rglob("*.py")))
             return LIBRARIES
 
-        def fetch(version: str, **_: object) -> Archive:
+        def fetch(version: str, _: object) -> Archive:
             fetch_failed.write_text("")
             raise SetupError(f"{version} does not exist")
 
@@ -387,14 +387,8 @@ class TestTrouble:
 
     def fetch_with(self, pip: Path, cache: Cache, said: list[str]) -> None:
         with cache.writing(), cache.workspace() as workspace, cache.alone("x", print) as guard:
-            sources.fetch(
-                "0.15.9",
-                python=pip,
-                cache=cache,
-                workspace=workspace,
-                report=said.append,
-                guard=guard,
-            )
+            downloads = sources.Downloads(pip, cache, workspace, said.append, guard)
+            sources.fetch("0.15.9", downloads)
 
     def test_a_version_that_does_not_exist_gets_its_neighbours_named(
         self, cache: Cache, said: list[str], tmp_path: Path

@@ -15,20 +15,20 @@ from cacheproof.differential.search.canary import NO_CANARY, canaries_in, plant
 from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.scheduler import (
     Abort,
     ResetPrefix,
     Schedule,
-    SchedulerConfig,
-    SchedulerHeader,
     Transfer,
 )
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.releases import NEWEST
 from cacheproof.spec.versions import release_key
+from tests.differential.scheduler_traces import trace
+from tests.differential.targets.parameters import newest_and
 
 OTHER_VERSIONS = (
     "0.10.1.1",
@@ -44,15 +44,6 @@ OTHER_VERSIONS = (
     "0.28.0",
     "0.29.0",
     "0.32.0",
-)
-CONFIG = SchedulerConfig(
-    capacity=8,
-    compute_budget=8,
-    max_num_batched_tokens=16,
-    max_num_seqs=4,
-    max_model_len=64,
-    block_size=16,
-    num_blocks=9,
 )
 STEP = (Schedule(), Update())
 PLUG_IN = """
@@ -79,20 +70,12 @@ def host(version: str, settings: dict[str, str] | None = None, **options: Any) -
         target.close()
 
 
-@pytest.fixture(
-    scope="module",
-    params=[NEWEST, *(pytest.param(name, marks=pytest.mark.full) for name in OTHER_VERSIONS)],
-)
+@pytest.fixture(scope="module", params=newest_and(*OTHER_VERSIONS))
 def any_release(
     request: pytest.FixtureRequest, hosted: Callable[[str], AbstractContextManager[HostTarget]]
 ) -> Iterator[HostTarget]:
     with hosted(request.param) as target:
         yield target
-
-
-def trace(*events: AnyEvent, **changes: Any) -> Trace:
-    config = msgspec.structs.replace(CONFIG, **changes)
-    return Trace(SchedulerHeader(SCHEMA, "encoder_cache", config), events)
 
 
 def add(request: str, prompt: int, *items: Item, max_tokens: int = 2, priority: int = 0) -> Add:

@@ -7,6 +7,7 @@ import pytest
 
 from cacheproof.differential.targets import releases
 from cacheproof.reference.releases import MODELLED, NEWEST
+from tests.differential.targets.parameters import newest_and
 from tests.differential.targets.surface import (
     CLASSES,
     Argument,
@@ -53,9 +54,7 @@ def unexplained(
     return [one for one in parted if not entry_for(ours, one, refused())]
 
 
-@pytest.mark.parametrize(
-    "release", [NEWEST, *(pytest.param(other, marks=pytest.mark.full) for other in OTHERS)]
-)
+@pytest.mark.parametrize("release", newest_and(*OTHERS))
 def test_what_a_release_offers_is_there_or_refused_by_name(
     release: str, ours: dict[str, Surface]
 ) -> None:

@@ -25,6 +25,15 @@ def torch_with(**names: Any) -> dict[str, ModuleType]:
     return modules
 
 
+def answered(monkeypatch: pytest.MonkeyPatch, **names: Any) -> Any:
+    """The `_C._cpu` of a torch with these names, once releases are answered."""
+    modules = torch_with(**names)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    torch_names.answer()
+    return modules["torch._C._cpu"]
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, None]:
     monkeypatch.setattr(torch_names, "_asked", {})
@@ -34,11 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, None]:
 def test_a_name_that_moved_is_answered_and_told(
     asked: dict[str, None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    modules = torch_with()
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    torch_names.answer()
-    cpu: Any = modules["torch._C._cpu"]
+    cpu = answered(monkeypatch)
     assert cpu._is_avx512_supported() == "today's answer"
     torch_names.tell()
     assert capsys.readouterr().out == (
@@ -50,11 +55,7 @@ def test_a_name_that_moved_is_answered_and_told(
 def test_what_torch_has_stays_as_it_is_and_nothing_is_told(
     asked: dict[str, None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    modules = torch_with(_is_avx512_supported=lambda: "its own")
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    torch_names.answer()
-    cpu: Any = modules["torch._C._cpu"]
+    cpu = answered(monkeypatch, _is_avx512_supported=lambda: "its own")
     assert cpu._is_avx512_supported() == "its own"
     torch_names.tell()
     assert capsys.readouterr().out == ""

@@ -6,54 +6,27 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.targets.host.kv_transfers import KVTransfers
-from cacheproof.reference.block_hash import get_request_block_hasher
-from cacheproof.reference.encoder_cache import EncoderCacheManager
-from cacheproof.reference.hash_functions import hash_function
-from cacheproof.reference.kv_cache_manager import KVCacheManager
-from cacheproof.reference.kv_cache_specs import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
-from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.output import (
     EngineCoreOutput,
     KVConnectorOutput,
     SchedulerOutput,
 )
-from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.semantics import Semantics
+from tests.reference.scheduler.schedulers import HASHER, IDEAL, make
 
-BLOCK_SIZE = 4
 NUM_BLOCKS = 16
 """Without the null block."""
-IDEAL = Semantics.ideal()
 NEWEST = Semantics.of_vllm("0.33.0")
-HASHER = get_request_block_hasher(
-    BLOCK_SIZE, hash_function(IDEAL.block_keys), semantics=IDEAL.block_keys, seed="0"
-)
 
 
 class Scene:
     """A scheduler, with a connector that is told what is elsewhere."""
 
     def __init__(self, semantics: Semantics = IDEAL, **options: Any) -> None:
-        config = SchedulerConfig(
-            **{
-                "max_num_batched_tokens": 16,
-                "max_num_seqs": 4,
-                "max_model_len": 64,
-                "encoder_compute_budget": 8,
-                **options,
-            }
-        )
-        caches = KVCacheConfig(NUM_BLOCKS + 1, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
         self.connector = KVTransfers()
-        self.scheduler = Scheduler(
-            config,
-            KVCacheManager(
-                caches, 64, caches.scheduler_block_size, caches.hash_block_size, semantics=semantics
-            ),
-            EncoderCacheManager(8, semantics.encoder_cache),
-            semantics=semantics,
-            connector=self.connector,
+        self.scheduler = make(
+            NUM_BLOCKS + 1, kv_connector=self.connector, semantics=semantics, **options
         )
 
     def add(self, name: str, tokens: int, elsewhere: int = 0, *, later: bool = False) -> None:

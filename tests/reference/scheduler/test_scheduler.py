@@ -5,52 +5,14 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
-from cacheproof.reference.block_hash import get_request_block_hasher
-from cacheproof.reference.encoder_cache import EncoderCacheManager
-from cacheproof.reference.hash_functions import hash_function
-from cacheproof.reference.kv_cache_manager import KVCacheManager
-from cacheproof.reference.kv_cache_specs import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
-from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.output import SchedulerOutput
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.scheduler.state import PauseState
-from cacheproof.reference.semantics import Semantics
+from tests.reference.scheduler.schedulers import HASHER, IDEAL, make
 
-BLOCK_SIZE = 4
-IDEAL = Semantics.ideal()
-HASHER = get_request_block_hasher(
-    BLOCK_SIZE, hash_function(IDEAL.block_keys), semantics=IDEAL.block_keys, seed="0"
-)
 BEFORE_RESETS = {"scheduler.tells_preemptions_by_reset": False}
-
-
-def make(
-    blocks: int = 33,
-    capacity: int = 8,
-    connector: EncoderTransfers | None = None,
-    semantics: Semantics | None = None,
-    **options: Any,
-) -> Scheduler:
-    """A scheduler over so many blocks, the null block among them."""
-    config = SchedulerConfig(
-        **{
-            "max_num_batched_tokens": 16,
-            "max_num_seqs": 4,
-            "max_model_len": 64,
-            "encoder_compute_budget": 8,
-            **options,
-        }
-    )
-    caches = KVCacheConfig(blocks, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
-    return Scheduler(
-        config,
-        KVCacheManager(caches, 64, caches.scheduler_block_size, caches.hash_block_size),
-        EncoderCacheManager(capacity),
-        semantics=semantics,
-        ec_connector=connector,
-    )
 
 
 def request(name: str, tokens: int, *items: tuple[str, int, int], **options: Any) -> Any:
@@ -276,7 +238,7 @@ def elsewhere(**states: str) -> EncoderTransfers:
 
 
 def test_what_is_ready_elsewhere_is_loaded_and_takes_no_compute() -> None:
-    scheduler = make(encoder_compute_budget=4, connector=elsewhere(x="ready"))
+    scheduler = make(encoder_compute_budget=4, ec_connector=elsewhere(x="ready"))
     scheduler.add_request(request("r", 12, ("x", 0, 4), ("y", 4, 4), ("x", 8, 4)))
     output = step(scheduler)
     assert output.num_scheduled_tokens == {"r": 12}
@@ -286,7 +248,7 @@ def test_what_is_ready_elsewhere_is_loaded_and_takes_no_compute() -> None:
 
 
 def test_a_load_takes_its_slots_in_the_cache() -> None:
-    scheduler = make(capacity=4, connector=elsewhere(x="ready"))
+    scheduler = make(capacity=4, ec_connector=elsewhere(x="ready"))
     scheduler.add_request(request("r", 12, ("x", 0, 4), ("y", 6, 4)))
     output = step(scheduler)
     assert output.num_scheduled_tokens == {"r": 6}
@@ -295,7 +257,7 @@ def test_a_load_takes_its_slots_in_the_cache() -> None:
 
 def test_what_is_cached_is_not_loaded() -> None:
     connector = elsewhere()
-    scheduler = make(connector=connector)
+    scheduler = make(ec_connector=connector)
     scheduler.add_request(request("first", 8, ("x", 0, 4)))
     assert step(scheduler).scheduled_encoder_inputs == {"first": [0]}
     connector.transfer("x", "ready")
@@ -305,7 +267,7 @@ def test_what_is_cached_is_not_loaded() -> None:
 
 def test_a_request_waits_for_what_is_on_its_way_and_lets_others_pass() -> None:
     connector = elsewhere(x="pending")
-    scheduler = make(connector=connector)
+    scheduler = make(ec_connector=connector)
     scheduler.add_request(request("first", 8, ("x", 4, 4)))
     scheduler.add_request(request("second", 8))
     output = step(scheduler)
@@ -317,7 +279,7 @@ def test_a_request_waits_for_what_is_on_its_way_and_lets_others_pass() -> None:
 
 def test_a_running_request_waits_until_it_is_past_the_item() -> None:
     connector = elsewhere()
-    scheduler = make(connector=connector, max_num_batched_tokens=8)
+    scheduler = make(ec_connector=connector, max_num_batched_tokens=8)
     scheduler.add_request(request("r", 24, ("x", 0, 4), ("y", 12, 4)))
     assert step(scheduler).num_scheduled_tokens == {"r": 8}
     connector.transfer("x", "pending")
@@ -328,7 +290,7 @@ def test_a_running_request_waits_until_it_is_past_the_item() -> None:
 
 def test_a_request_whose_item_cannot_come_ends_with_an_error() -> None:
     connector = elsewhere(x="pending")
-    scheduler = make(connector=connector)
+    scheduler = make(ec_connector=connector)
     scheduler.add_request(request("r", 8, ("x", 0, 4)))
     step(scheduler)
     assert connector.transfer("x", "failed") == ["r"]
@@ -340,7 +302,7 @@ def test_a_request_whose_item_cannot_come_ends_with_an_error() -> None:
 
 def test_the_end_of_a_request_is_the_end_of_its_wait() -> None:
     connector = elsewhere(x="pending")
-    scheduler = make(connector=connector)
+    scheduler = make(ec_connector=connector)
     scheduler.add_request(request("r", 8, ("x", 0, 4)))
     step(scheduler)
     scheduler.finish_requests(["r"], RequestStatus.FINISHED_ABORTED)

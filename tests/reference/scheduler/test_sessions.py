@@ -4,46 +4,18 @@ from typing import Any
 
 import pytest
 
-from cacheproof.reference.block_hash import get_request_block_hasher
-from cacheproof.reference.encoder_cache import EncoderCacheManager
-from cacheproof.reference.hash_functions import hash_function
-from cacheproof.reference.kv_cache_manager import KVCacheManager
-from cacheproof.reference.kv_cache_specs import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
-from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.scheduler import Scheduler
 from cacheproof.reference.scheduler.state import PauseState
 from cacheproof.reference.semantics import Semantics
-
-BLOCK_SIZE = 4
-IDEAL = Semantics.ideal()
-HASHER = get_request_block_hasher(
-    BLOCK_SIZE, hash_function(IDEAL.block_keys), semantics=IDEAL.block_keys, seed="0"
-)
+from tests.reference.scheduler import schedulers
+from tests.reference.scheduler.schedulers import HASHER, IDEAL
 
 
 def make(semantics: Semantics = IDEAL, blocks: int = 17, **options: Any) -> Scheduler:
-    """A scheduler over so many blocks, the null block among them."""
-    config = SchedulerConfig(
-        **{
-            "max_num_batched_tokens": 16,
-            "max_num_seqs": 2,
-            "max_model_len": 64,
-            "encoder_compute_budget": 8,
-            **options,
-        }
-    )
-    caches = KVCacheConfig(blocks, (KVCacheGroupSpec(FullAttentionSpec(BLOCK_SIZE)),))
-    kv_cache_manager = KVCacheManager(
-        caches, 64, caches.scheduler_block_size, caches.hash_block_size, semantics=semantics
-    )
-    return Scheduler(
-        config,
-        kv_cache_manager,
-        EncoderCacheManager(8, semantics.encoder_cache),
-        semantics=semantics,
-    )
+    """A scheduler of two requests over so many blocks."""
+    return schedulers.make(blocks, semantics=semantics, **{"max_num_seqs": 2, **options})
 
 
 def prompt(name: str, tokens: int, *items: tuple[str, int, int], **options: Any) -> Any:

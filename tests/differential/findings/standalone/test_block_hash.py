@@ -11,6 +11,7 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import Semantics
+from tests.differential.findings.standalone.files import written
 
 pytestmark = pytest.mark.full
 
@@ -39,15 +40,10 @@ def find(release: str, contract: str, lane: str) -> Finding:
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
     folder = tmp_path_factory.mktemp("standalone")
-    written = {}
-    for number, (contract, lane) in enumerate(CASES):
-        source = standalone_test(find(FAULTY, contract, lane))
-        assert source is not None
-        assert "cacheproof" not in source
-        assert all(len(line) <= 100 for line in source.splitlines())
-        written[contract, lane] = folder / f"test_{number}.py"
-        written[contract, lane].write_text(source)
-    return written
+    return {
+        (contract, lane): written(find(FAULTY, contract, lane), folder / f"test_{number}.py")
+        for number, (contract, lane) in enumerate(CASES)
+    }
 
 
 @pytest.mark.parametrize(("release", "expected"), [(FAULTY, "AssertionError"), (MENDED, "passes")])

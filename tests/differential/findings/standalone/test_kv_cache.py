@@ -27,6 +27,7 @@ from cacheproof.differential.traces.kv_cache import (
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
+from tests.differential.findings.standalone.files import written
 
 pytestmark = pytest.mark.full
 
@@ -108,18 +109,12 @@ def target_of(release: str, contract: str) -> Iterator[Target]:
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
     folder = tmp_path_factory.mktemp("standalone")
-    written = {}
+    files = {}
     for number, ((release, contract), shown) in enumerate(TRACES.items()):
         with target_of(release, contract) as target:
             found = found_in(target, shown, contract, times=2)
-        assert found is not None
-        source = standalone_test(found)
-        assert source is not None
-        assert "cacheproof" not in source
-        assert all(len(line) <= 100 for line in source.splitlines())
-        written[release, contract] = folder / f"test_{number}.py"
-        written[release, contract].write_text(source)
-    return written
+        files[release, contract] = written(found, folder / f"test_{number}.py")
+    return files
 
 
 @pytest.mark.parametrize("release", ["0.18.1", "0.28.0"])

@@ -1,0 +1,23 @@
+"""Calls of a release's own functions, whose parameters differ between releases."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+@functools.cache
+def parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """Names of the parameters that this release's function takes."""
+    return frozenset(inspect.signature(function).parameters)
+
+
+def known_to(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that this release's function takes."""
+    known = parameters(function)
+    return {name: value for name, value in arguments.items() if name in known}
+
+
+def call_known(function: Callable[..., Any], **arguments: Any) -> Any:
+    """Call with those of the keyword arguments that this release knows."""
+    return function(**known_to(function, arguments))

@@ -1,0 +1,36 @@
+"""What a model answers, and engines that must answer the same under pressure."""
+
+from collections.abc import Callable
+
+import torch
+
+from cacheproof.gpu_runner.engine import CacheSizes, Engine
+from cacheproof.gpu_runner.models.base import MultiModalModel
+from cacheproof.gpu_runner.requests import Prompt
+from cacheproof.gpu_runner.runner import Runner
+from cacheproof.reference.scheduler.config import SchedulerConfig
+
+
+@torch.inference_mode()
+def greedily(
+    prompt: Prompt, tokens: int, logits_of: Callable[[torch.Tensor], torch.Tensor]
+) -> list[int]:
+    """So many tokens behind a prompt, each the likeliest of the logits of all before it."""
+    token_ids = list(prompt.token_ids)
+    for _ in range(tokens):
+        token_ids.append(int(logits_of(torch.tensor([token_ids]))[0, -1].argmax()))
+    return token_ids[len(prompt.token_ids) :]
+
+
+def engine_of(
+    model: MultiModalModel,
+    config: SchedulerConfig,
+    num_blocks: int,
+    block_size: int,
+    rows: int,
+    *,
+    caches: bool,
+) -> Engine:
+    """An engine with so many KV blocks, and rows of the encoder's."""
+    runner = Runner(model, num_blocks=num_blocks, block_size=block_size, encoder_cache_size=rows)
+    return Engine(runner, config, CacheSizes(num_blocks, block_size, rows, caches))
