@@ -107,9 +107,10 @@ many traces the rule was broken, and after what; `kept`: in none. What breaks is
 [a page of findings](findings/encoder-connectors.md), the rules in [contracts.md](contracts.md).
 """
 NOT_LOOKED_AT = """
-Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache in memory alone; several hosts; releases of vLLM before those. `ECCPUConnector` is its real scheduler's
-side with its table and region, and played workers, of up to three ranks, whose copies end up to
-four steps late: the real ones copy on a GPU. vLLM's source calls `ECExampleConnector` simple and for debugging.
+Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache in memory alone; several
+hosts; releases of vLLM before those. `ECCPUConnector` is its real scheduler's side with its table
+and region, and played workers, of up to three ranks, whose copies end up to four steps late: the
+real ones copy on a GPU. vLLM's source calls `ECExampleConnector` simple and for debugging.
 """
 
 
