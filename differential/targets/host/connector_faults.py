@@ -140,17 +140,16 @@ def reports_loads_early(kit: Kit, root: Path) -> None:
 
 
 def reports_saves_early(kit: Kit, root: Path) -> None:
-    """A save is reported with the plan of its step, though its copy ends later. Of a connector that
-    waits for its saves nothing comes of it."""
+    """A save is reported with the plan of its step, though its copy ends later; in ECCPUConnector,
+    which alone does not wait for its saves."""
     scheduler, build = kit.scheduler, kit.scheduler.build_connector_meta
 
     def build_and_report(output: Any) -> Any:
         metadata = build(output)
         output = kit.report(metadata)
-        if output.ec_connector_worker_meta is not None:
-            output.ec_connector_worker_meta.completed_loads = []
-            output.ec_connector_worker_meta.completed_saves = list(metadata.saves)
-            scheduler.update_connector_output(output)
+        output.ec_connector_worker_meta.completed_loads = []
+        output.ec_connector_worker_meta.completed_saves = list(metadata.saves)
+        scheduler.update_connector_output(output)
         return metadata
 
     scheduler.build_connector_meta = build_and_report
