@@ -15,6 +15,7 @@ import msgspec
 from cacheproof.differential.traces.base import SCHEMA
 from cacheproof.differential.traces.encoder_connector import (
     SERVERS,
+    AbortPlanned,
     Ask,
     EncoderConnectorConfig,
     EncoderConnectorEvent,
@@ -164,6 +165,8 @@ def _one_more(playing: Playing, *, hostile: bool) -> None:
     elif luck < 0.65:
         if playing.planned[engine] < PLANNED_MAX:
             playing.plan(engine)
+        if draw.random() < 0.1:
+            playing.events.append(AbortPlanned(engine))
         if draw.random() < 0.8:
             playing.execute(engine)
     elif luck < 0.93:

@@ -12,6 +12,7 @@ from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.encoder_connector import (
+    AbortPlanned,
     Ask,
     EncoderConnectorConfig,
     Execute,
@@ -137,6 +138,9 @@ class EncoderConnectorJudge:
                 self._judge_plan(event, self._engines[name], outcome)
             case Execute():
                 self._judge_step(name, self._engines[name], outcome)
+            case AbortPlanned():
+                if outcome["aborted"] and any(one.loads for one in self._engines[name].planned):
+                    self._reach.meet("aborted before its load")
             case NewWeights():
                 self._judge_landed(outcome.get("landed", {}))
                 self._weights[event.model] += 1

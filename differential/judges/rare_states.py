@@ -123,6 +123,7 @@ RARE_STATES = {
     "promise that nobody takes": "an item is promised, and the step is then given no room for it",
     "two steps planned": "a scheduler is ahead of its worker",
     "several requests in a step": "a connector is asked again when it was told of another request",
+    "aborted before its load": "requests end between the plan of a step that loads and the step",
     "copy under way after its step": "a load or save ends, and is reported, with a later step",
     "load that ends on one rank later than on another": "a load is reported by some of its ranks",
     "loaded item with gaps": "an item is loaded that has fewer rows than places in the prompt",

@@ -60,6 +60,13 @@ class Execute(Event, tag="execute", frozen=True):
     late: Annotated[int, msgspec.Meta(ge=0, le=LATE_MAX)] = 0
 
 
+class AbortPlanned(Event, tag="abort_planned", frozen=True):
+    """The requests of all steps that an engine has planned are aborted before the worker executes
+    these; other requests end when their step is executed."""
+
+    engine: Name
+
+
 class Forget(Event, tag="forget", frozen=True):
     """An engine evicts items from its own encoder cache; the worker hears of it with its next step.
     No item: all of them."""
@@ -105,7 +112,9 @@ class Ask(Event, tag="ask", frozen=True):
     """Each engine is asked for each item, while none of them does anything."""
 
 
-EncoderConnectorEvent = Start | Plan | Execute | Forget | NewWeights | Stop | Spoil | Reach | Ask
+EncoderConnectorEvent = (
+    Start | Plan | Execute | AbortPlanned | Forget | NewWeights | Stop | Spoil | Reach | Ask
+)
 
 
 class StoredItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

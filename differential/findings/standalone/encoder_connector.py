@@ -6,6 +6,7 @@ from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
 from cacheproof.differential.traces.encoder_connector import (
     SERVERS,
+    AbortPlanned,
     Ask,
     EncoderConnectorConfig,
     Execute,
@@ -105,6 +106,8 @@ class ConnectorTest:
                 yield f"{engine}.plan({', '.join(given)})"
             case Execute():
                 yield f"{engine}.execute()"
+            case AbortPlanned():
+                yield f"{engine}.abort()"
             case Forget():
                 yield f"{engine}.forget({', '.join(map(literal, event.items))})"
             case NewWeights():

@@ -130,6 +130,9 @@ class ConnectorSession:
             self._saved |= {item: names for item, names in said.pop("files").items() if names}
         return said
 
+    def _abort_planned(self, event: Event) -> dict[str, Any] | None:
+        return self._order(event, "abort")
+
     def _forget(self, event: Event) -> dict[str, Any] | None:
         return self._order(event, "forget", event["items"])
 

@@ -91,6 +91,7 @@ class Engine:
         self._held: set[str] = set()
         self._freed: list[str] = []
         self._planned: deque[tuple[Any, list[str], list[str], list[str], list[str]]] = deque()
+        self._requests: deque[list[Any]] = deque()
         self._encoder_cache: dict[str, Any] = {}
         self._ranks = [(kit.worker, self._encoder_cache), *[(one, {}) for one in kit.further]]
         self._in_flight: list[str] = []
@@ -102,6 +103,7 @@ class Engine:
         promised: dict[str, bool] = {}
         loads: list[str] = []
         encodes: list[str] = []
+        self._requests.append([])
         for items in requests:
             answers = self._schedule(items, refused)
             promised |= answers
@@ -129,6 +131,7 @@ class Engine:
             mm_features=[_feature(name, self._rows[name], self._gaps[name]) for name in items],
             get_num_encoder_embeds=lambda index: self._rows[items[index]],
         )
+        self._requests[-1].append(request)
         taken = [name for name in asked if name not in refused]
         for name in sorted(taken, key=promised.__getitem__):  # what is encoded first, as of 0.29.0
             scheduler.update_state_after_alloc(request, items.index(name))
@@ -160,6 +163,7 @@ class Engine:
         caches = [held for _, held in self._ranks]
         missing = sorted(name for name in reads if not all(name in held for held in caches))
         landed = further + self._report(loads)
+        self._finish(self._requests.popleft())
         return {
             "loaded": loaded,
             "landed": landed,
@@ -168,6 +172,25 @@ class Engine:
             "copying": self._is_copying(),
             "rest": self._rest(),
         }
+
+    def abort(self) -> dict[str, Any]:
+        """The requests of all steps that are planned end before the worker executes these."""
+        aborted = sum(map(len, self._requests))
+        for requests in self._requests:
+            self._finish(requests)
+        return {"aborted": aborted}
+
+    def _finish(self, requests: list[Any]) -> None:
+        """The connector is told that the places of requests are free, and that they have ended;
+        once of each."""
+        scheduler = self._kit.scheduler
+        for request in requests:
+            for index in range(len(request.mm_features)):
+                if hasattr(scheduler, "update_state_after_free"):
+                    scheduler.update_state_after_free(request, index)
+            if hasattr(scheduler, "request_finished"):
+                scheduler.request_finished(request)
+        requests.clear()
 
     def _begin(self, metadata: Any, late: int = 0) -> None:
         """The begin of a step of the worker: it loads."""
