@@ -128,11 +128,11 @@ def test_the_reference_keeps_all_contracts_over_a_server_and_faults_are_found(
     assert not found.harness_errors
     assert found.calls > 1000
     for fault in FAULTS_OVER_A_SERVER:
-        broken = [
+        broken = (
             examine(trace, reference.run([trace], fault)[0], reference).broken
-            for trace in map(lane.make, range(1, 20))
-        ]
-        assert set().union(*broken) >= FAULTS_OVER_A_SERVER[fault]
+            for trace in map(lane.make, range(1, 100))
+        )
+        assert any(FAULTS_OVER_A_SERVER[fault] <= some for some in broken)
 
 
 def test_ours_decides_as_the_reference_does_where_all_connectors_do(
