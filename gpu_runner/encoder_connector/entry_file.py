@@ -7,6 +7,7 @@ import torch
 from cacheproof.reference.encoder_connector import entry_file
 from cacheproof.reference.encoder_connector.entry_file import Rows
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
+from cacheproof.reference.encoder_connector.part import Part
 
 
 class TensorCodec:
@@ -23,7 +24,7 @@ class TensorCodec:
         self._device = torch.device(device)
         self._pinned = torch.empty(0, dtype=torch.uint8)
 
-    def parts_of(self, rows: torch.Tensor, key: EntryKey) -> list[bytes | memoryview]:
+    def parts_of(self, rows: torch.Tensor, key: EntryKey) -> list[Part]:
         """The file of an encoder output of [rows, width], on any device: its header, and its rows.
         Raises as the reference's `parts_of`."""
         rows = rows.detach().contiguous()

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Protocol
 from cacheproof.reference.encoder_connector.config import StoreConfig
 from cacheproof.reference.encoder_connector.entry_file import fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
+from cacheproof.reference.encoder_connector.part import Part
 from cacheproof.reference.encoder_connector.tiers import Promise, Tiers
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 class Codec(Protocol):
     """Rows as the parts of a file, and back; `entry_file` is one, of bytes."""
 
-    def parts_of(self, rows: Any, key: EntryKey) -> list[bytes | memoryview]:
+    def parts_of(self, rows: Any, key: EntryKey) -> list[Part]:
         """Raises ValueError of rows that are none of the key's."""
 
     def load(self, file: BinaryIO, key: EntryKey) -> Any:

@@ -20,7 +20,10 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import RawIOBase
 from pathlib import Path
+
+from cacheproof.reference.encoder_connector.part import Late, Part
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +76,7 @@ class DirectoryTier:
             return _status(self._entry(name)) is not None
         return False
 
-    def put(self, name: str, parts: Iterable[bytes | memoryview], size: int) -> bool:
+    def put(self, name: str, parts: Iterable[Part], size: int) -> bool:
         """Keep an entry of `size` bytes in parts; the first of a name stays, and no part is asked
         for where it is there. False: there is no room, or no folder."""
         with self._logged("written"):
@@ -222,12 +225,19 @@ class DirectoryTier:
             if found is not None and found.st_nlink == 1:
                 yield entry, found
 
-    def _write(self, made: Path, parts: Iterable[bytes | memoryview]) -> None:
+    def _write(self, made: Path, parts: Iterable[Part]) -> None:
+        """What is late is written when all else is."""
+        late: list[tuple[int, Late]] = []
         with made.open("r+b", buffering=0) as file:
             for part in parts:
-                left = memoryview(part)
-                while left:
-                    left = left[file.write(left) :]
+                if isinstance(part, Late):
+                    late.append((file.tell(), part))
+                    file.seek(len(part), os.SEEK_CUR)
+                else:
+                    _write_whole(file, part)
+            for at, part in late:
+                file.seek(at)
+                _write_whole(file, bytes(part))
             if self._syncs:
                 os.fsync(file.fileno())
 
@@ -290,6 +300,12 @@ def _status(path: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _write_whole(file: RawIOBase, part: bytes | memoryview) -> None:
+    left = memoryview(part)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _is_locked(lock: Path) -> bool:

@@ -1,8 +1,8 @@
 """An encoder output as a file: safetensors, with its key and a digest of both in the header.
 
-Written and read here in one pass, with the digest, by several threads: the library copies rows once
-more to write them, and does not look at what it reads. Rows are their bytes here; whoever has
-tensors says where those lie.
+Written and read here in one pass, with the digest, by several threads, also while rows are written:
+the library copies rows once more to write them, and does not look at what it reads. Rows are their
+bytes here; whoever has tensors says where those lie.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import xxhash
 
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
+from cacheproof.reference.encoder_connector.part import Late, Part
 
 ROWS = "rows"
 METADATA = "__metadata__"
@@ -27,6 +28,7 @@ SEGMENT_BYTES = 4 << 20
 THREADS = min(8, os.cpu_count() or 1)
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 _LENGTH = struct.Struct("<Q")
+_DIGEST_DIGITS = 32
 _SAFETENSORS_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
@@ -44,8 +46,9 @@ class Rows(NamedTuple):
     data: bytes | memoryview
 
 
-def parts_of(rows: Rows, key: EntryKey) -> list[bytes | memoryview]:
-    """The file of an encoder output: its header, and its rows.
+def parts_of(rows: Rows, key: EntryKey) -> list[Part]:
+    """The file of an encoder output: its header, which has the digest of the rows and is late, and
+    its rows.
 
     Raises:
         ValueError: the rows are of another dtype than the key says, or of a width that is no
@@ -59,23 +62,32 @@ def parts_of(rows: Rows, key: EntryKey) -> list[bytes | memoryview]:
         raise ValueError(f"{dtype} [{said}]; expected {expected}")
     if dtype not in ITEMSIZE:
         raise ValueError(f"{dtype}; expected one of {', '.join(ITEMSIZE)}")
-    view = memoryview(data)
-    digests = _in_segments(
-        len(data), lambda span: xxhash.xxh3_128_digest(view[span.start : span.stop])
-    )
-    header = {
-        METADATA: {**key.fields, DIGEST: _digest_of(key, shape[1], digests)},
-        ROWS: {
-            "dtype": _SAFETENSORS_NAMES[dtype],
-            "shape": list(shape),
-            "data_offsets": [0, len(data)],
-        },
-    }
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % _LENGTH.size)
-    if len(text) > HEADER_BYTES_MAX:
+
+    def header_of(digest: str) -> bytes:
+        header = {
+            METADATA: {**key.fields, DIGEST: digest},
+            ROWS: {
+                "dtype": _SAFETENSORS_NAMES[dtype],
+                "shape": list(shape),
+                "data_offsets": [0, len(data)],
+            },
+        }
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % _LENGTH.size)
+        return _LENGTH.pack(len(text)) + text
+
+    size = len(header_of("0" * _DIGEST_DIGITS))
+    if size > HEADER_BYTES_MAX:
         raise ValueError(f"a header that is longer than {HEADER_BYTES_MAX} bytes")
-    return [_LENGTH.pack(len(text)) + text, data]
+    view = memoryview(data)
+    spans = _segments(len(data))
+    threads = ThreadPoolExecutor(min(THREADS, len(spans) or 1))
+    digests = [
+        threads.submit(xxhash.xxh3_128_digest, view[span.start : span.stop]) for span in spans
+    ]
+    threads.shutdown(wait=False)  # they end when that is done
+    header = Late(size, digests, lambda made: header_of(_digest_of(key, shape[1], made)))
+    return [header, data]
 
 
 def fault_of(file: BinaryIO, key: EntryKey) -> str | None:
@@ -196,11 +208,15 @@ def _digest_of(key: EntryKey, width: int, digests: list[bytes]) -> str:
 
 def _in_segments(size: int, digest_of: Callable[[range], bytes]) -> list[bytes]:
     """The digests of the segments of so many bytes, in order; of several at once."""
-    spans = [range(at, min(at + SEGMENT_BYTES, size)) for at in range(0, size, SEGMENT_BYTES)]
+    spans = _segments(size)
     if len(spans) < 2:
         return list(map(digest_of, spans))
     with ThreadPoolExecutor(min(THREADS, len(spans))) as threads:
         return list(threads.map(digest_of, spans))
+
+
+def _segments(size: int) -> list[range]:
+    return [range(at, min(at + SEGMENT_BYTES, size)) for at in range(0, size, SEGMENT_BYTES)]
 
 
 def _read_into(file: BinaryIO, start: int, span: range, data: memoryview) -> bytes:

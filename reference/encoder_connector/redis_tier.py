@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cacheproof.reference.encoder_connector.entry_file import PART_BYTES
+from cacheproof.reference.encoder_connector.part import Part, whole
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +64,11 @@ class RedisTier:
         """Leave the server to others."""
         self._client.close()
 
-    def put(self, name: str, parts: Sequence[bytes | memoryview]) -> bool:
+    def put(self, name: str, parts: Sequence[Part]) -> bool:
         """Keep an entry, in the place of what is there. False: the server does not take it."""
 
         def set_whole() -> bool:
-            self._client.set(PREFIX + name, b"".join(parts))
+            self._client.set(PREFIX + name, whole(parts))
             return True
 
         return self._ask("written", set_whole) or False

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from cacheproof.reference.encoder_connector.directory_tier import DirectoryTier
 from cacheproof.reference.encoder_connector.entry_file import PART_BYTES
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
+from cacheproof.reference.encoder_connector.part import Part
 
 if TYPE_CHECKING:
     from cacheproof.reference.encoder_connector.redis_tier import RedisTier
@@ -97,7 +98,7 @@ class Tiers:
         if self._server is not None:
             self._server.close()
 
-    def put(self, key: EntryKey, parts: Sequence[bytes | memoryview]) -> bool:
+    def put(self, key: EntryKey, parts: Sequence[Part]) -> bool:
         """Keep an entry in the first folder that takes it, and at the server. False: none does.
 
         Where there is a whole one, that one stays; what is not whole makes room for it.

@@ -16,6 +16,7 @@ from cacheproof.gpu_runner.encoder_connector.entry_file import TensorCodec
 from cacheproof.reference.encoder_connector import entry_file
 from cacheproof.reference.encoder_connector.entry_file import Torn, fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
+from cacheproof.reference.encoder_connector.part import whole
 
 KEY = EntryKey("a picture", "llava", "main", "3", "float32", 4)
 HOSTILE = 1000
@@ -25,7 +26,7 @@ CODEC = TensorCodec("cpu")
 def entry(key: EntryKey = KEY, count: int = 3) -> tuple[torch.Tensor, bytes]:
     rows = torch.randn(count, key.hidden_size, generator=torch.Generator().manual_seed(count))
     rows = rows.to(getattr(torch, key.dtype))
-    return rows, b"".join(CODEC.parts_of(rows, key))
+    return rows, whole(CODEC.parts_of(rows, key))
 
 
 def file_of(data: bytes) -> BinaryIO:
@@ -62,7 +63,7 @@ def test_rows_on_a_device_come_back_one_after_the_other(device: torch.device) ->
     entries = []
     for count in (3, 300, 7):
         rows = entry(count=count)[0].to(device)
-        entries.append((rows, b"".join(codec.parts_of(rows, KEY))))
+        entries.append((rows, whole(codec.parts_of(rows, KEY))))
         assert entries[-1][1] == entry(count=count)[1]
     loaded = []
     for _, data in entries:
@@ -93,7 +94,7 @@ def test_an_entry_of_another_key_is_named_by_what_differs(field: str) -> None:
     assert fault(data, replace(KEY, **{field: "another"})) == f"the entry of another {field}"
 
 
-@pytest.mark.parametrize("changed", [{"dtype": "float16"}, {"hidden_size": 2}])
+@pytest.mark.parametrize("changed", [{"dtype": "float16"}, {"hidden_size": 3}, {"hidden_size": 8}])
 def test_rows_of_another_dtype_or_width_are_neither_kept_nor_served(changed) -> None:
     rows, data = entry()
     other = replace(KEY, **changed)
@@ -102,6 +103,17 @@ def test_rows_of_another_dtype_or_width_are_neither_kept_nor_served(changed) -> 
         CODEC.parts_of(rows, other)
     relabelled = data.replace(*(f'"{one}"'.encode() for one in _labels(changed)))
     assert fault(relabelled, other) is not None
+
+
+def test_rows_of_several_layers_are_kept_with_their_width() -> None:
+    rows = torch.randn(5, 3 * KEY.hidden_size)
+    data = whole(CODEC.parts_of(rows, KEY))
+    with file_of(data) as file:
+        assert torch.equal(CODEC.load(file, KEY), rows)
+    for height, width in [(15, 4), (3, 20), (1, 60), (5, 8), (10, 6), (5, 0), (5, -12)]:
+        assert fault(data.replace(b"[5, 12]", b"[%d, %d]" % (height, width)), KEY) is not None
+    narrower = replace(KEY, hidden_size=2)
+    assert fault(data, narrower) == "the entry of another hidden_size"
 
 
 def _labels(changed) -> tuple[str, str]:

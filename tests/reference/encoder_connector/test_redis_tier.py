@@ -18,9 +18,10 @@ import redis
 
 from cacheproof.differential.targets.host import redis_server
 from cacheproof.differential.targets.host.redis_server import RedisServer
-from cacheproof.reference.encoder_connector import entry_file, redis_tier
+from cacheproof.reference.encoder_connector import entry_file, part, redis_tier
 from cacheproof.reference.encoder_connector.entry_file import Rows, fault_of
 from cacheproof.reference.encoder_connector.entry_key import EntryKey
+from cacheproof.reference.encoder_connector.part import Part
 from cacheproof.reference.encoder_connector.redis_tier import PREFIX, RedisTier
 from cacheproof.reference.encoder_connector.tiers import RemoteConfig, TierConfig, Tiers
 
@@ -35,7 +36,7 @@ def key(identifier: str) -> EntryKey:
     return EntryKey(identifier, "m", "", "1", "float32", 4)
 
 
-def parts(identifier: str, count: int = 3) -> list[bytes | memoryview]:
+def parts(identifier: str, count: int = 3) -> list[Part]:
     rows = Rows("float32", (count, 4), random.Random(identifier).randbytes(count * 16))
     return entry_file.parts_of(rows, key(identifier))
 
@@ -217,10 +218,10 @@ def test_a_thousand_hostile_values_are_misses(
     store: Tiers, client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     draw = random.Random(0)
-    whole = b"".join(parts("x", 8))
-    other = b"".join(parts("y", 8))
+    original = part.whole(parts("x", 8))
+    other = part.whole(parts("y", 8))
     for number in range(1000):
-        data = bytearray(whole)
+        data = bytearray(original)
         match number % 5:
             case 0:
                 data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
@@ -231,16 +232,16 @@ def test_a_thousand_hostile_values_are_misses(
             case 3:
                 data = bytearray(draw.randbytes(draw.randint(1, 300)))
             case 4:
-                at = draw.randrange(1, len(whole))
+                at = draw.randrange(1, len(original))
                 data[at:] = other[at:]
-                if data == whole:
+                if data == original:
                     continue
         client.set(PREFIX + key("x").name, bytes(data))
         caplog.clear()
         assert promised(store, "x") is None, data
         assert len(caplog.records) == (1 if data else 0)
         assert client.get(PREFIX + key("x").name) is None or not data
-    client.set(PREFIX + key("x").name, whole)
+    client.set(PREFIX + key("x").name, original)
     assert promised(store, "x") is not None
 
 
@@ -317,7 +318,7 @@ def test_random_steps_over_all_tiers_promise_what_was_saved(
     draw = random.Random(0)
     tiers = [TierConfig(tmp_path / "memory", 2000), TierConfig(tmp_path / "disk", 4000)]
     remote = RemoteConfig(server.url, 30, 0)
-    whole = {str(number): b"".join(parts(str(number), 1 + number)) for number in range(30)}
+    whole = {str(number): part.whole(parts(str(number), 1 + number)) for number in range(30)}
     names = list(whole)
     at_server: set[str] = set()
     promises: list[tuple[str, Any]] = []
