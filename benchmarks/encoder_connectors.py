@@ -25,6 +25,7 @@ LMCACHE = ("0.5.6", "0.5.7rc2")
 OWN = "cacheproof.gpu_runner.encoder_connector.vllm_connector:EncoderConnector"
 KEPT = "kept"
 DISK, MEMORY = "connectors on a disk", "connectors in memory"
+LMCACHE_MEMORY = "LMCache in memory"
 FOLDER, LOCAL = "LMCache over a folder", "LMCache on its disk"
 SERVER, SERVED = "connectors over a server", "LMCache over a server"
 OWN_SERVER = "LMCache over its own server"
@@ -57,6 +58,7 @@ def columns() -> list[Column]:
         Column("vLLM's ECCPUConnector", MEMORY, _offered(MEMORY, "vllm")),
         Column("LMCache over `fs://`", FOLDER, lmcache),
         Column("LMCache with `local_disk`", LOCAL, lmcache),
+        Column("LMCache with `local_cpu` alone", LMCACHE_MEMORY, lmcache),
         Column("LMCache over Redis", SERVED, lmcache),
         Column("LMCache over its own server", OWN_SERVER, {LMCACHE[0]: lmcache[LMCACHE[0]]}),
         Column("cacheproof's, on a disk", DISK, own),
@@ -107,10 +109,11 @@ many traces the rule was broken, and after what; `kept`: in none. What breaks is
 [a page of findings](findings/encoder-connectors.md), the rules in [contracts.md](contracts.md).
 """
 NOT_LOOKED_AT = """
-Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; LMCache in memory alone; several
-hosts; releases of vLLM before those. `ECCPUConnector` is its real scheduler's side with its table
-and region, and played workers, of up to three ranks, whose copies end up to four steps late: the
-real ones copy on a GPU. vLLM's source calls `ECExampleConnector` simple and for debugging.
+Not looked at: `ECMooncakeConnector`; `ECCPUConnector` with NIXL; several hosts; releases of vLLM
+before those; reports that come twice, which no worker sends. `ECCPUConnector` is its real
+scheduler's side with its table and region, and played workers, of up to three ranks, whose copies
+end up to four steps late: the real ones copy on a GPU. vLLM's source calls `ECExampleConnector`
+simple and for debugging.
 """
 
 

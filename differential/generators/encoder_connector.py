@@ -120,9 +120,12 @@ class Playing:
         self.events.append(Spoil(item, how, other if how == "swapped" else None))
 
 
-def connector_trace(seed: int, store: Store = "disk", *, hangs: bool = False) -> Trace:
+def connector_trace(
+    seed: int, store: Store = "disk", *, hangs: bool = False, is_bounded: bool = True
+) -> Trace:
     """The trace of a seed for connectors whose store is of that kind. With `hangs` one in so many
-    has a store that hangs once, for which engines wait."""
+    has a store that hangs once, for which engines wait. Memory that is not bounded is of one rank,
+    and holds all items."""
     draw = Random(f"{GENERATOR} {store} {seed}")
     names = draw.sample(NAMES, draw.randint(2, 5))
     in_memory = store == "cpu"
@@ -135,8 +138,9 @@ def connector_trace(seed: int, store: Store = "disk", *, hangs: bool = False) ->
     if draw.random() < 0.3:
         models.append(msgspec.structs.replace(models[0], name="another"))
     rows = draw.randint(largest // 3, 3 * largest)
-    capacity = rows * models[0].row_width * 4 + HEADER_BYTES if in_memory else None
-    ranks = 1 + _some(draw, 2) if in_memory else 1
+    is_limited = in_memory and is_bounded
+    capacity = rows * models[0].row_width * 4 + HEADER_BYTES if is_limited else None
+    ranks = 1 + _some(draw, 2) if is_limited else 1
     config = EncoderConnectorConfig(items, tuple(models), store, capacity, ranks)
     playing = Playing(draw, config, hangs=hangs and seed % HANGS_IN == 0)
     engines = ["1"] if in_memory else ["1", "2", "3"][: draw.randint(2, 3)]

@@ -96,6 +96,15 @@ LANES = (
         project="lmcache",
     ),
     Lane(
+        "LMCache in memory",
+        "encoder_connector",
+        "encoder_connector",
+        partial(connector_trace, store="cpu", is_bounded=False),
+        frozenset({"two steps planned", "several requests in a step"}),
+        silent_on=ON_PROMISES | ON_ONE_ENGINE | {"EX-3", "EX-6"},
+        project="lmcache",
+    ),
+    Lane(
         "LMCache over its own server",
         "encoder_connector",
         "encoder_connector",
