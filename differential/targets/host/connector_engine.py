@@ -103,9 +103,10 @@ class Engine:
         promised: dict[str, bool] = {}
         loads: list[str] = []
         encodes: list[str] = []
-        self._requests.append([])
+        planned = []
         for items in requests:
-            answers = self._schedule(items, refused)
+            request, answers = self._schedule(items, refused)
+            planned.append(request)
             promised |= answers
             gone = set(preempted) - self._held
             taken = [name for name in answers if name not in refused]
@@ -117,12 +118,13 @@ class Engine:
         named = dict.fromkeys(name for items in requests for name in items)
         reads = [name for name in named if name in self._held]
         self._planned.append((metadata, self._freed, loads, encodes, reads))
+        self._requests.append(planned)
         self._freed = []
         return {"promised": promised, "encodes": encodes, "pins": self._pins()}
 
-    def _schedule(self, items: list[str], refused: list[str]) -> dict[str, bool]:
-        """One request of a step: what is promised of the items that the engine lacks. The connector
-        is told of those that are given room."""
+    def _schedule(self, items: list[str], refused: list[str]) -> tuple[Any, dict[str, bool]]:
+        """One request of a step, and what is promised of the items that the engine lacks. The
+        connector is told of those that are given room."""
         scheduler = self._kit.scheduler
         asked = [name for name in dict.fromkeys(items) if name not in self._held]
         promised = {name: bool(scheduler.has_cache_item(name)) for name in asked}
@@ -131,11 +133,10 @@ class Engine:
             mm_features=[_feature(name, self._rows[name], self._gaps[name]) for name in items],
             get_num_encoder_embeds=lambda index: self._rows[items[index]],
         )
-        self._requests[-1].append(request)
         taken = [name for name in asked if name not in refused]
         for name in sorted(taken, key=promised.__getitem__):  # what is encoded first, as of 0.29.0
             scheduler.update_state_after_alloc(request, items.index(name))
-        return promised
+        return request, promised
 
     def _pins(self) -> list[list[str]] | None:
         if self._kit.pinned is None:
