@@ -68,11 +68,12 @@ class Playing:
         self.events.append(Start(engine, model))
         self.planned[engine] = 0
 
-    def plan(self, engine: str, most: int = 3) -> None:
+    def plan(self, engine: str, most: int = 3, *, is_disturbed: bool = True) -> None:
+        """A step that reads a few items; of some of them nothing comes where it `is_disturbed`."""
         names = [item.identifier for item in self.config.items]
         items = self.draw.sample(names, self.draw.randint(1, min(most, len(names))))
-        refused = [item for item in items if self.draw.random() < 0.2]
-        preempted = [item for item in items if self.draw.random() < 0.1]
+        refused = [item for item in items if self.draw.random() < 0.2 and is_disturbed]
+        preempted = [item for item in items if self.draw.random() < 0.1 and is_disturbed]
         apart = [place for place in range(1, len(items)) if self.draw.random() < 0.3]
         given = tuple(items), tuple(refused), tuple(preempted), tuple(apart)
         self.events.append(Plan(engine, *given))
@@ -87,7 +88,7 @@ class Playing:
         """It is killed as it writes, if it writes so much."""
         while self.planned[engine]:
             self.execute(engine)
-        self.plan(engine, most=1)
+        self.plan(engine, most=1, is_disturbed=False)
         self.events.append(Execute(engine, dies_at=self.draw.randrange(DIES_WITHIN)))
         self.stop(engine, killed=True)
         self.start(engine)
@@ -181,16 +182,16 @@ def _one_more(playing: Playing, *, hostile: bool) -> None:
 
 
 def _something_bad(playing: Playing, engine: str) -> None:
-    match playing.draw.randrange(6):
-        case 0 if playing.config.store not in SERVERS:
+    match playing.draw.randrange(7):
+        case 0 | 1 if playing.config.store not in SERVERS:
             playing.die(engine)
-        case 0 | 1:
+        case 0 | 1 | 2:
             playing.stop(engine, killed=playing.draw.random() < 0.5)
             playing.start(engine)
-        case 2 | 3:
+        case 3 | 4:
             playing.spoil()
-        case 4:
-            playing.reach()
         case 5:
+            playing.reach()
+        case 6:
             playing.catch_up()
             playing.events.append(NewWeights(playing.models[engine]))
