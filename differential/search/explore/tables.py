@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from cacheproof.differential.explore.explored import Explored, expanded, path_to
-from cacheproof.differential.explore.search import Explorable
-from cacheproof.differential.explore.symmetry import Part, Symmetry
+from cacheproof.differential.search.explore.explored import Explored, expanded, path_to
+from cacheproof.differential.search.explore.search import Explorable
+from cacheproof.differential.search.explore.symmetry import Part, Symmetry
 from cacheproof.differential.targets.host.explorer import SET
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.entry_table import (

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.explore import judged
-from cacheproof.differential.explore.explored import Explored, expanded, path_to
-from cacheproof.differential.explore.scope import Scope
-from cacheproof.differential.explore.symmetry import Part, Symmetry
 from cacheproof.differential.judges.examination import judge_of, judge_record
 from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation
+from cacheproof.differential.search.explore import judged
+from cacheproof.differential.search.explore.explored import Explored, expanded, path_to
+from cacheproof.differential.search.explore.scope import Scope
+from cacheproof.differential.search.explore.symmetry import Part, Symmetry
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.manager import Add

@@ -6,7 +6,7 @@ What red twins break at once comes first.
 from functools import partial
 from typing import Any
 
-from cacheproof.differential.explore.scope import ANY, SchedulerScope
+from cacheproof.differential.search.explore.scope import ANY, SchedulerScope
 from cacheproof.differential.traces.base import Adapter, Item
 from cacheproof.differential.traces.manager import Add, Reset
 from cacheproof.differential.traces.scheduler import ResetPrefix, SchedulerConfig

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from cacheproof.differential.explore.explored import digest_of_class, row_of
-from cacheproof.differential.explore.search import Explorable
-from cacheproof.differential.explore.tables import (
+from cacheproof.differential.search.explore.explored import digest_of_class, row_of
+from cacheproof.differential.search.explore.search import Explorable
+from cacheproof.differential.search.explore.tables import (
     Break,
     Broken,
     TableExploration,

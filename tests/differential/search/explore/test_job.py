@@ -2,10 +2,10 @@
 
 import pytest
 
-from cacheproof.differential.explore.job import Report, Task, run, variants
-from cacheproof.differential.explore.scopes import SMALL
 from cacheproof.differential.search import known
 from cacheproof.differential.search.canary import NO_CANARY
+from cacheproof.differential.search.explore.job import Report, Task, run, variants
+from cacheproof.differential.search.explore.scopes import SMALL
 from cacheproof.differential.targets.releases import install
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from cacheproof.differential.explore.job import UNJUDGED, Report, Task, run, variants
-from cacheproof.differential.explore.scheduler_scopes import LARGE, SMALL
-from cacheproof.differential.explore.scope import SchedulerScope
-from cacheproof.differential.explore.search import _Search, explore, traces_of
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.scheduler_kv import follows
 from cacheproof.differential.search import known
+from cacheproof.differential.search.explore.job import UNJUDGED, Report, Task, run, variants
+from cacheproof.differential.search.explore.scheduler_scopes import LARGE, SMALL
+from cacheproof.differential.search.explore.scope import SchedulerScope
+from cacheproof.differential.search.explore.search import _Search, explore, traces_of
 from cacheproof.differential.targets import reference
 from cacheproof.differential.targets.host import scheduler_states
 from cacheproof.differential.targets.host.explorer import Moment
@@ -28,7 +28,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.manager import Add
 from cacheproof.spec.evidence import Outcome
-from tests.differential.explore.shortest import judge_shortest
+from tests.differential.search.explore.shortest import judge_shortest
 
 BY_NAME = {scope.name: scope for scope in SMALL}
 CHUNKS = BY_NAME["items in chunks"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.explore.symmetry import Part, Renaming, Symmetry
+from cacheproof.differential.search.explore.symmetry import Part, Renaming, Symmetry
 from cacheproof.differential.targets.host.explorer import SET
 
 NAMES = "abc", "xy"

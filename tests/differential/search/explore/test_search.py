@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.explore.scope import Scope
-from cacheproof.differential.explore.scopes import SMALL
-from cacheproof.differential.explore.search import Exploration, _Search, explore
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, target_of
+from cacheproof.differential.search.explore.scope import Scope
+from cacheproof.differential.search.explore.scopes import SMALL
+from cacheproof.differential.search.explore.search import Exploration, _Search, explore
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.encoder_cache import EncoderCacheManager
-from tests.differential.explore.shortest import judge_shortest
+from tests.differential.search.explore.shortest import judge_shortest
 from tests.differential.targets.reference_process import ReferenceProcess
 
 BY_NAME = {(scope.subject, scope.name): scope for scope in SMALL}

@@ -6,10 +6,10 @@ What red twins break at once comes first.
 
 from functools import partial
 
-from cacheproof.differential.explore import scheduler_scopes as schedulers
-from cacheproof.differential.explore import tables
-from cacheproof.differential.explore.scope import ManagerScope, Prompt, Scope, prompt
-from cacheproof.differential.explore.tables import TableScope
+from cacheproof.differential.search.explore import scheduler_scopes as schedulers
+from cacheproof.differential.search.explore import tables
+from cacheproof.differential.search.explore.scope import ManagerScope, Prompt, Scope, prompt
+from cacheproof.differential.search.explore.tables import TableScope
 
 X, W, V, Y, Z = ("x", 1), ("w", 1), ("v", 1), ("y", 2), ("z", 2)
 HALF_EMPTY, EMPTY = ("y", 2, (True, False)), ("z", 1, (False,))

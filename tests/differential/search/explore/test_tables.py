@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.explore import table_job, tables
-from cacheproof.differential.explore.table_job import FAULTS, VARIANTS, TableReport, TableTask
-from cacheproof.differential.explore.tables import SMALL, TableScope, _Search, explore
 from cacheproof.differential.search import known
+from cacheproof.differential.search.explore import table_job, tables
+from cacheproof.differential.search.explore.table_job import (
+    FAULTS,
+    VARIANTS,
+    TableReport,
+    TableTask,
+)
+from cacheproof.differential.search.explore.tables import SMALL, TableScope, _Search, explore
 from cacheproof.differential.targets.host.entry_table import Bytes, TableSession, TableStates
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.reference import ReferenceTarget

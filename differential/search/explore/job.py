@@ -11,9 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.explore.explored import digest_of_class, row_of
-from cacheproof.differential.explore.scope import Scope
-from cacheproof.differential.explore.search import Explorable, Exploration, explore
 from cacheproof.differential.findings.finding import Finding, found_in
 from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, Variant, target_of
 from cacheproof.differential.judges.examination import SERVED
@@ -24,6 +21,9 @@ from cacheproof.differential.search.canary import (
     Canary,
     canaries,
 )
+from cacheproof.differential.search.explore.explored import digest_of_class, row_of
+from cacheproof.differential.search.explore.scope import Scope
+from cacheproof.differential.search.explore.search import Explorable, Exploration, explore
 from cacheproof.differential.search.known import KnownFault, covering
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Illegal
