@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.finding import Finding, found_in
-from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, Variant, target_of
 from cacheproof.differential.judges.examination import SERVED
 from cacheproof.differential.judges.rules import SCHEDULER, rules_for
 from cacheproof.differential.search.canary import (
@@ -24,6 +23,7 @@ from cacheproof.differential.search.canary import (
 from cacheproof.differential.search.explore.explored import digest_of_class, row_of
 from cacheproof.differential.search.explore.scope import Scope
 from cacheproof.differential.search.explore.search import Explorable, Exploration, explore
+from cacheproof.differential.search.gallery.kill_matrix import VARIANTS, Variant, target_of
 from cacheproof.differential.search.known import KnownFault, covering
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Illegal

@@ -1,10 +1,10 @@
 """The shortest trace by which an exploration says that a contract is broken."""
 
-from cacheproof.differential.findings.gallery.kill_matrix import Variant, target_of
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.search.explore.scope import Scope
 from cacheproof.differential.search.explore.search import explore
+from cacheproof.differential.search.gallery.kill_matrix import Variant, target_of
 from cacheproof.differential.traces.trace_file import dump, parse
 
 

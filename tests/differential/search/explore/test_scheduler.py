@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.scheduler_kv import follows
 from cacheproof.differential.search import known
@@ -18,6 +17,7 @@ from cacheproof.differential.search.explore.job import UNJUDGED, Report, Task, r
 from cacheproof.differential.search.explore.scheduler_scopes import LARGE, SMALL
 from cacheproof.differential.search.explore.scope import SchedulerScope
 from cacheproof.differential.search.explore.search import _Search, explore, traces_of
+from cacheproof.differential.search.gallery.kill_matrix import VARIANTS
 from cacheproof.differential.targets import reference
 from cacheproof.differential.targets.host import scheduler_states
 from cacheproof.differential.targets.host.explorer import Moment

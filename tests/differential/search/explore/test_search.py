@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.findings.gallery.kill_matrix import VARIANTS, target_of
 from cacheproof.differential.search.explore.scope import Scope
 from cacheproof.differential.search.explore.scopes import SMALL
 from cacheproof.differential.search.explore.search import Exploration, _Search, explore
+from cacheproof.differential.search.gallery.kill_matrix import VARIANTS, target_of
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.differential.findings.gallery.kill_matrix import (
+from cacheproof.differential.search.gallery.kill_matrix import (
     KEPT_BECAUSE,
     VARIANTS,
     KillMatrix,
@@ -14,7 +14,7 @@ from cacheproof.differential.findings.gallery.kill_matrix import (
     killers,
     runnable,
 )
-from cacheproof.differential.findings.gallery.variant import AS_NEWEST
+from cacheproof.differential.search.gallery.variant import AS_NEWEST
 from cacheproof.differential.targets.reference_manager import MANAGERS
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics

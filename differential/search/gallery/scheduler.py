@@ -1,6 +1,6 @@
 """Schedulers, each with one fault."""
 
-from cacheproof.differential.findings.gallery.variant import (
+from cacheproof.differential.search.gallery.variant import (
     AS_NEWEST,
     Variant,
     scheduler_with,

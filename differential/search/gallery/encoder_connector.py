@@ -1,6 +1,6 @@
 """Connectors of encoder caches, each with one fault. The reference's waits for its saves."""
 
-from cacheproof.differential.findings.gallery.variant import Variant, connector_with
+from cacheproof.differential.search.gallery.variant import Variant, connector_with
 from cacheproof.differential.targets.host.connector_faults import (
     CONNECTOR_FAULTS,
     nothing,

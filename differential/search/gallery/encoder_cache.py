@@ -1,6 +1,6 @@
 """Managers of the encoder cache, and of encoder-decoders, each with one fault."""
 
-from cacheproof.differential.findings.gallery.variant import Variant, faulty, without
+from cacheproof.differential.search.gallery.variant import Variant, faulty, without
 from cacheproof.differential.variants import (
     admission,
     encoder_decoder_cache,

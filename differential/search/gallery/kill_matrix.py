@@ -1,11 +1,14 @@
 """Which contract kills which variant, and whether each contract is needed for that."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from cacheproof.differential.findings.gallery import (
+from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.judges.rules import SCHEDULER, rules_for
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.gallery import (
     block_hash,
     encoder_cache,
     encoder_connector,
@@ -13,21 +16,13 @@ from cacheproof.differential.findings.gallery import (
     media_hash,
     scheduler,
 )
-from cacheproof.differential.findings.gallery.variant import (
+from cacheproof.differential.search.gallery.variant import (
     BLOCK_HASH,
     CONNECTOR,
     KV_CACHE,
     MEDIA_HASH,
     Variant,
 )
-from cacheproof.differential.generators.block_hash import block_hash_trace
-from cacheproof.differential.generators.encoder_connector import connector_trace
-from cacheproof.differential.generators.kv_cache import kv_cache_trace
-from cacheproof.differential.generators.manager import manager_trace
-from cacheproof.differential.generators.media_hash import media_hash_trace
-from cacheproof.differential.judges.examination import examine
-from cacheproof.differential.judges.rules import SCHEDULER, rules_for
-from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.reference_manager import MANAGERS
@@ -226,32 +221,39 @@ def target_of(variant: Variant) -> ReferenceTarget:
 
 
 def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
-    traces_of, most = _RUN_OVER[variant.manager]
+    most = _SEEDS_OF.get(variant.manager)
     for seed in variant.seeds or seeds[:most]:
-        yield from traces_of(variant, seed)
+        for lane in _lanes(variant):
+            yield _trace(lane, seed, variant.shape)
 
 
-_kv_cache_trace = cache(kv_cache_trace)
+def _lanes(variant: Variant) -> tuple[str, ...]:
+    """The names of those that a variant is run over."""
+    if variant.manager == SCHEDULER:
+        return (variant.lane,)
+    return ("reused media ids",) if variant.resized else _LANES_OF[variant.manager]
 
 
-def _of_manager(variant: Variant, seed: int) -> list[Trace]:
-    return [manager_trace(seed, variant.manager, resized=variant.resized)]
+@cache
+def _trace(lane: str, seed: int, shape: str | None) -> Trace:
+    return LANES[lane].trace(seed, None) if shape is None else LANES[lane].make(seed, shape)
 
 
-_RUN_OVER: dict[str, tuple[Callable[[Variant, int], list[Trace]], int | None]] = {
-    "encoder_cache": (_of_manager, None),
-    "encoder_decoder": (_of_manager, None),
-    BLOCK_HASH: (lambda variant, seed: [block_hash_trace(seed)], None),
-    MEDIA_HASH: (lambda variant, seed: [media_hash_trace(seed)], None),
-    KV_CACHE: (lambda variant, seed: [_kv_cache_trace(seed, variant.shape)], KV_CACHE_TRACES),
-    SCHEDULER: (lambda variant, seed: [LANES[variant.lane].trace(seed, None)], SCHEDULER_TRACES),
-    CONNECTOR: (
-        lambda variant, seed: [connector_trace(seed), connector_trace(seed, "cpu")],
-        CONNECTOR_TRACES,
-    ),
+_LANES_OF = {
+    "encoder_cache": ("encoder cache",),
+    "encoder_decoder": ("encoder-decoder",),
+    BLOCK_HASH: ("block keys",),
+    MEDIA_HASH: ("media hash",),
+    KV_CACHE: ("KV cache",),
+    CONNECTOR: ("connectors on a disk", "connectors in memory"),
 }
-"""What a variant of each manager is run over at a seed, and at how many at most; None: at all. A
-variant that names seeds is run at those."""
+_SEEDS_OF = {
+    KV_CACHE: KV_CACHE_TRACES,
+    SCHEDULER: SCHEDULER_TRACES,
+    CONNECTOR: CONNECTOR_TRACES,
+}
+"""The most seeds at which a variant of these managers is run; one of another is run at all, and one
+that names seeds at those."""
 
 
 def _all_contracts() -> tuple[Contract, ...]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cacheproof.differential.findings.gallery.variant import (
+from cacheproof.differential.search.gallery.variant import (
     AS_NEWEST,
     Variant,
     kv_cache_with,

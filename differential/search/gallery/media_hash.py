@@ -1,6 +1,6 @@
 """Hashers of media, each with one fault."""
 
-from cacheproof.differential.findings.gallery.variant import (
+from cacheproof.differential.search.gallery.variant import (
     AS_NEWEST,
     Variant,
     media_hasher_with,

@@ -1,6 +1,6 @@
 """Hashers of blocks, each with one fault."""
 
-from cacheproof.differential.findings.gallery.variant import (
+from cacheproof.differential.search.gallery.variant import (
     AS_NEWEST,
     Variant,
     hasher_with,
