@@ -221,13 +221,13 @@ class CampaignRun:
 
     def _covering(self, contract: str, kind: str, broken: Break) -> KnownFault | None:
         release, runner = self.target.release, broken.trace.runner
-        return covering(self.known, contract, release, broken.lane.name, kind, runner)
+        return covering(self.known, contract, release, broken.lane, kind, runner)
 
     def _annotated(self, note: _Note, found: Finding) -> Finding:
         """The finding with what is listed of it, which may hang on how small it is."""
         fault = self._covering(found.contract, found.kind, note.broken) or note.listed
         if fault is None:
-            return found.told_akin(self._akin(found, note.broken.lane.name))
+            return found.told_akin(self._akin(found, note.broken.lane))
         return found.annotated(fault.thread, fault.note, fault.name)
 
     def _akin(self, found: Finding, lane: str) -> str:

@@ -25,7 +25,7 @@ ROOMS = {
     "lanes": {"generators", "traces"},
     "judges": {"media", "traces", "targets"},
     "shrinking": {"media", "traces"},
-    "findings": {"judges", "lanes", "media", "shrinking", "targets", "traces"},
+    "findings": {"judges", "media", "shrinking", "targets", "traces"},
     "search": {"findings", "judges", "lanes", "shrinking", "targets", "traces", "variants"},
 }
 """The folders of differential/, each with those that it may import; beside them errors and files,
