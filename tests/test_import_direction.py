@@ -20,7 +20,7 @@ ROOMS = {
     "media": set(),
     "traces": {"media"},
     "variants": set(),
-    "targets": {"traces", "variants"},
+    "targets": {"traces"},
     "generators": {"media", "traces"},
     "lanes": {"generators", "traces"},
     "judges": {"media", "traces", "targets"},

@@ -18,6 +18,8 @@ from cacheproof.differential.search.known import KnownFault, covering
 from cacheproof.differential.targets.host.protocol import Illegal
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve
+from cacheproof.differential.variants.entry_table import TABLES
+from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec.entry_table import COMPONENT
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
@@ -146,8 +148,8 @@ def run(task: TableTask) -> TableReport:
 
 def _report(target: Explorable, task: TableTask) -> TableReport:
     is_reference = isinstance(target, ReferenceTarget)
-    name = "EntryTable" if is_reference else "EmbeddingCache"
-    report = TableReport(task, name, target.release)
+    table = "EntryTable" if is_reference else "EmbeddingCache"
+    report = TableReport(task, table, target.release)
     try:
         report.explorations = [explore(target, scope) for scope in task.scopes]
     except Illegal as reason:
@@ -155,14 +157,22 @@ def _report(target: Explorable, task: TableTask) -> TableReport:
         return report
     report.contracts = tuple(rule.id for rule in rules_of(target))
     planted = VARIANTS if is_reference else FAULTS
-    for contract, fault in planted.items():
+    for contract, name in planted.items():
         if contract in report.contracts and (contract, "") not in report.broken:
-            _explore_twin(target, report, contract, fault)
+            _explore_twin(target, report, contract, name)
     return report
 
 
-def _explore_twin(target: Explorable, report: TableReport, contract: str, fault: str) -> None:
+def with_table(make: type[EntryTable], release: str | None = None) -> ReferenceTarget:
+    """The reference with a faulty table in the place of its own."""
+    return ReferenceTarget(release=release, managers={COMPONENT: make})
+
+
+def _explore_twin(target: Explorable, report: TableReport, contract: str, name: str) -> None:
     """Until one scope has refuted it."""
+    fault: str | None = name
+    if isinstance(target, ReferenceTarget):
+        target, fault = with_table(TABLES[name], target.release), None
     found: Break | None = None
     for scope in report.task.scopes:
         twin = explore(target, scope, fault=fault, until=contract, transitions_max=TWIN_TRANSITIONS)
@@ -170,4 +180,4 @@ def _explore_twin(target: Explorable, report: TableReport, contract: str, fault:
         found = twin.broken.get((contract, ""))
         if found is not None:
             break
-    report.twins[contract] = RedTwin(fault, found is not None), found
+    report.twins[contract] = RedTwin(name, found is not None), found

@@ -217,7 +217,8 @@ def target_of(variant: Variant) -> ReferenceTarget:
     if variant.factory is None:
         return ReferenceTarget(variant.semantics)
     protocol = Protocol(refuses_resized=not variant.resized)
-    return ReferenceTarget(protocol=protocol, managers={variant.manager: variant.factory})
+    managers = {variant.manager: variant.factory}
+    return ReferenceTarget(variant.semantics, protocol, managers=managers)
 
 
 def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:

@@ -9,6 +9,7 @@ from cacheproof.differential.judges.rules import SCHEDULER
 from cacheproof.differential.targets.reference_manager import MANAGERS, Factory
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
+from cacheproof.reference.kv_cache_manager import KVCacheManager
 from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import Semantics
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
@@ -26,7 +27,7 @@ class Variant:
     """One faulty manager, hasher of blocks or media, KV cache manager, connector, or scheduler.
 
     `factory` makes the manager; the others are faulty by their `semantics`, or by a fault planted
-    in them. `resized` lets identifiers come back with another size, and drives
+    when they run. `resized` lets identifiers come back with another size, and drives
     the manager as a scheduler does that lets them pass. `shape` names the groups of a KV cache,
     `lane` the traces of a scheduler, and `seeds` those at which a rare fault shows itself.
     """
@@ -109,7 +110,14 @@ def kv_cache_with(
     fault: Callable[..., Any], shape: str | None = None, seeds: tuple[int, ...] = ()
 ) -> Variant:
     """The reference's KV cache manager with a fault planted in it."""
-    return replace(hasher_with(fault), manager=KV_CACHE, shape=shape, seeds=seeds)
+
+    def make(*given: Any, **named: Any) -> KVCacheManager:
+        manager = KVCacheManager(*given, **named)
+        fault(manager)
+        return manager
+
+    variant = replace(hasher_with(fault), fault=None, factory=make)
+    return replace(variant, manager=KV_CACHE, shape=shape, seeds=seeds)
 
 
 def connector_with(fault: Callable[..., Any]) -> Variant:

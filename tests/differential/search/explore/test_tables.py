@@ -14,13 +14,14 @@ from cacheproof.differential.search.explore.table_job import (
     VARIANTS,
     TableReport,
     TableTask,
+    with_table,
 )
 from cacheproof.differential.search.explore.tables import SMALL, TableScope, _Search, explore
 from cacheproof.differential.targets.host.entry_table import Bytes, TableSession, TableStates
 from cacheproof.differential.targets.host.protocol import HostError
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import install
-from cacheproof.differential.variants import entry_table as variants
+from cacheproof.differential.variants.entry_table import TABLES, RemovedIsForgotten
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec.entry_table import COMPONENT
 from cacheproof.spec.evidence import Outcome
@@ -78,14 +79,14 @@ def test_a_faulty_table_is_refuted_by_the_fewest_calls(
 
 
 def test_a_removed_entry_that_is_pinned_keeps_its_room() -> None:
-    found = explore(ReferenceTarget(), TWO_IN_TWO, fault=variants.RemovedIsForgotten.__name__)
+    found = explore(with_table(RemovedIsForgotten), TWO_IN_TWO)
     calls = "begin(x, 1); publish(x); pin(x); remove(x)"
     assert str(found.broken["TB-3", ""]).startswith(f"{calls}: ")
 
 
 def test_a_scope_without_what_a_fault_needs_closes_and_misses_it() -> None:
     """Red twin of the scopes: where one entry fills the table, their order is never seen."""
-    found = explore(ReferenceTarget(), ONE, fault=VARIANTS["TB-5"])
+    found = explore(with_table(TABLES[VARIANTS["TB-5"]]), ONE)
     assert found.closed
     assert found.broken == {}
 
@@ -135,12 +136,9 @@ class _Opaque(EntryTable):
         self.held = Exception()
 
 
-def test_a_table_that_cannot_be_put_back_is_refused_by_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(variants.TABLES, "opaque", _Opaque)
+def test_a_table_that_cannot_be_put_back_is_refused_by_name() -> None:
     with pytest.raises(HostError, match="holds a Exception"):
-        explore(ReferenceTarget(), ONE, fault="opaque")
+        explore(with_table(_Opaque), ONE)
 
 
 @pytest.mark.full
