@@ -21,6 +21,7 @@ from cacheproof.console import Live, Output
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import LOCKSTEP, TIMES, Finding
+from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
@@ -28,7 +29,6 @@ from cacheproof.differential.search.canary import canaries_in, name_in
 from cacheproof.differential.search.known import KnownFault, akin, covering, showing_seeds
 from cacheproof.differential.search.verdict import Verdict, is_unlisted
 from cacheproof.differential.search.work import Job, Plant, Search, WriteDown
-from cacheproof.differential.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for

@@ -24,9 +24,8 @@ ROOMS = {
     "generators": {"media", "traces"},
     "lanes": {"generators", "traces"},
     "judges": {"media", "traces", "targets"},
-    "shrinking": {"media", "traces"},
-    "findings": {"judges", "media", "shrinking", "targets", "traces"},
-    "search": {"findings", "judges", "lanes", "shrinking", "targets", "traces", "variants"},
+    "findings": {"judges", "media", "targets", "traces"},
+    "search": {"findings", "judges", "lanes", "targets", "traces", "variants"},
 }
 """The folders of differential/, each with those that it may import; beside them errors and files,
 which all may."""

@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from cacheproof.differential.findings.shrinking.edits import cost, merged_requests, shape
+from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX, shrink
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
-from cacheproof.differential.shrinking.edits import cost, merged_requests, shape
-from cacheproof.differential.shrinking.shrink import BATCHES_MAX, shrink
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import SCHEMA, Item
 from cacheproof.differential.traces.manager import (

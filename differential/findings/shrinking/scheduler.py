@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cacheproof.differential.shrinking.edits import edited, remove
+from cacheproof.differential.findings.shrinking.edits import edited, remove
 from cacheproof.differential.traces.kv_cache import KVCacheConfig
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from cacheproof.differential.shrinking.edits import edited, lower_values, put, remove
-from cacheproof.differential.shrinking.scheduler import fewer_groups
+from cacheproof.differential.findings.shrinking.edits import edited, lower_values, put, remove
+from cacheproof.differential.findings.shrinking.scheduler import fewer_groups
 from cacheproof.differential.traces.kv_cache import Arrive, KVCacheConfig
 from cacheproof.differential.traces.trace import Trace
 

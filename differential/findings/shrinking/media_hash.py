@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from cacheproof.differential.shrinking.descriptions import smaller_calls
-from cacheproof.differential.shrinking.edits import edited, put
+from cacheproof.differential.findings.shrinking.descriptions import smaller_calls
+from cacheproof.differential.findings.shrinking.edits import edited, put
 from cacheproof.differential.traces.media_hash import Hash
 from cacheproof.differential.traces.trace import Trace
 

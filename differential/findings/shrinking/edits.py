@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.shrinking.descriptions import weight
+from cacheproof.differential.findings.shrinking.descriptions import weight
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import (
     BlockHashEvent,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cacheproof.differential.shrinking.edits import EXTRAS, Edit, Lines, edited, put, rows
+from cacheproof.differential.findings.shrinking.edits import EXTRAS, Edit, Lines, edited, put, rows
 from cacheproof.differential.traces.block_hash import EMBEDDED, BlockHashEvent, Prompt
 from cacheproof.differential.traces.trace import Trace
 

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.depths import DEPTHS, part
-from cacheproof.differential.shrinking import edits
-from cacheproof.differential.shrinking.edits import cost, edited, put, without
+from cacheproof.differential.findings.shrinking import edits
+from cacheproof.differential.findings.shrinking.edits import cost, edited, put, without
 from cacheproof.differential.traces.trace import Trace
 
 StillFails = Callable[[list[Trace]], Sequence[bool]]

@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator
 
-from cacheproof.differential.shrinking.edits import PLAIN_NAMES, Edit, Lines, edited, put, remove
+from cacheproof.differential.findings.shrinking.edits import (
+    PLAIN_NAMES,
+    Edit,
+    Lines,
+    edited,
+    put,
+    remove,
+)
 from cacheproof.differential.traces.encoder_connector import (
     EncoderConnectorConfig,
     Execute,
