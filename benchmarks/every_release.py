@@ -120,7 +120,7 @@ def checked(
         broken |= {contract for contract, _ in campaign.broken} - {LOCKSTEP}
         for found in campaign.breaks:
             if found.contract == LOCKSTEP:
-                unlisted.append(f"{found.lane.name}, seed {found.trace.header.seed}, lockstep: "
+                unlisted.append(f"{found.lane}, seed {found.trace.header.seed}, lockstep: "
                                 f"{found.sentence}")  # fmt: skip
             elif sentence := _unlisted(target, found, faults):
                 unlisted.append(sentence)
@@ -147,7 +147,7 @@ def _unlisted(target: Target, found: Break, faults: Sequence[known.KnownFault]) 
     small = found_in(target, found.trace, found.contract, kind=found.kind, times=2, batches=BATCHES)
     if small is not None and (lists(small.contract, small.kind) or not is_unlisted(small)):
         return None
-    return f"{found.lane.name}, seed {found.trace.header.seed}, {found.kind}: {found.sentence}"
+    return f"{found.lane}, seed {found.trace.header.seed}, {found.kind}: {found.sentence}"
 
 
 def _lists(
@@ -159,7 +159,7 @@ def _lists(
 ) -> bool:
     """Whether an entry covers that contract and kind where the break was found."""
     runner = found.trace.runner
-    return known.covering(faults, contract, release, found.lane.name, kind, runner) is not None
+    return known.covering(faults, contract, release, found.lane, kind, runner) is not None
 
 
 def run_release(version: str, first_seed: int, depths: Sequence[str]) -> list[Outcome]:

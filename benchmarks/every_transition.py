@@ -9,9 +9,9 @@ import time
 from collections import Counter
 from itertools import islice
 
-from cacheproof.differential.explore.scheduler_scopes import LARGE, SMALL
-from cacheproof.differential.explore.search import traces_of
 from cacheproof.differential.judges.examination import LOCKSTEP, examine
+from cacheproof.differential.search.explore.scheduler_scopes import LARGE, SMALL
+from cacheproof.differential.search.explore.search import traces_of
 from cacheproof.differential.targets.resolve import reference_for, resolve
 
 BATCH = 200

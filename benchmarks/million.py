@@ -62,7 +62,7 @@ def compare(name: str, lanes: list[Lane], operations: int, first_seed: int) -> i
         broken |= {contract for contract, _ in campaign.broken} - {LOCKSTEP}
         for found in campaign.breaks:
             if found.contract == LOCKSTEP or reference is None:
-                print(f"{found.lane.name}, seed {found.trace.header.seed}: {found.sentence}")
+                print(f"{found.lane}, seed {found.trace.header.seed}: {found.sentence}")
         unexpected += sum(
             count
             for (contract, _), count in campaign.broken.items()

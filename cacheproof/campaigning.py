@@ -21,6 +21,7 @@ from cacheproof.console import Live, Output
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import LOCKSTEP, TIMES, Finding
+from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
@@ -28,7 +29,6 @@ from cacheproof.differential.search.canary import canaries_in, name_in
 from cacheproof.differential.search.known import KnownFault, akin, covering, showing_seeds
 from cacheproof.differential.search.verdict import Verdict, is_unlisted
 from cacheproof.differential.search.work import Job, Plant, Search, WriteDown
-from cacheproof.differential.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for
@@ -221,13 +221,13 @@ class CampaignRun:
 
     def _covering(self, contract: str, kind: str, broken: Break) -> KnownFault | None:
         release, runner = self.target.release, broken.trace.runner
-        return covering(self.known, contract, release, broken.lane.name, kind, runner)
+        return covering(self.known, contract, release, broken.lane, kind, runner)
 
     def _annotated(self, note: _Note, found: Finding) -> Finding:
         """The finding with what is listed of it, which may hang on how small it is."""
         fault = self._covering(found.contract, found.kind, note.broken) or note.listed
         if fault is None:
-            return found.told_akin(self._akin(found, note.broken.lane.name))
+            return found.told_akin(self._akin(found, note.broken.lane))
         return found.annotated(fault.thread, fault.note, fault.name)
 
     def _akin(self, found: Finding, lane: str) -> str:

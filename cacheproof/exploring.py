@@ -14,14 +14,14 @@ from rich.table import Table
 from cacheproof.announcing import announce
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.explore.job import SUBJECTS, Report, Task, run
-from cacheproof.differential.explore.scope import ManagerScope, SchedulerScope, Scope
-from cacheproof.differential.explore.scopes import SCOPES
-from cacheproof.differential.explore.table_job import TableReport, TableTask
-from cacheproof.differential.explore.table_job import run as run_table
-from cacheproof.differential.explore.tables import TableScope
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.judges.rules import SCHEDULER
+from cacheproof.differential.search.explore.job import SUBJECTS, Report, Task, run
+from cacheproof.differential.search.explore.scope import ManagerScope, SchedulerScope, Scope
+from cacheproof.differential.search.explore.scopes import SCOPES
+from cacheproof.differential.search.explore.table_job import TableReport, TableTask
+from cacheproof.differential.search.explore.table_job import run as run_table
+from cacheproof.differential.search.explore.tables import TableScope
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID, is_unlisted
 from cacheproof.differential.targets.host.manager_depth import item_size

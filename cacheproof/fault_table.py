@@ -66,7 +66,7 @@ def _met(verdict: Verdict, known: Sequence[KnownFault]) -> Iterator[tuple[KnownF
     """Listed faults and the contracts by which they showed, in the order of the breaks."""
     campaign = verdict.campaign
     for one in campaign.breaks:
-        where = campaign.release, one.lane.name, one.kind, one.trace.runner
+        where = campaign.release, one.lane, one.kind, one.trace.runner
         if (fault := covering(known, one.contract, *where)) is not None:
             yield fault, one.contract
 

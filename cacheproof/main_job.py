@@ -9,8 +9,8 @@ from rich.table import Table
 
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.findings.gallery.kill_matrix import kill_matrix
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.gallery.kill_matrix import kill_matrix
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import (
     HOLDS,

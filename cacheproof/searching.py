@@ -15,6 +15,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
+from cacheproof.differential.lanes.all_lanes import PROJECTS
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.diff import Parting, Partings, find_partings
 from cacheproof.differential.search.known import NAME, KnownFault
@@ -208,7 +209,7 @@ def print_interrupted(output: Output, verdict: Verdict, folder: Path) -> None:
     for fault, broken in verdict.not_written:
         if fault is None:
             file = finding_file.trace_path(broken, verdict.campaign.target, folder)
-            output.line(f"not small yet: {broken.contract} in lane {broken.lane.name}")
+            output.line(f"not small yet: {broken.contract} in lane {broken.lane}")
             output.command(f"  cacheproof replay {file} --target {verdict.campaign.target}")
 
 
@@ -228,7 +229,7 @@ def replay(
     from the model."""
     file = Path(what_text)
     if (named := OF_FAULT.fullmatch(what_text)) is not None and not file.exists():
-        file = finding_file.of_fault(named["fault"], named["release"], folder)
+        file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
     what = finding_file.load(file)
     if target_text is None:
         if isinstance(what, Trace):

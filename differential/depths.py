@@ -81,7 +81,7 @@ def _named(
         judge=f"judges.{depth}",
         view=f"findings.views.{view or depth}",
         standalone=f"findings.standalone.{depth}",
-        edits=f"shrinking.{edits}" if edits else None,
+        edits=f"findings.shrinking.{edits}" if edits else None,
         **has,
     )
 

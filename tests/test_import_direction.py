@@ -20,16 +20,12 @@ ROOMS = {
     "media": set(),
     "traces": {"media"},
     "variants": set(),
-    "targets": {"traces", "variants"},
+    "targets": {"traces"},
     "generators": {"media", "traces"},
     "lanes": {"generators", "traces"},
     "judges": {"media", "traces", "targets"},
-    "shrinking": {"media", "traces"},
-    "findings": {
-        *("generators", "judges", "lanes", "media", "shrinking", "targets", "traces", "variants"),
-    },
-    "search": {"findings", "judges", "lanes", "shrinking", "targets", "traces"},
-    "explore": {"findings", "judges", "search", "targets", "traces"},
+    "findings": {"judges", "media", "targets", "traces"},
+    "search": {"findings", "judges", "lanes", "targets", "traces", "variants"},
 }
 """The folders of differential/, each with those that it may import; beside them errors and files,
 which all may."""
@@ -162,7 +158,7 @@ def test_imports_point_one_way(path: str) -> None:
         ("differential/judges/manager.py", "from cacheproof.proofs import goals"),
         ("differential/judges/manager.py", "from cacheproof.differential import search"),
         ("differential/judges/manager.py", "from cacheproof.differential.search.known import load"),
-        ("differential/search/campaign.py", "from cacheproof.differential.explore import job"),
+        ("differential/findings/finding.py", "from cacheproof.differential.search import campaign"),
         ("differential/files.py", "from cacheproof.differential.traces.trace import Trace"),
         ("differential/targets/base.py", "from cacheproof.differential.judges import manager"),
         ("differential/judges/manager.py", "from cacheproof.cli import main"),
@@ -190,8 +186,8 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
         ("reference/request.py", "from cacheproof.spec import records"),
         ("differential/judges/manager.py", "from cacheproof.reference import request"),
         ("proofs/goals.py", "from cacheproof.spec.evidence import Evidence"),
-        ("differential/explore/job.py", "from cacheproof.spec.evidence import Evidence"),
-        ("differential/explore/job.py", "from cacheproof.differential.search import canary"),
+        ("differential/search/explore/job.py", "from cacheproof.spec.evidence import Evidence"),
+        ("differential/search/explore/job.py", "from cacheproof.differential.search import canary"),
         ("differential/targets/spec.py", "from cacheproof.differential.targets import process"),
         ("differential/targets/host/recorder.py", "from .protocol import FLAGS"),
         ("differential/targets/host/recorder.py", "import vllm.v1.core"),
@@ -219,12 +215,7 @@ def test_the_page_of_the_architecture_names_what_is_there() -> None:
 
 def test_the_page_of_the_architecture_has_every_folder_and_what_it_may_import() -> None:
     rows = re.findall(r"^\| `differential/(\w+)/` \| .* \| ?([\w ,]*) ?\|$", PAGE, re.MULTILINE)
-    above: set[str] = set()
-    shown = {}
-    for room, cell in rows:
-        words = {one.strip() for one in cell.split(",") if one.strip()}
-        shown[room] = above.copy() if words == {"all above"} else words
-        above.add(room)
+    shown = {room: {one.strip() for one in cell.split(",") if one.strip()} for room, cell in rows}
     assert shown == ROOMS
     folders = {path.parent.name for path in (ROOT / "differential").glob("*/__init__.py")}
     assert folders == ROOMS.keys()

@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 
-from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.traces.trace import Trace
 
 
 @dataclass(frozen=True)
 class Break:
     """A trace that breaks something: a contract by id, in a kind that its judge tells apart, or the
-    lockstep, and when it was found."""
+    lockstep; the name of the lane in which it was found, and when."""
 
     contract: str
     kind: str
-    lane: Lane
+    lane: str
     trace: Trace
     event: int
     sentence: str
@@ -22,4 +21,4 @@ class Break:
     @property
     def place(self) -> tuple[str, str, str, str | None]:
         """What is broken and where: breaks of one place may be one fault."""
-        return self.contract, self.lane.name, self.kind, self.trace.runner
+        return self.contract, self.lane, self.kind, self.trace.runner

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
+from cacheproof.differential.findings.shrinking.edits import shape
+from cacheproof.differential.findings.shrinking.shrink import BATCH, BATCHES_MAX, shrink
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import Difference
 from cacheproof.differential.judges.retrace import Retrace
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.media.differences import parts
-from cacheproof.differential.shrinking.edits import shape
-from cacheproof.differential.shrinking.shrink import BATCH, BATCHES_MAX, shrink
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.reference import ReferenceTarget

@@ -1,7 +1,7 @@
 """Finding files: JSON that anyone may have edited on the way, and a standalone test beside it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import LOCKSTEP, SCHEMA_VERSION, Finding, digest_of
 from cacheproof.differential.findings.standalone.writing import standalone_test, why_none
-from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump, parse
@@ -90,7 +89,7 @@ def save_trace(broken: Break, target: str, folder: Path) -> Path:
 def trace_path(broken: Break, target: str, folder: Path) -> Path:
     """Where `save_trace` puts it."""
     seed = broken.trace.header.seed
-    words = f"found {broken.contract} {target} {broken.lane.name} {broken.kind} {seed}"
+    words = f"found {broken.contract} {target} {broken.lane} {broken.kind} {seed}"
     return folder / f"{_file_name(words)}.jsonl"
 
 
@@ -103,13 +102,13 @@ def path_of(finding: Finding, folder: Path) -> Path:
     return folder / f"{_file_name(words)}.json"
 
 
-def of_fault(fault: str, release: str, folder: Path) -> Path:
-    """The newest finding of a listed fault in a release that was saved in the folder.
+def of_fault(fault: str, projects: Sequence[str], release: str, folder: Path) -> Path:
+    """The newest finding of a listed fault in a release, of one of these projects, that was saved
+    in the folder.
 
     Raises:
         InputError: there is none.
     """
-    projects = sorted({lane.project for lane in LANES.values()} - {"reference"})
     names = [_file_name(f"{fault} * {project}@{release} *") for project in projects]
     found = [path for name in names for path in folder.glob(f"{name}.json")]
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)

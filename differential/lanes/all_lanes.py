@@ -9,6 +9,8 @@ LANES: dict[str, Lane] = {
     for module in depth.lanes
     for lane in part(module).LANES
 }
+PROJECTS = sorted({lane.project for lane in LANES.values()} - {"reference"})
+"""Those whose releases lanes are for."""
 
 
 def lane_called(name: str) -> Lane:

@@ -171,7 +171,7 @@ def search(
                 _tally(report, seen, trace.events[: len(result.records)])
                 for contract, kind, event, sentence in seen.breaks():
                     elapsed = time.monotonic() - started
-                    found = Break(contract, kind, report.lane, trace, event, sentence, elapsed)
+                    found = Break(contract, kind, report.lane.name, trace, event, sentence, elapsed)
                     outcome.kinds[contract, report.lane.name, kind] += 1
                     kept[found.place] += 1
                     if kept[found.place] <= kept_per_break:

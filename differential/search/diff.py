@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from cacheproof.differential.findings.shrinking.shrink import shrink
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.campaign import BATCH_TRACES
-from cacheproof.differential.shrinking.shrink import shrink
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import StepRecord, TraceResult

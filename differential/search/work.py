@@ -12,10 +12,10 @@ from typing import Any
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import TIMES, Finding, found_in
+from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.canary import Canary, plant
-from cacheproof.differential.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for

@@ -25,10 +25,10 @@ from cacheproof.differential.traces.records import (
 )
 from cacheproof.differential.traces.scheduler import SchedulerHeader
 from cacheproof.differential.traces.trace import AnyEvent, Header, Trace
-from cacheproof.differential.variants.entry_table import TABLES
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.reference.releases import is_modelled
 from cacheproof.reference.semantics import Semantics, unknown
+from cacheproof.spec.entry_table import COMPONENT as ENTRY_TABLE
 
 
 def protocol_of(semantics: Semantics) -> Protocol:
@@ -48,10 +48,11 @@ def protocol_of(semantics: Semantics) -> Protocol:
 
 
 class ReferenceTarget:
-    """Runs traces on the reference, under the semantics of a release or the ideal. `media_hash` is
-    a host that hashes media for it, with the libraries of a release; `runner` one that has the
-    reference's steps executed, with those of an engine; `connectors` the one of its engines with
-    connectors, once there is one."""
+    """Runs traces on the reference, under the semantics of a release or the ideal. `managers` make
+    its managers by kind, or its table, in the place of the reference's own. `media_hash` is a host
+    that hashes media for it, with the libraries of a release; `runner` one that has the reference's
+    steps executed, with those of an engine; `connectors` the one of its engines with connectors,
+    once there is one."""
 
     def __init__(
         self,
@@ -138,11 +139,12 @@ class ReferenceTarget:
         alphabet: Sequence[AnyEvent | TableEvent],
         fault: str | None,
     ) -> "ReferenceExplorer":
-        """What tries every event of the alphabet in the states of one manager, scheduler or table;
-        of a table the fault is a faulty one's name."""
+        """What tries every event of the alphabet in the states of one manager, scheduler or table.
+        A table has no faults to be planted: a faulty one is given among the `managers`."""
         events = [msgspec.to_builtins(event) for event in alphabet]
         if isinstance(header, TableHeader):
-            make = EntryTable if fault is None else TABLES[fault]
+            assert fault is None
+            make = self.managers.get(ENTRY_TABLE, EntryTable)
             table = TableSession(
                 msgspec.to_builtins(header.config), Bytes(make(header.config.capacity))
             )

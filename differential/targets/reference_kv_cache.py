@@ -1,6 +1,6 @@
 """The reference KV cache manager as what a `KVCacheSession` drives."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -9,10 +9,9 @@ from cacheproof.differential.targets.host.kv_cache import Clock, Kit, KVCacheSes
 from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.session import run_events
+from cacheproof.differential.targets.reference_manager import Factory
 from cacheproof.differential.traces.records import StepRecord, TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.differential.variants.block_pool import BLOCK_POOL_VARIANTS
-from cacheproof.differential.variants.kv_cache import KV_CACHE_VARIANTS
 from cacheproof.reference.block_hash import BlockHasher, get_request_block_hasher
 from cacheproof.reference.hash_functions import hash_function
 from cacheproof.reference.kv_cache_manager import KVCacheManager
@@ -31,11 +30,6 @@ from cacheproof.reference.request import LoRARequest, MultiModalFeature, Placeho
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.semantics import Semantics
 
-Manager = Callable[..., Any]
-FAULTS: dict[str, Callable[[Any], None]] = KV_CACHE_FAULTS | {
-    fault.__name__: fault for fault in (*BLOCK_POOL_VARIANTS, *KV_CACHE_VARIANTS)
-}
-
 _TAKEN = {
     "admits_in_allocation": {"full_sequence_must_fit"},
     "reserves_blocks": {"reserved_blocks"},
@@ -51,7 +45,7 @@ _TAKEN = {
 """What a release's manager and events take from a change on: flag of the semantics -> names."""
 
 
-def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheManager) -> Kit:
+def build(config: Event, semantics: Semantics, make: Factory = KVCacheManager) -> Kit:
     """The manager of that configuration. Raises Illegal where the reference does not model it."""
     if not semantics.kv_cache.tells_external_tokens:
         raise Illegal("the reference does not model external tokens before 0.14.0")
@@ -65,7 +59,7 @@ def build(config: Event, semantics: Semantics, manager_class: Manager = KVCacheM
     clock = Clock()
     metrics = KVCacheMetricsCollector(1.0, clock=clock)
     try:
-        manager = manager_class(
+        manager = make(
             caches,
             config["max_model_len"],
             caches.scheduler_block_size,
@@ -111,16 +105,21 @@ def run(target: Any, trace: Trace, fault: str | None) -> TraceResult:
     """The reference's records. Raises Illegal as `build` does."""
     config = msgspec.to_builtins(trace.header.config)
     events = [msgspec.to_builtins(event) for event in trace.events]
-    return TraceResult(step_records(config, events, target.semantics, fault))
+    make = target.managers.get(trace.header.manager, KVCacheManager)
+    return TraceResult(step_records(config, events, target.semantics, fault, make))
 
 
 def step_records(
-    config: Event, events: Iterable[Event], semantics: Semantics, fault: str | None = None
+    config: Event,
+    events: Iterable[Event],
+    semantics: Semantics,
+    fault: str | None = None,
+    make: Factory = KVCacheManager,
 ) -> list[StepRecord]:
     """The step records of one trace. Raises Illegal as `build` does."""
-    kit = build(config, semantics)
+    kit = build(config, semantics, make)
     if fault is not None:
-        FAULTS[fault](kit.manager)
+        KV_CACHE_FAULTS[fault](kit.manager)
     return records_of(run_events(KVCacheSession(config, kit), events))
 
 

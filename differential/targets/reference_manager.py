@@ -13,9 +13,9 @@ from cacheproof.differential.traces.records import TraceResult, records_of
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
-from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 
-Factory = Callable[[int, EncoderCacheSemantics], Any]
+Factory = Callable[..., Any]
+"""Makes a manager as the reference's own class does, by the same arguments."""
 MANAGERS: dict[str, Factory] = {
     "encoder_cache": EncoderCacheManager,
     "encoder_decoder": EncoderDecoderCacheManager,

@@ -223,25 +223,3 @@ def eviction_by_id_is_not_told(manager: Any) -> None:
         del pool.kv_event_queue[told:]
 
     pool.evict_blocks = evict
-
-
-BLOCK_POOL_VARIANTS: tuple[Callable[[Any], None], ...] = (
-    hit_counts_the_first_holder_only,
-    hit_counts_twice,
-    hit_forgets_the_hash,
-    shared_block_is_queued,
-    null_block_is_queued,
-    unfindable_blocks_are_stacked_backwards,
-    eviction_leaves_the_map,
-    eviction_forgets_duplicates,
-    eviction_forgets_one_hash,
-    new_block_keeps_its_hash,
-    one_block_more_is_evicted,
-    held_block_keeps_its_hash,
-    reset_leaves_the_blocks,
-    reset_of_held_blocks,
-    reset_counts_the_null_block,
-    reset_is_not_told,
-    removal_is_told_for_the_last_duplicate,
-    eviction_by_id_is_not_told,
-)

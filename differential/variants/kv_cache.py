@@ -326,37 +326,3 @@ def free_forgets_a_group(manager: Any) -> None:
             group.pop_blocks_for_free(request_id)
 
     coordinator.free = free
-
-
-KV_CACHE_VARIANTS: tuple[Callable[[Any], None], ...] = (
-    hit_leaves_no_token,
-    hit_of_the_first_group_counts,
-    window_hit_of_one_block,
-    window_hit_of_a_block_more,
-    window_is_a_token_short,
-    block_leaves_with_its_first_token,
-    chunk_ends_a_token_early,
-    window_keeps_everything,
-    resumed_request_counts_as_begun,
-    hit_is_not_counted,
-    refusal_keeps_the_hit,
-    look_ahead_has_no_slots,
-    look_ahead_gets_a_block,
-    slots_end_behind_the_model,
-    answer_names_the_first_block,
-    encoder_grows_with_the_text,
-    encoder_is_not_counted,
-    encoder_has_no_blocks,
-    reserved_blocks_are_taken,
-    watermark_is_ignored,
-    watermark_stops_the_running,
-    sequence_need_not_fit,
-    window_must_fit_as_a_whole,
-    whole_prompt_is_cached,
-    decoded_blocks_are_not_cached,
-    failed_load_is_cached,
-    load_takes_no_blocks,
-    put_off_free_forgets_a_group,
-    put_off_free_is_carried_out,
-    free_forgets_a_group,
-)

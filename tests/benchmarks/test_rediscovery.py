@@ -38,7 +38,7 @@ def test_plain_traces_neither_go_on_nor_read_ahead(script):
 def test_a_break_of_another_kind_is_not_what_a_search_is_for(script):
     fault = next(one for one in script.FAULTS if one.key == "kept-waiting")
     trace = scheduler_trace(0)
-    found = Break("SC-6", "while waiting", fault.lane, trace, 0, "", 0.0)
+    found = Break("SC-6", "while waiting", fault.lane.name, trace, 0, "", 0.0)
     assert fault.explains(found)
     assert not fault.explains(replace(found, kind="between turns"))
     assert not fault.explains(replace(found, contract="SC-5"))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cacheproof import exploring
-from cacheproof.differential.explore import tables
-from cacheproof.differential.explore.scopes import SMALL
+from cacheproof.differential.search.explore import tables
+from cacheproof.differential.search.explore.scopes import SMALL
 
 Run = Callable[..., Any]
 DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")

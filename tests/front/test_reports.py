@@ -11,10 +11,10 @@ import pytest
 from cacheproof import campaigning, searching
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.finding_file import load
-from cacheproof.differential.findings.gallery import kill_matrix
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.gallery import kill_matrix
 from cacheproof.differential.traces.trace_file import dump
 
 REFERENCE = "fuzz", "--target", "reference", "--seeds", "0:50"

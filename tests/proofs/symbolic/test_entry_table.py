@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.explore.table_job import VARIANTS
+from cacheproof.differential.search.explore.table_job import VARIANTS
 from cacheproof.differential.variants.entry_table import TABLES, RemovedIsForgotten
 from cacheproof.proofs.symbolic import entry_table
 from cacheproof.proofs.symbolic.entry_table import OF_BEGIN, SAFETY, STATE, of_reference

@@ -1,0 +1,77 @@
+"""How the code is cut: the rooms of differential/, the arrows between them, the longest pieces.
+
+    .venv/bin/python benchmarks/structure.py
+
+A room is a folder of differential/; an arrow leads from a room to another that a module of it
+imports; floors are counted along the longest chain of arrows. Tests do not count.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("spec", "reference", "gpu_runner", "differential", "proofs", "cacheproof")
+PACKAGE = "cacheproof.differential."
+Arrows = frozenset[tuple[str, str]]
+
+
+def modules(root: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """The product's modules; the links in cacheproof/ lead to the same ones again."""
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*.py")):
+            if path.resolve() == path:
+                yield path, ast.parse(path.read_text())
+
+
+def rooms_of(root: Path) -> frozenset[str]:
+    return frozenset(path.parent.name for path in (root / "differential").glob("*/__init__.py"))
+
+
+def arrows_of(root: Path) -> Arrows:
+    """Pairs of rooms, of which the first imports the second."""
+    rooms, found = rooms_of(root), set()
+    for path, tree in modules(root):
+        home = path.relative_to(root).parts[1]
+        if path.is_relative_to(root / "differential") and home in rooms:
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    found.add((home, f"{node.module}.".removeprefix(PACKAGE).partition(".")[0]))
+    return frozenset((one, other) for one, other in found if other in rooms - {one})
+
+
+def floors(arrows: Arrows, room: str) -> int:
+    """Rooms of the longest chain of arrows that begins in that room."""
+    return 1 + max((floors(arrows, other) for one, other in arrows if one == room), default=0)
+
+
+def longest(root: Path, *kinds: type[ast.AST]) -> tuple[int, str, str]:
+    """Lines, name and module of the longest definition of these kinds."""
+    return max(
+        (node.end_lineno - node.lineno + 1, node.name, path.relative_to(root).as_posix())
+        for path, tree in modules(root)
+        for node in ast.walk(tree)
+        if isinstance(node, kinds)
+    )
+
+
+def longest_file(root: Path) -> tuple[int, str]:
+    """Lines and name of the longest module."""
+    return max(
+        (len(path.read_text().splitlines()), path.relative_to(root).as_posix())
+        for path, _ in modules(root)
+    )
+
+
+def main() -> None:
+    rooms, arrows = rooms_of(ROOT), arrows_of(ROOT)
+    print(f"rooms: {len(rooms)}")
+    print(f"arrows: {len(arrows)}")
+    print(f"floors: {max(floors(arrows, room) for room in rooms)}")
+    print("longest file:", *longest_file(ROOT))
+    print("longest function:", *longest(ROOT, ast.FunctionDef, ast.AsyncFunctionDef))
+    print("longest class:", *longest(ROOT, ast.ClassDef))
+
+
+if __name__ == "__main__":
+    main()
