@@ -42,8 +42,8 @@ HOST_MAY_IMPORT = (
 PLUG_IN = "gpu_runner/encoder_connector/vllm_connector.py"
 """What vLLM imports, as a class of its own base."""
 STAND_IN = f"{HOST}kv_cache_stand_in.py"
-STORE = f"{HOST}connector_store.py"
-"""Asks a server, in the place of an engine that has the client."""
+OF_SERVERS = {f"{HOST}connector_store.py": "redis", f"{HOST}lmcache_server.py": "lmcache"}
+"""Asks a server, or is one, in the place of an engine that has the client."""
 """Imported for plug-ins that build on the reference, and so where it is importable, alone."""
 
 
@@ -80,7 +80,7 @@ def complaint(path: str, module: str) -> str | None:
     if top in MAY_IMPORT and top != "cacheproof":
         return f"bare name of a linked folder; write cacheproof.{module}"
     if path.startswith(HOST):
-        if path == STORE and module == "redis":
+        if top == OF_SERVERS.get(path):
             return None
         if path == STAND_IN and module.startswith("cacheproof.reference"):
             return None
@@ -171,6 +171,8 @@ def test_imports_point_one_way(path: str) -> None:
         ("differential/targets/host/recorder.py", "from cacheproof.reference import request"),
         ("differential/targets/host/kv_cache_stand_in.py", "import cacheproof.spec.records"),
         ("differential/targets/host/recorder.py", "import hypothesis"),
+        ("differential/targets/host/lmcache_server.py", "import redis"),
+        ("differential/targets/host/recorder.py", "import lmcache.v1.server"),
     ],
 )
 def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
