@@ -4,9 +4,7 @@ finished is lost, nothing torn is served, and nothing stays behind."""
 import random
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -66,19 +64,6 @@ for number in range(first, 10**9):
     else:
         read(draw.randrange(first))
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """One with a short path, which a socket needs."""
-    with tempfile.TemporaryDirectory() as made:
-        yield Path(made)
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[RedisServer]:
-    with closing(RedisServer(folder)) as made:
-        yield made
 
 
 class EngineProcess:

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -39,19 +38,6 @@ def key(identifier: str) -> EntryKey:
 def parts(identifier: str, count: int = 3) -> list[Part]:
     rows = Rows("float32", (count, 4), random.Random(identifier).randbytes(count * 16))
     return entry_file.parts_of(rows, key(identifier))
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """One with a short path, which a socket needs."""
-    with tempfile.TemporaryDirectory() as made:
-        yield Path(made)
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[RedisServer]:
-    with closing(RedisServer(folder)) as made:
-        yield made
 
 
 @pytest.fixture
