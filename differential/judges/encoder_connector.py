@@ -297,7 +297,7 @@ class EncoderConnectorJudge:
         call does not end, or that what is not saved was of requests that were preempted."""
         if isinstance(subject, Served) and subject.rows.model not in (subject.own.model, NOBODY):
             return "of another model"
-        if isinstance(subject, Served) and subject.rows.height > subject.own.height:
+        if isinstance(subject, Served) and self._has_rows_of_gaps(subject, item):
             return OF_MORE_ROWS
         if isinstance(subject, Called) and subject.raised == DOES_NOT_ANSWER:
             return f"{subject.operation} does not end"
@@ -307,6 +307,12 @@ class EncoderConnectorJudge:
         if isinstance(subject, Asked):
             return OF_PREEMPTED if (engine, item) in self._preempted else ""
         return self._disturbed[-1] if self._disturbed else ""
+
+    def _has_rows_of_gaps(self, served: Served, item: str) -> bool:
+        """Whether what was served begins with a row of its own, and has one for each place."""
+        rows, own, gaps = served.rows, served.own, self._gaps[item]
+        is_own = (rows.identifier, rows.model, rows.weights) == (own.identifier, *own[1:3])
+        return is_own and gaps > 0 and rows.height == own.height + gaps
 
     def _disturb(self, kind: str) -> None:
         """From now on the store is what somebody else has made of it."""

@@ -104,9 +104,7 @@ def kit(config: Event, model: Event, weights: int, root: Path, fault: str | None
         raise Illegal("LMCache is played with one rank alone")
     os.environ |= {f"LMCACHE_{name}": str(value) for name, value in settings.items()}
     made = of_class(Forwarding, {}, model, ranks=1)
-    sides = [
-        side.implementation._ec_engine for side in (made.scheduler, made.worker, *made.further)
-    ]
+    sides = [side.implementation._ec_engine for side in (made.scheduler, made.worker)]
     made = made._replace(
         settle=functools.partial(_settle, sides),
         saving=lambda names: {
