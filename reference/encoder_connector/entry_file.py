@@ -77,7 +77,7 @@ def parts_of(rows: Rows, key: EntryKey) -> list[Part]:
         return _LENGTH.pack(len(text)) + text
 
     size = len(header_of("0" * _DIGEST_DIGITS))
-    if size > HEADER_BYTES_MAX:
+    if size - _LENGTH.size > HEADER_BYTES_MAX:
         raise ValueError(f"a header that is longer than {HEADER_BYTES_MAX} bytes")
     view = memoryview(data)
     spans = _segments(len(data))

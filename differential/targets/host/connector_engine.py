@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
+from .child import leave_the_host
 from .connector_store import Store
 from .protocol import Event, HostError, Illegal
 
@@ -400,10 +401,7 @@ class EngineProcess:
 def _serve(orders: socket.socket, make: Callable[[], Engine]) -> None:
     """Runs in the fork: never returns."""
     try:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nowhere, descriptor)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        leave_the_host()
         engine: Engine | None = None
         with orders.makefile("rwb") as lines:
             for line in lines:

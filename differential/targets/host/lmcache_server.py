@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Any
 
+from .child import end_with, leave_the_host
 from .connector_store import Store
 from .protocol import HostError, Illegal
 
@@ -32,24 +33,28 @@ class LMCacheServerStore(Store):
             self._port = one.getsockname()[1]
         self.url = f"lm://{HOST}:{self._port}"
         self._is_there = True
-        self._pid = self._started()
+        self._pid = 0
+        self._start()
 
-    def _started(self) -> int:
-        pid = os.fork()
-        if not pid:
-            self._serve()
+    def _start(self) -> None:
+        host = os.getpid()
+        self._pid = os.fork()
+        if not self._pid:
+            self._serve(host)
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             with socket.socket() as one:
                 if not one.connect_ex((HOST, self._port)):
-                    return pid
+                    return
             time.sleep(0.01)
+        self.close()
         raise HostError(f"LMCache's server does not start within {START_SECONDS:.0f} s")
 
-    def _serve(self) -> None:
+    def _serve(self, host: int) -> None:
         """Runs in the fork: never returns."""
         try:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            end_with(host)
+            leave_the_host()
             self._server.__dict__["socket"].socket = _Reusing
             self._server.LMCacheServer(HOST, self._port, "cpu").run()
         finally:
@@ -78,7 +83,7 @@ class LMCacheServerStore(Store):
         self._is_there = False
 
     def come_back(self) -> None:
-        self._pid = self._started()
+        self._start()
         self._is_there = True
 
     def close(self) -> None:

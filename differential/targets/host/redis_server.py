@@ -1,6 +1,5 @@
 """A Redis server of one's own, which ends with who has started it."""
 
-import ctypes
 import os
 import shutil
 import signal
@@ -9,9 +8,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from .child import end_with
+
 COMMAND = "redis-server"
 START_SECONDS = 30.0
-PR_SET_PDEATHSIG = 1
 SOCKET = "socket"
 
 
@@ -63,12 +63,6 @@ class RedisServer:
             "maxmemory-policy": "allkeys-lru",
         }
         parent = os.getpid()
-
-        def ends_with_parent() -> None:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os.kill(os.getpid(), signal.SIGKILL)
-
         command = [word for name, value in options.items() for word in (f"--{name}", value)]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -76,7 +70,7 @@ class RedisServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=ends_with_parent,
+                preexec_fn=lambda: end_with(parent),
             )
         until = time.monotonic() + START_SECONDS
         while not self._answers():
