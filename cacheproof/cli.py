@@ -20,22 +20,32 @@ from cacheproof import (
     contract_table,
     exploring,
     generating,
+    installed,
     main_job,
     proving,
     searching,
-    text_table,
 )
 from cacheproof.console import Output
 from cacheproof.differential.errors import CacheproofError, InputError
-from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import known as known_faults
-from cacheproof.differential.targets import connectors, releases
-from cacheproof.differential.targets.cache import Cache
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.traces.wording import visible_line
 from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
+from cacheproof.options import (
+    A_WEEK,
+    TARGET_HELP,
+    DepthOption,
+    FindingsOption,
+    JsonOption,
+    KnownOption,
+    ShrinkListedOption,
+    TargetOption,
+    VerboseOption,
+    WorkersOption,
+    findings_folder,
+    folder_of,
+)
 from cacheproof.plan import Plan
-from cacheproof.reference.releases import NEWEST
 from cacheproof.reference.semantics import UnknownRelease
 
 EXIT_CODES = (
@@ -50,70 +60,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-vllm_app = typer.Typer(help="Real vLLM releases to check.", no_args_is_help=True)
-app.add_typer(vllm_app, name="vllm")
-connector_app = typer.Typer(
-    help="Connectors of encoder caches that are not vLLM's own.", no_args_is_help=True
-)
-app.add_typer(connector_app, name="connector")
-
-JsonOption = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - for stdout.")
-]
-KnownOption = Annotated[
-    Path | None, typer.Option("--known", metavar="FILE", help="Replaces the shipped known faults.")
-]
-FindingsOption = Annotated[
-    Path | None,
-    typer.Option("--findings", metavar="DIR", help="Keep findings there, not in the cache folder."),
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=1024,
-        metavar="N",
-        help="Processes, each with a host; one a core by default.",
-    ),
-]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", help="All lanes, findings and evidence too.")
-]
-ShrinkListedOption = Annotated[
-    bool, typer.Option("--shrink-listed", help="Make small what is listed, too.")
-]
-DEPTHS = dict.fromkeys(lane.depth for lane in LANES.values())
-DepthOption = Annotated[
-    str | None, typer.Option("--depth", help=f"{', '.join(DEPTHS)}; all by default.")
-]
-A_WEEK = 7 * 24 * 3600
-TARGET_HELP = (
-    "reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
-    "MODULE:CLASS[@VERSION]"
-)
-TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
-
-
-def _findings_folder() -> Path:
-    """Where findings are kept by default."""
-    return Cache.locate().root / "findings"
-
-
-def _folder(findings: Path | None) -> Path:
-    """The folder for findings, made now: a search must not end in finding that it cannot be.
-
-    Raises:
-        InputError: it cannot be made.
-    """
-    folder = findings or _findings_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"--findings {folder}: cannot be made: {error.strerror}; expected a folder that can "
-            "be written"
-        ) from None
-    return folder
+app.add_typer(installed.vllm_app, name="vllm")
+app.add_typer(installed.connector_app, name="connector")
 
 
 @app.callback(invoke_without_command=True)
@@ -149,7 +97,7 @@ def check(
     """The main job: search real releases over fixed seeds and print the faults that were met."""
     output = Output(json, verbose=verbose)
     faults = known_faults.load(known)
-    folder = _folder(findings)
+    folder = folder_of(findings)
     raise typer.Exit(main_job.run(output, budget, release or None, faults, folder, workers, slice_))
 
 
@@ -194,7 +142,7 @@ def fuzz(
     output = Output(json, verbose=verbose)
     faults = known_faults.load(known)
     plan = Plan.parse(depth, against, seconds, seeds, shrinks_listed=shrink_listed, workers=workers)
-    raise typer.Exit(searching.fuzz(output, target, plan, faults, _folder(findings)))
+    raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings)))
 
 
 @app.command()
@@ -250,7 +198,7 @@ def replay(
     json: JsonOption = None,
 ) -> None:
     """Run a finding or a trace again, and say whether it comes out the same every time."""
-    folder = findings or _findings_folder()
+    folder = findings or findings_folder()
     raise typer.Exit(searching.replay(Output(json), file, target, times, folder))
 
 
@@ -288,7 +236,9 @@ def explore(
         raise typer.Exit
     faults = known_faults.load(known)
     targets = target or exploring.TARGETS
-    raise typer.Exit(exploring.explore(output, targets, scope, faults, _folder(findings), workers))
+    raise typer.Exit(
+        exploring.explore(output, targets, scope, faults, folder_of(findings), workers)
+    )
 
 
 @app.command()
@@ -355,85 +305,6 @@ def generate(
 def gallery(json: JsonOption = None) -> None:
     """Every faulty variant, and the contracts that catch it: the kill matrix."""
     raise typer.Exit(main_job.gallery(Output(json)))
-
-
-@vllm_app.command("install")
-def vllm_install(versions: Annotated[list[str], typer.Argument(metavar="VERSION...")]) -> None:
-    """Provision releases in the cache folder."""
-    output = Output(None)
-    for release in releases.install_all(versions, report=output.say):
-        output.line(f"vllm {release.version} ({release.source}): {release.tree}")
-
-
-@vllm_app.command("list")
-def vllm_list(json: JsonOption = None) -> None:
-    """Releases that are there and usable."""
-    output = Output(json)
-    installed = releases.list_installed()
-    lines = [f"{one.version:10} {one.source:28} {one.tree}" for one in installed]
-    _print_installed(output, lines, f"vllm install {NEWEST}")
-    output.write_json(
-        "vllm list",
-        {
-            "releases": [
-                {
-                    "version": release.version,
-                    "source": release.source,
-                    "archive": release.archive,
-                    "sha256": release.sha256,
-                    "tree": str(release.tree),
-                }
-                for release in installed
-            ]
-        },
-    )
-
-
-@vllm_app.command("texts")
-def vllm_texts(
-    toml: Annotated[
-        Path | None, typer.Option("--toml", metavar="FILE", help="Write the table there anew.")
-    ] = None,
-    json: JsonOption = None,
-) -> None:
-    """Which releases read the same in all that is modelled, and whether those here read so."""
-    raise typer.Exit(text_table.texts(Output(json), toml))
-
-
-@vllm_app.command("remove")
-def vllm_remove(versions: Annotated[list[str], typer.Argument(metavar="VERSION...")]) -> None:
-    """Remove releases from the cache folder; the shared libraries stay."""
-    for version in versions:
-        releases.remove(version)
-
-
-@connector_app.command("install")
-def connector_install(
-    names: Annotated[list[str], typer.Argument(metavar="lmcache@VERSION...")],
-) -> None:
-    """Provision connectors in the cache folder, each beside the newest release."""
-    output = Output(None)
-    for name in names:
-        kind, _, version = name.partition("@")
-        if kind != connectors.LMCACHE:
-            raise InputError(f"connector {name!r}: expected lmcache@VERSION")
-        found = connectors.install(version, report=output.say)
-        output.line(f"lmcache {version} beside vllm {found.version}: {found.overlays[0]}")
-
-
-@connector_app.command("list")
-def connector_list(json: JsonOption = None) -> None:
-    """Connectors that are there and usable."""
-    output = Output(json)
-    names = [f"{connectors.LMCACHE}@{version}" for version in connectors.list_installed()]
-    _print_installed(output, names, f"connector install {connectors.LMCACHE}@{connectors.FIRST}")
-    output.write_json("connector list", {"connectors": names})
-
-
-def _print_installed(output: Output, lines: list[str], command: str) -> None:
-    """What is there, a line each; where nothing is, the command that changes that."""
-    for line in lines or [f"none; provision one with: cacheproof {command}"]:
-        output.line(line)
 
 
 INTERRUPTED = 130

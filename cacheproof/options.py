@@ -1,0 +1,68 @@
+"""Options and arguments that several commands have."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.targets.cache import Cache
+
+JsonOption = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - for stdout.")
+]
+KnownOption = Annotated[
+    Path | None, typer.Option("--known", metavar="FILE", help="Replaces the shipped known faults.")
+]
+FindingsOption = Annotated[
+    Path | None,
+    typer.Option("--findings", metavar="DIR", help="Keep findings there, not in the cache folder."),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Processes, each with a host; one a core by default.",
+    ),
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="All lanes, findings and evidence too.")
+]
+ShrinkListedOption = Annotated[
+    bool, typer.Option("--shrink-listed", help="Make small what is listed, too.")
+]
+DEPTHS = dict.fromkeys(lane.depth for lane in LANES.values())
+DepthOption = Annotated[
+    str | None, typer.Option("--depth", help=f"{', '.join(DEPTHS)}; all by default.")
+]
+A_WEEK = 7 * 24 * 3600
+TARGET_HELP = (
+    "reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
+    "MODULE:CLASS[@VERSION]"
+)
+TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
+
+
+def findings_folder() -> Path:
+    """Where findings are kept by default."""
+    return Cache.locate().root / "findings"
+
+
+def folder_of(findings: Path | None) -> Path:
+    """The folder for findings, made now: a search must not end in finding that it cannot be.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    folder = findings or findings_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--findings {folder}: cannot be made: {error.strerror}; expected a folder that can "
+            "be written"
+        ) from None
+    return folder
