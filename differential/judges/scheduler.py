@@ -125,9 +125,10 @@ class SchedulerJudge(ManagerJudge):
         """Forget the requests that are gone, so that their names can come again. No step in flight
         has them."""
         at = self._at
-        for name in [name for name in at.requests if not is_there(name)]:
+        gone = [name for name in at.requests if not is_there(name)]
+        for name in gone:
             at.forget(name)
-            self._order.forget(name)
+        self._order.forget(gone)
         at.ran = [name for name in at.ran if name in at.requests]
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:

@@ -32,10 +32,11 @@ class Order:
         self._arrived[request.request] = len(self._arrived)
         self._added[request.request] = request
 
-    def forget(self, name: str) -> None:
-        """A request is gone."""
-        del self._arrived[name], self._added[name]
-        self._has_run.discard(name)
+    def forget(self, names: Iterable[str]) -> None:
+        """These requests are gone."""
+        for name in names:
+            del self._arrived[name], self._added[name]
+            self._has_run.discard(name)
         self._arrived = {other: place for place, other in enumerate(self._arrived)}
 
     def go_to(self, arrivals: Arrivals) -> None:

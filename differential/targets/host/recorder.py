@@ -9,7 +9,7 @@ the deltas gives the whole state after every call.
 from inspect import signature
 from typing import Any
 
-_OPERATIONS = {
+OPERATIONS = {
     "check_and_update_cache": "check",
     "has_cache": "check",
     "can_allocate": "can",
@@ -36,7 +36,7 @@ class Recorder:
         self._inside = False
         self._ledger = _ledger_of(manager, shows_sizes)
         self.begin()
-        for name, operation in _OPERATIONS.items():
+        for name, operation in OPERATIONS.items():
             if hasattr(manager, name):
                 setattr(manager, name, self._wrap(operation, getattr(manager, name)))
 

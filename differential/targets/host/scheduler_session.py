@@ -22,7 +22,7 @@ EOS_TOKEN_ID = 2
 STOP_TOKEN_ID = 4
 VOCABULARY_SIZE = 50272
 PLACEHOLDER_TOKEN_ID = 3
-_WAITING_QUEUES = ("kv_holding_waiting", "skipped_waiting", "waiting")
+WAITING_QUEUES = ("kv_holding_waiting", "skipped_waiting", "waiting")
 
 
 class Worker(Protocol):
@@ -108,7 +108,7 @@ class SchedulerSession:
         self._arrivals = 0
         self._steps = 0
         self._preempted: set[str] = set()
-        self._waiting_queues = [name for name in _WAITING_QUEUES if hasattr(kit.scheduler, name)]
+        self._waiting_queues = [name for name in WAITING_QUEUES if hasattr(kit.scheduler, name)]
         self._kv_connector = getattr(kit.scheduler, "connector", None)
         self._kv_worker = KVWorker(config["block_size"])
         self._release_error: Exception | None = None

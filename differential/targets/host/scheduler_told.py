@@ -38,18 +38,18 @@ def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str,
     new, cached = output.scheduled_new_reqs, output.scheduled_cached_reqs
     updates = getattr(output, "encoder_input_updates", {})
     return {
-        "blocks": _blocks(output),
+        "blocks": blocks_of(output),
         "encode": {
             request_id: list(inputs)
             for request_id, inputs in output.scheduled_encoder_inputs.items()
         },
-        "notices": _notices(output),
+        "notices": notices_of(output),
         "finished": sorted(output.finished_req_ids),
         "told_new": [one.req_id for one in new],
         "total": output.total_num_scheduled_tokens,
         **_said(
             common_prefix=list(getattr(output, "num_common_prefix_blocks", None) or ()),
-            withheld=_withheld(output, requests),
+            withheld=withheld_of(output, requests),
             told_resumed=sorted(resumed(cached)),
             told_preempted=sorted(getattr(output, "preempted_req_ids", None) or ()),
             prompts={one.req_id: list(one.prompt_token_ids) for one in new},
@@ -63,11 +63,11 @@ def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str,
                 for request_id, token_ids in getattr(cached, "all_token_ids", {}).items()
             },
             decoded=_decoded(cached),
-            sent_again=_inputs(updates, is_sent=True),
-            dropped=_inputs(updates, is_sent=False),
+            sent_again=inputs_of(updates, is_sent=True),
+            dropped=inputs_of(updates, is_sent=False),
             loads_within_step=getattr(output, "has_sync_kv_loads", False),
             skips_drafts=getattr(output, "skip_drafts", False),
-            unasked=sorted(set(_unasked(output, num_drafts))),
+            unasked=sorted(set(unasked(output, num_drafts))),
         ),
     }
 
@@ -96,7 +96,7 @@ def _decoded(cached: Any) -> dict[str, int]:
     return dict(zip(cached.req_ids, cached.num_output_tokens, strict=True))
 
 
-def _blocks(output: Any) -> dict[str, list[list[int]]]:
+def blocks_of(output: Any) -> dict[str, list[list[int]]]:
     """The KV blocks that the workers are told of, for each request that gets some."""
     cached = output.scheduled_cached_reqs
     blocks = {new.req_id: new.block_ids for new in output.scheduled_new_reqs}
@@ -108,7 +108,7 @@ def _blocks(output: Any) -> dict[str, list[list[int]]]:
     }
 
 
-def _withheld(output: Any, requests: Mapping[str, Any]) -> dict[str, list[int]]:
+def withheld_of(output: Any, requests: Mapping[str, Any]) -> dict[str, list[int]]:
     """Items of whose data some stays behind, by request that the workers are told of."""
     return {
         new.req_id: numbers
@@ -128,7 +128,7 @@ def _withheld_inputs(new: Any, request: Any) -> list[int]:
     return [number for number, (sent, own) in pairs if len(sent.data or ()) < len(own.data)]
 
 
-def _inputs(updates: Mapping[str, Mapping[int, Any]], *, is_sent: bool) -> dict[str, list[int]]:
+def inputs_of(updates: Mapping[str, Mapping[int, Any]], *, is_sent: bool) -> dict[str, list[int]]:
     """Items whose data is sent again, or dropped, by request."""
     numbers = {
         request_id: sorted(number for number, data in of.items() if (data is not None) == is_sent)
@@ -137,13 +137,13 @@ def _inputs(updates: Mapping[str, Mapping[int, Any]], *, is_sent: bool) -> dict[
     return {request_id: of for request_id, of in numbers.items() if of}
 
 
-def _notices(output: Any) -> list[str]:
+def notices_of(output: Any) -> list[str]:
     if hasattr(output, "free_encoder_mm_hashes"):
         return list(output.free_encoder_mm_hashes)
     return [f"{request_id}#{input_id}" for request_id, input_id in output.free_encoder_input_ids]
 
 
-def _unasked(output: Any, num_drafts: int) -> Iterable[str]:
+def unasked(output: Any, num_drafts: int) -> Iterable[str]:
     """Fields that say something though no trace has asked for it."""
     if getattr(output, "num_spec_tokens_to_schedule", num_drafts) != num_drafts:
         yield "num_spec_tokens_to_schedule"

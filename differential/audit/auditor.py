@@ -1,0 +1,293 @@
+"""Judges the record of one engine as it comes, in memory that does not grow with it.
+
+Where the record has a gap, judging stops, and goes on at the next keyframe. What was not judged is
+counted and named.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.audit.following import Contradiction, Follower, Observed
+from cacheproof.differential.audit.judging import AuditJudge
+from cacheproof.differential.audit.streams import Gap, Numbered, Part
+from cacheproof.differential.judges.violation import Violation
+from cacheproof.differential.recording.messages import (
+    Cleared,
+    Closed,
+    Keyframe,
+    Opened,
+    Raised,
+    Scheduled,
+    Stored,
+)
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerHeader
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.releases import MODELLED
+
+WINDOW = 200
+GAPS_MAX = 100
+KINDS_MAX = 1000
+_HARD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A contract that an engine broke: how, in which of its records and steps, what led there, and
+    for which time: seconds since the epoch."""
+
+    violation: Violation
+    record: int
+    step: int
+    at: float
+    window: tuple[Observed, ...]
+
+
+@dataclass
+class Account:
+    """What an audit has seen and judged so far.
+
+    gaps: what is missing, and in how many places; `unjudged_records` could not be judged for it.
+    raised: exceptions of the engine, by operation and type.
+    broken: how often each contract was broken, by id and kind.
+    """
+
+    records: int = 0
+    steps: int = 0
+    judged_steps: int = 0
+    stores: int = 0
+    unjudged_records: int = 0
+    lost: int = 0
+    started: float = 0.0
+    seconds: float = 0.0
+    requests: int = 0
+    gaps: list[str] = field(default_factory=list)
+    gap_count: int = 0
+    raised: dict[str, int] = field(default_factory=dict)
+    broken: dict[tuple[str, str], int] = field(default_factory=dict)
+    unjudged: set[str] = field(default_factory=set)
+    closed: bool = False
+
+
+class Auditor:
+    """Audits one scheduler, and the stores of its workers. Feed it parts of streams in order."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self.found: list[Found] = []
+        self.opened: Opened | None = None
+        self.trace: Trace | None = None
+        self.release: str | None = None
+        self.judge: AuditJudge | None = None
+        self.follower: Follower | None = None
+        self._protocol = Protocol()
+        self._window: deque[Observed] = deque(maxlen=WINDOW)
+        self._number = 0
+        self._events = 0
+        self._suspended = ""
+        self._stored: dict[int, deque[Stored]] = {}
+        self._stores: dict[int, dict[str, int] | None] = {}
+
+    @property
+    def now(self) -> float:
+        """The time of the last record, in seconds since the epoch."""
+        return self.account.started + self.account.seconds
+
+    def feed(self, part: Part) -> None:
+        """The next part of the scheduler's stream."""
+        if isinstance(part, Gap):
+            self._gap(part.why)
+            return
+        self._number, message = part
+        account = self.account
+        account.records += 1
+        if isinstance(message, Opened):
+            self._open(message)
+            return
+        account.seconds += getattr(message, "time", 0) / 1e6
+        if isinstance(message, Keyframe):
+            self._keyframe(message)
+            return
+        account.steps += isinstance(message, Scheduled)
+        if isinstance(message, Closed):
+            account.closed = True
+        elif isinstance(message, Raised):
+            self._note_raised(message)
+        if isinstance(message, Cleared) and message.what == "session":
+            self._suspend("a session goes on, which an audit does not follow")
+        if self.judge is None:
+            account.unjudged_records += 1
+            return
+        self._judge(message)
+
+    def feed_worker(self, rank: int, part: Part) -> None:
+        """The next part of a worker's stream."""
+        if isinstance(part, Gap):
+            self._note_gap(f"worker {rank}: {part.why}")
+            self._stores[rank] = None
+            return
+        message = part.message
+        if isinstance(message, Opened):
+            self._stores[rank] = {}
+        elif isinstance(message, Raised):
+            self._note_raised(message)
+        elif isinstance(message, Stored):
+            self._stored.setdefault(rank, deque()).append(message)
+
+    def match_stores(self) -> None:
+        """Compare what workers held with what should have been there, as far as both are known."""
+        for rank, waiting in self._stored.items():
+            while waiting and (self.judge is None or self._is_due(waiting[0])):
+                message = waiting.popleft()
+                store = self._stores.get(rank)
+                if store is None:
+                    continue
+                for name, rows in message.changed.items():
+                    if rows is None:
+                        store.pop(name, None)
+                    else:
+                        store[name] = rows
+                if self.judge is not None and self.judge.judge_store(message.step, dict(store)):
+                    self.account.stores += 1
+                    self._harvest()
+
+    def _is_due(self, message: Stored) -> bool:
+        assert self.judge is not None
+        return not self.judge.steps or self.judge.steps[-1][0] >= message.step
+
+    # a scheduler's records
+
+    def _open(self, opened: Opened) -> None:
+        self.account.started = opened.started
+        self.account.seconds = 0.0
+        if self.opened is not None:
+            return
+        self.opened = opened
+        self.account.unjudged.update(opened.unjudged)
+        try:
+            config = msgspec.convert(opened.settings, SchedulerConfig)
+            self._protocol = Protocol(*opened.protocol)
+            manager: Any = msgspec.convert(opened.manager, type=str)
+            header = msgspec.convert(
+                {"depth": "scheduler", "schema": 1, "manager": manager, "config": config},
+                SchedulerHeader,
+            )
+        except (TypeError, msgspec.MsgspecError) as error:
+            self._suspend(f"the engine's settings are none of a scheduler: {error}")
+            return
+        self.trace = Trace(header, ())
+        base = opened.vllm.split("+")[0]
+        self.release = base if base in MODELLED else None
+        if self.release is None:
+            self.account.unjudged.add(f"what vLLM {opened.vllm} does otherwise than its model")
+
+    def _keyframe(self, keyframe: Keyframe) -> None:
+        self.account.lost = max(self.account.lost, keyframe.lost)
+        if self.trace is None:
+            return
+        try:
+            if self.judge is not None and self.follower is not None:
+                word = self.judge.contradicts(keyframe, self.follower)
+                if not word:
+                    self.judge.forget_those_gone(self._present())
+                    return
+                self._gap(f"keyframe {self._number} shows other {word} than the records before it")
+            if any("resumable" in request.flags for request in keyframe.requests):
+                return
+            if self.trace.header.manager == "encoder_decoder" and keyframe.running:
+                return  # what its requests are debited is in no keyframe
+            self.follower = Follower(
+                keyframe, has_connector=bool(self.trace.header.config.ec_connector)
+            )
+            self.judge = AuditJudge(self.trace, self.release, self._protocol, keyframe)
+            self.account.requests += len(keyframe.requests)
+            self._suspended = ""
+            self._window.clear()
+        except (Contradiction, *_HARD) as error:
+            self._suspend(f"keyframe {self._number}: {error}")
+
+    def _judge(self, message: Any) -> None:
+        assert self.judge is not None
+        assert self.follower is not None
+        arrivals = len(self.follower.present)
+        try:
+            for observed in self.follower.follow(message):
+                self._window.append(observed)
+                self.judge.judge(self._events, observed.event, observed.record)
+                self._events += 1
+                if self.judge.violations:
+                    self._harvest()
+        except (Contradiction, *_HARD) as error:
+            self._suspend(f"record {self._number}: {error}")
+            return
+        self.account.requests += max(0, len(self.follower.present) - arrivals)
+        if isinstance(message, Scheduled):
+            self.account.judged_steps += 1
+            if self.account.judged_steps % 64 == 0:
+                self.judge.forget_those_gone(self._present())
+
+    def _present(self) -> set[str]:
+        assert self.follower is not None
+        return {f"r{number}" for number in self.follower.present}
+
+    def _harvest(self) -> None:
+        """Take what is broken, so that it is noticed again when it breaks again."""
+        assert self.judge is not None
+        broken = self.judge.violations
+        for violation in broken.values():
+            key = (violation.contract.id, violation.kind)
+            count = self.account.broken.get(key, 0)
+            if count or len(self.account.broken) < KINDS_MAX:
+                self.account.broken[key] = count + 1
+            if not count:
+                self.found.append(
+                    Found(
+                        violation,
+                        self._number,
+                        self.account.steps,
+                        self.now,
+                        tuple(self._window),
+                    )
+                )
+        broken.clear()
+
+    # what is not judged
+
+    def _gap(self, why: str) -> None:
+        self._note_gap(why)
+        self._suspend("")
+
+    def _note_gap(self, why: str) -> None:
+        self.account.gap_count += 1
+        if len(self.account.gaps) < GAPS_MAX:
+            self.account.gaps.append(why)
+
+    def _suspend(self, why: str) -> None:
+        if why and self._suspended != why:
+            self._note_gap(why)
+        self._suspended = why
+        self.judge = self.follower = None
+        self._window.clear()
+
+    def _note_raised(self, message: Raised) -> None:
+        key = f"{message.operation}: {message.error}"
+        if key in self.account.raised or len(self.account.raised) < KINDS_MAX:
+            self.account.raised[key] = self.account.raised.get(key, 0) + 1
+        if message.operation == "recording":
+            self._note_gap(f"the recording ended: {message.error}: {message.text}")
+
+
+def audit_all(auditor: Auditor, parts: Iterable[Part]) -> None:
+    """Feed all parts of a scheduler's stream."""
+    for part in parts:
+        auditor.feed(part)
+
+
+def of_scheduler(parts: Iterable[Part]) -> bool:
+    """Whether the first record says that a scheduler's follow."""
+    first = next((part for part in parts if isinstance(part, Numbered)), None)
+    return first is not None and isinstance(first.message, Opened)

@@ -1,0 +1,280 @@
+"""Makes events and records of a trace out of what an engine recorded."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from cacheproof.differential.recording.ledger import changed
+from cacheproof.differential.recording.messages import (
+    OPERATIONS,
+    Aborted,
+    Added,
+    AnyMessage,
+    Cleared,
+    Keyframe,
+    KnownRequest,
+    ManagerCall,
+    Scheduled,
+    Updated,
+)
+from cacheproof.differential.recording.messages import Raised as RaisedMessage
+from cacheproof.differential.traces.base import Adapter, Item
+from cacheproof.differential.traces.manager import Add, Reset, Update
+from cacheproof.differential.traces.records import CallRecord, Delta, Entry, Raised, StepRecord
+from cacheproof.differential.traces.scheduler import Abort, Pause, ResetPrefix, Schedule
+
+REQUESTS_MAX = 100_000
+_BY_NAME = ("new", "told_new", "resumed", "preempted", "rejected", "awaiting")
+_BY_REQUEST = ("drafts", "withheld", "sent_again", "dropped")
+_MODES = ("new", "all", "none")
+
+
+class Contradiction(Exception):
+    """A record does not fit those before it."""
+
+
+class Observed(NamedTuple):
+    """An event of an engine, and what came of it, in the words of a trace."""
+
+    event: Any
+    record: StepRecord
+
+
+def name_of(number: int) -> str:
+    """What a request is called."""
+    return f"r{number}"
+
+
+def add_of(request: Added | KnownRequest) -> Add:
+    """A request as a trace has it arrive."""
+    try:
+        items = tuple(
+            Item(identifier, offset, length, None, _mask(runs, length))
+            for identifier, offset, length, runs in request.items
+        )
+    except (TypeError, ValueError) as error:
+        raise Contradiction(f"an item of request {request.request}: {error}") from None
+    lora = Adapter(f"adapter {request.lora}", request.lora, "-") if request.lora else None
+    return Add(
+        name_of(request.request),
+        prompt=request.prompt,
+        items=items,
+        max_tokens=max(1, request.max_tokens),
+        priority=request.priority,
+        lora=lora,
+        skip_reading=request.skip_reading,
+        resumable="resumable" in request.flags,
+    )
+
+
+def _mask(runs: Sequence[int] | None, length: int) -> tuple[bool, ...] | None:
+    if runs is None:
+        return None
+    if sum(runs) != length or min(runs, default=0) < 0:
+        raise ValueError(f"a mask of {sum(runs)} places for {length}")
+    mask: list[bool] = []
+    for place, run in enumerate(runs):
+        mask += [place % 2 == 1] * run
+    return tuple(mask)
+
+
+class Follower:
+    """Follows the records of one scheduler from a keyframe on.
+
+    Attributes:
+        present: the requests that are there, by number.
+        running, waiting: who runs and waits, by name, in order.
+    """
+
+    def __init__(self, keyframe: Keyframe, *, has_connector: bool) -> None:
+        self._has_connector = has_connector
+        self.present: dict[int, Add] = {}
+        for request in keyframe.requests:
+            self.present[request.request] = add_of(request)
+        self.running = self._names(keyframe.running)
+        self.waiting = self._names(keyframe.waiting)
+        self._last_step: dict[int, int] = dict(keyframe.last_step)
+        self._in_flight: list[list[int]] = [list(step) for step in keyframe.in_flight]
+        self._queue: dict[str, int] = dict(keyframe.queue)
+        self._handlers: dict[type, Callable[[Any], Iterator[Observed]]] = {
+            Added: self._added,
+            Scheduled: self._scheduled,
+            Updated: self._updated,
+            Aborted: self._aborted,
+            Cleared: self._cleared,
+            RaisedMessage: self._raised,
+        }
+
+    def follow(self, message: AnyMessage) -> Iterator[Observed]:
+        """What a message came to; nothing for those that only say what is known.
+
+        Raises:
+            Contradiction: it does not fit those before it.
+        """
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            return
+        try:
+            yield from handler(message)
+        except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+            kind = type(message).__name__
+            raise Contradiction(f"{kind}: {type(error).__name__}: {error}") from None
+
+    def _added(self, message: Added) -> Iterator[Observed]:
+        if message.request in self.present:
+            raise ValueError(f"request {message.request} comes again")
+        if len(self.present) >= REQUESTS_MAX:
+            raise ValueError(f"more than {REQUESTS_MAX} requests at once")
+        added = self.present[message.request] = add_of(message)
+        yield Observed(added, self._record(self._standing(message), message.calls))
+
+    def _scheduled(self, message: Scheduled) -> Iterator[Observed]:
+        gone, told = set(message.gone), {number: (n, c) for number, n, c in message.tokens}
+        steps: dict[int, tuple[int, int | None]] = {
+            number: (1, end)
+            for number, end in self._last_step.items()
+            if number not in gone and number not in told
+        }
+        steps |= told
+        if message.order is not None:
+            steps = {number: steps[number] for number in message.order}
+        self._last_step = {
+            number: computed + tokens
+            for number, (tokens, computed) in steps.items()
+            if computed is not None
+        }
+        self._in_flight.append(list(steps))
+        rest = message.rest
+        outcome: dict[str, Any] = {
+            "scheduled": {name_of(number): tokens for number, (tokens, _) in steps.items()},
+            "computed": {
+                name_of(number): computed
+                for number, (_, computed) in steps.items()
+                if computed is not None
+            },
+            "encode": _by_request(message.encode),
+            "notices": message.notices,
+            "blocks": _by_request(message.blocks),
+            "finished": self._names(message.finished),
+            "total": rest.get("total", sum(tokens for tokens, _ in steps.values())),
+            "drafts": {},
+        }
+        for word in _BY_NAME:
+            outcome[word] = self._names(rest.get(word, ()))
+        for word in _BY_REQUEST:
+            if word in rest:
+                outcome[word] = _by_request(rest[word])
+        outcome |= self._standing(message)
+        calls = self._calls(message.calls)
+        if self._has_connector:
+            outcome["loads"] = _loads(calls, outcome)
+        yield Observed(Schedule(), StepRecord(outcome, calls, None, None))
+        for number in message.finished:
+            self.present.pop(number, None)
+
+    def _updated(self, message: Updated) -> Iterator[Observed]:
+        step = self._in_flight.pop(0)
+        sampled = {name_of(number): 1 for number in step if number not in message.sampled}
+        for number, tokens in message.sampled.items():
+            if tokens:
+                sampled[name_of(number)] = tokens
+        outcome = {
+            "sampled": sampled,
+            "finished": self._names(message.ended),
+            **self._standing(message),
+        }
+        accepts = tuple(max(0, tokens - 1) for tokens in sampled.values())
+        event = Update(1, accepts if any(accepts) else ())
+        yield Observed(event, self._record(outcome, message.calls))
+
+    def _aborted(self, message: Aborted) -> Iterator[Observed]:
+        calls = self._calls(message.calls)
+        standing = self._standing(message)
+        last = message.requests[-1] if message.requests else None
+        for number in message.requests:
+            name = name_of(number)
+            own = [call for call in calls if call.request == name]
+            calls = [call for call in calls if call.request != name]
+            if number == last:
+                yield Observed(Abort(name), StepRecord(standing, [*own, *calls], None, None))
+            else:
+                yield Observed(Abort(name), StepRecord(None, own, None, None))
+
+    def _cleared(self, message: Cleared) -> Iterator[Observed]:
+        standing = self._standing(message)
+        calls = self._calls(message.calls)
+        if message.what == "encoder":
+            yield Observed(Reset(), StepRecord(True, calls, None, None))
+        elif message.what in ("prefix", "running"):
+            event = ResetPrefix(message.what == "running")
+            yield Observed(event, StepRecord(bool(message.answer), calls, None, None))
+        elif message.what == "pause" and message.answer in _MODES:
+            yield Observed(Pause(message.answer), StepRecord(True, calls, None, None))
+        else:
+            raise ValueError(f"{message.what} {message.answer}, which nothing follows: {standing}")
+
+    def _raised(self, message: RaisedMessage) -> Iterator[Observed]:
+        events: dict[str, Any] = {
+            "schedule": Schedule(),
+            "update_from_output": Update(),
+            "reset_encoder_cache": Reset(),
+        }
+        event = events.get(message.operation)
+        if event is not None:
+            raised = Raised(message.error, message.text)
+            yield Observed(event, StepRecord(None, self._calls(message.calls), raised, None))
+
+    def _record(self, outcome: Any, calls: Iterable[ManagerCall]) -> StepRecord:
+        return StepRecord(outcome, self._calls(calls), None, None)
+
+    def _standing(self, message: Any) -> dict[str, Any]:
+        if message.running is not None:
+            self.running = self._names(message.running)
+        if message.waiting is not None:
+            self.waiting = self._names(message.waiting)
+        return {
+            "running": self.running,
+            "waiting": self.waiting,
+            "free_blocks": message.free_blocks,
+        }
+
+    def _names(self, numbers: Iterable[int]) -> list[str]:
+        return list(map(name_of, numbers))
+
+    def _calls(self, calls: Iterable[ManagerCall]) -> list[CallRecord]:
+        return list(map(self._call, calls))
+
+    def _call(self, call: ManagerCall) -> CallRecord:
+        operation, request, number, budget, pending, answer, delta = call
+        told = None
+        if delta is not None:
+            free, freeable, entries, queue, notices = delta
+            if queue is not None:
+                self._queue = changed(self._queue, *queue)
+            told = Delta(
+                free,
+                freeable,
+                {
+                    name: None if entry is None else Entry(self._names(entry[0]), entry[1])
+                    for name, entry in entries.items()
+                },
+                None if queue is None else list(self._queue.items()),
+                notices,
+            )
+        name = None if request is None else name_of(request)
+        return CallRecord(OPERATIONS[operation], name, number, budget, pending, answer, told)
+
+
+def _by_request(values: dict[int, Any]) -> dict[str, Any]:
+    return {name_of(number): value for number, value in values.items()}
+
+
+def _loads(calls: Iterable[CallRecord], outcome: dict[str, Any]) -> dict[str, list[int]]:
+    """What a step admits and does not encode, a connector is to load."""
+    loads: dict[str, list[int]] = {}
+    for call in calls:
+        name, number = call.request, call.input
+        if call.operation != "allocate" or name is None or number is None:
+            continue
+        if name in outcome["scheduled"] and number not in outcome["encode"].get(name, ()):
+            loads.setdefault(name, []).append(number)
+    return loads

@@ -1,0 +1,136 @@
+"""The judge of a scheduler's traces, put beside an engine that runs.
+
+It differs in what is known. The record says nothing of what stands in prompts, so that which KV
+fits which request is not followed. It may begin in the middle: what a keyframe shows is taken as
+it is, and judged from there on.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from cacheproof.differential.audit.following import Follower, add_of, name_of
+from cacheproof.differential.judges.manager import ManagerPosition
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.requests import JudgedRequest
+from cacheproof.differential.judges.rules import rules_of
+from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.recording.messages import Keyframe, KnownRequest
+from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.spec.records import EncoderCacheState, Step
+
+LONG_AGO = 1 << 20
+"""Steps since an entry was encoded of which only the keyframe knows."""
+_OF_THE_STORE = frozenset({"mirror"})
+
+
+class AuditJudge(SchedulerJudge):
+    """Judges one scheduler from a keyframe on. `steps` has, of each step whose output has not been
+    compared with a worker's store, its number and what should be there."""
+
+    def __init__(
+        self, trace: Trace, release: str | None, protocol: Protocol, keyframe: Keyframe
+    ) -> None:
+        super().__init__(trace, rules_of(trace, release), Reachability(), protocol, release)
+        self._kv_blocks = None
+        self.steps: deque[tuple[int, Step]] = deque(maxlen=10_000)
+        self._steps = keyframe.steps
+        self.set_capacity(self._capacity)
+        self._begin_at(keyframe)
+
+    def _begin_at(self, keyframe: Keyframe) -> None:
+        """Take what a keyframe shows for what is."""
+        at = self._at
+        entries = {name: size or 0 for name, (_, size) in keyframe.entries.items()}
+        if not self._is_decoder:
+            at.state = EncoderCacheState(
+                self._capacity,
+                keyframe.free_slots,
+                keyframe.freeable_slots,
+                entries,
+                {
+                    name: frozenset(map(name_of, holders))
+                    for name, (holders, _) in keyframe.entries.items()
+                },
+                dict(keyframe.queue),
+                tuple(keyframe.notices),
+            )
+        self._residents = len(entries)
+        at.ghost.size = dict(entries)
+        at.ghost.stored = {**dict.fromkeys(keyframe.notices, 0), **entries}
+        at.ghost.steps_since_encode = dict.fromkeys(at.ghost.stored, LONG_AGO)
+        at.in_flight = [
+            {name_of(number): 0 for number in step} for step in keyframe.in_flight
+        ]
+        at.running = {name_of(number) for number in keyframe.running}
+        at.ran = [name_of(number) for number in keyframe.running]
+        held = {
+            (name, name_of(number))
+            for name, (holders, _) in keyframe.entries.items()
+            for number in holders
+        }
+        for request in keyframe.requests:
+            self._take_in(request, held)
+
+    def _take_in(self, known: KnownRequest, held: set[tuple[str, str]]) -> None:
+        at, added = self._at, add_of(known)
+        name = added.request
+        request = at.requests[name] = JudgedRequest(added, self.protocol)
+        request.computed = known.computed
+        at.prompts[name] = known.prompt
+        self._order.add(added)
+        at.present = at.present | {name}
+        if known.computed:
+            at.arrivals.has_run.add(name)
+        if name in at.running:
+            items = zip(request.identifiers, request.offsets, request.ends, strict=True)
+            for number, (identifier, offset, end) in enumerate(items):
+                if (identifier, name) in held and offset < known.computed:
+                    at.ghost.claim(name, identifier, end)
+                    at.claims.setdefault(name, set()).add(number)
+
+    def _finish_step(self, notices: tuple[str, ...]) -> None:
+        super()._finish_step(notices)
+        self._steps += 1
+        if self._last_step is not None:
+            self.steps.append((self._steps, self._last_step))
+
+    def judge_store(self, number: int, store: dict[str, int]) -> bool:
+        """Compare a worker's store with what should be in it after step `number`; whether that
+        step is known."""
+        while self.steps and self.steps[0][0] < number:
+            self.steps.popleft()
+        if not self.steps or self.steps[0][0] != number:
+            return False
+        _, step = self.steps.popleft()
+        self._evaluator.step(step._replace(store=store), "update", _OF_THE_STORE)
+        return True
+
+    def contradicts(self, keyframe: Keyframe, follower: Follower) -> str:
+        """In what a keyframe is not what the records before it have led to; empty: in nothing."""
+        for word, one, other in self._both(keyframe, follower):
+            if one != other:
+                return word
+        return ""
+
+    def _both(self, keyframe: Keyframe, follower: Follower) -> Iterator[tuple[str, Any, Any]]:
+        state = self._at.state
+        yield "running", [name_of(one) for one in keyframe.running], follower.running
+        yield "waiting", [name_of(one) for one in keyframe.waiting], follower.waiting
+        yield "free slots", keyframe.free_slots, state.free_slots
+        if isinstance(state, EncoderCacheState):
+            yield "freeable slots", keyframe.freeable_slots, state.freeable_slots
+            yield "queue", list(map(tuple, keyframe.queue)), list(state.queue.items())
+            holders = {
+                name: {name_of(one) for one in numbers}
+                for name, (numbers, _) in keyframe.entries.items()
+            }
+            yield "holders", holders, {name: set(one) for name, one in state.holders.items()}
+
+    def forget_those_gone(self, present: set[str]) -> None:
+        """Forget requests that are gone and that no step in flight has."""
+        at: ManagerPosition = self._at
+        kept = present.union(*at.in_flight)
+        if len(at.requests) > 2 * len(kept) + 64:
+            self.forget(kept.__contains__)

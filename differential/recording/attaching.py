@@ -1,0 +1,84 @@
+"""Has every scheduler and every model runner of this process recorded."""
+
+import atexit
+import functools
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cacheproof.differential.recording import plugin
+from cacheproof.differential.recording.after_import import after_import
+from cacheproof.differential.recording.engine import Hasher, SchedulerRecording
+from cacheproof.differential.recording.worker import WorkerRecording
+from cacheproof.differential.recording.writer import Limits, Writer
+
+_logger = logging.getLogger("vllm.cacheproof")
+_lock = threading.Lock()
+_count = 0
+_attached = False
+
+
+def attach() -> None:
+    """Wrap the constructors of the classes, once in a process. Raises whatever
+    keeps the recording from beginning."""
+    global _attached
+    with _lock:
+        if _attached:
+            return
+        _attached = True
+    folder = Path(os.environ[plugin.FOLDER]).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    # One salt for all processes of an engine: those that this one starts inherit it.
+    salt = os.environ.setdefault(plugin.SALT, secrets.token_hex(16))
+    hasher = Hasher(bytes.fromhex(salt), plain=os.environ.get(plugin.PLAIN) == "1")
+    total = int(os.environ.get(plugin.LIMITS, "1024")) << 20
+    limits = Limits(file_bytes=max(1 << 20, min(64 << 20, total // 8)), total_bytes=total)
+    _attach_schedulers(folder, hasher, limits)
+    _attach_runners(folder, hasher, limits)
+
+
+def _attach_schedulers(folder: Path, hasher: Hasher, limits: Limits) -> None:
+    def begin(scheduler: Any) -> None:
+        recording = SchedulerRecording(scheduler, _writer(folder, "scheduler", limits), hasher)
+        atexit.register(recording.close)
+
+    after_import(
+        "vllm.v1.core.sched.scheduler", lambda module: _after_construction(module.Scheduler, begin)
+    )
+
+
+def _attach_runners(folder: Path, hasher: Hasher, limits: Limits) -> None:
+    def begin(runner: Any) -> None:
+        rank = getattr(runner.vllm_config.parallel_config, "rank", 0)
+        writer = _writer(folder, f"worker-{rank}", limits)
+        WorkerRecording(runner, writer, hasher, rank)
+        atexit.register(writer.close)
+
+    for module in ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner"):
+        after_import(module, lambda found: _after_construction(found.GPUModelRunner, begin))
+
+
+def _writer(folder: Path, role: str, limits: Limits) -> Writer:
+    global _count
+    with _lock:
+        _count += 1
+        return Writer(folder, f"{role}-{os.getpid()}-{_count}", limits)
+
+
+def _after_construction(kind: Any, begin: Callable[[Any], None]) -> None:
+    """Have `begin` called with each object of the class as that class's constructor ends."""
+    construct = kind.__init__
+
+    @functools.wraps(construct)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> None:
+        construct(self, *args, **kwargs)
+        try:
+            begin(self)
+        except Exception as error:
+            _logger.warning("cacheproof: nothing is recorded: %s: %s", type(error).__name__, error)
+
+    kind.__init__ = wrapped

@@ -1,0 +1,112 @@
+"""What an encoder cache manager was asked and answered, as a record has it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from cacheproof.differential.recording.messages import (
+    OPERATIONS,
+    LedgerDelta,
+    ManagerCall,
+    Queue,
+)
+from cacheproof.differential.targets.host.recorder import Recorder
+
+_NUMBER_OF = {operation: number for number, operation in enumerate(OPERATIONS)}
+_READS = frozenset({"inputs", "embeds"})
+"""Asked for every request of every step. They are written down only where something changed."""
+
+
+class ManagerRecorder(Recorder):
+    """Logs the calls of one manager. A call that only reads and leaves the ledger as long as it was
+    is not logged: whatever else it may have changed shows with the next call that is."""
+
+    def __init__(self, manager: Any) -> None:
+        super().__init__(manager)
+        self._queue = list(self.full_state()["queue"])
+
+    def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
+        if operation not in _READS or self._sizes() != self._sizes_before:
+            super()._log(operation, args, answer)
+            self._sizes_before = self._sizes()
+
+    def begin(self) -> None:
+        super().begin()
+        self._sizes_before = self._sizes()
+
+    def written(
+        self, number_of: Callable[[str], int], hashed: Callable[[str], str]
+    ) -> list[ManagerCall]:
+        """The calls since the last time: requests by number, identifiers hashed."""
+        return [self._written(call, number_of, hashed) for call in self.take()]
+
+    def _written(
+        self, call: tuple[Any, ...], number_of: Callable[[str], int], hashed: Callable[[str], str]
+    ) -> ManagerCall:
+        operation, request, number, budget, pending, answer, delta = call
+        if isinstance(answer, list) and operation == "notices":
+            answer = list(map(hashed, answer))
+        return (
+            _NUMBER_OF[operation],
+            None if request is None else number_of(request),
+            number,
+            budget,
+            pending,
+            answer,
+            None if delta is None else self._delta_of(delta, number_of, hashed),
+        )
+
+    def _delta_of(
+        self, delta: tuple[Any, ...], number_of: Callable[[str], int], hashed: Callable[[str], str]
+    ) -> LedgerDelta:
+        free, freeable, entries, queue, notices = delta
+        moved: Queue | None = None
+        if queue is not None:
+            gone, added = change_of(self._queue, queue)
+            moved = list(map(hashed, gone)), [(hashed(name), size) for name, size in added]
+            self._queue = queue
+        return (
+            free,
+            freeable,
+            {
+                hashed(name): None if entry is None else (list(map(number_of, entry[0])), entry[1])
+                for name, entry in entries.items()
+            },
+            moved,
+            None if notices is None else list(map(hashed, notices)),
+        )
+
+    def _sizes(self) -> tuple[int, ...]:
+        manager = self.manager
+        return (
+            manager.num_free_slots,
+            getattr(manager, "num_freeable_slots", 0),
+            len(getattr(manager, "cached", ())),
+            len(getattr(manager, "freeable", ())),
+            len(getattr(manager, "freed", ())),
+        )
+
+
+def change_of(
+    before: list[tuple[str, int]], after: list[tuple[str, int]]
+) -> tuple[list[str], list[tuple[str, int]]]:
+    """Which names leave a queue, and what then comes behind those that stay. Where these do not
+    stand as they stood, all leave and all come."""
+    kept = set(after)
+    stay = [one for one in before if one in kept]
+    if after[: len(stay)] == stay:
+        staying = set(stay)
+        return [name for name, size in before if (name, size) not in staying], after[len(stay) :]
+    return [name for name, _ in before], after
+
+
+def changed(
+    before: Mapping[str, int], gone: Iterable[str], added: Iterable[tuple[str, int]]
+) -> dict[str, int]:
+    """The queue after a change, as `change_of` tells it."""
+    queue = dict(before)
+    for name in gone:
+        queue.pop(name, None)
+    for name, size in added:
+        queue.pop(name, None)
+        queue[name] = size
+    return queue

@@ -1,0 +1,224 @@
+"""What a record of an engine is made of: one struct a kind of record, written as an array.
+
+Requests are numbers in order of arrival, as `Added` gives them out. Times are microseconds since
+the record before. An identifier is hashed with the record's salt unless the record is plain. A
+field that says the same as the record before it is None; `Scheduled` says how its steps follow from
+the step before.
+"""
+
+from typing import Any
+
+import msgspec
+
+SCHEMA = 1
+OPERATIONS = (
+    "check",
+    "can",
+    "allocate",
+    "release",
+    "free",
+    "inputs",
+    "embeds",
+    "notices",
+    "reset",
+)
+"""Calls of an encoder cache manager, by their number in a record."""
+
+Names = list[int]
+Entries = dict[str, tuple[Names, int | None] | None]
+Queue = tuple[list[str], list[tuple[str, int]]]
+LedgerDelta = tuple[int, int, Entries, Queue | None, list[str] | None]
+ManagerCall = tuple[
+    int, int | None, int | None, int | None, int | None, Any, LedgerDelta | None
+]
+Item = tuple[str, int, int, list[int] | None]
+"""Identifier, offset, length, and the mask of its embeddings as the lengths of runs, the first of
+places without one; None where all have one."""
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A record."""
+
+
+class Opened(Message, tag="o", frozen=True):
+    """The first record of a file.
+
+    role: "scheduler" or "worker". plain: whether identifiers are as they were. started: seconds
+    since the epoch. settings: of the scheduler, as a trace's configuration has them. protocol: the
+    flags of `host.protocol.Protocol`. unjudged: what the engine uses that no contract follows.
+    """
+
+    schema: int
+    role: str
+    recorder: str
+    vllm: str
+    process: int
+    parent: int
+    started: float
+    plain: bool
+    manager: str = ""
+    manager_class: str = ""
+    settings: dict[str, Any] = {}
+    protocol: list[bool] = []
+    unjudged: list[str] = []
+
+
+class Added(Message, tag="a", frozen=True):
+    """A request arrives. `flags` names what it asks for that no contract follows; `prefix` has a
+    salted hash for each full KV block of its prompt."""
+
+    time: int
+    request: int
+    prompt: int
+    items: list[Item]
+    max_tokens: int
+    priority: int
+    lora: int
+    skip_reading: bool
+    flags: list[str]
+    prefix: list[bytes]
+    calls: list[ManagerCall]
+    running: Names | None
+    waiting: Names | None
+    free_blocks: int
+    name: str | None = None
+
+
+class Scheduled(Message, tag="s", frozen=True):
+    """A step is decided.
+
+    A request of the step before is in this one too, with one token after those, unless it is in
+    `gone` or `tokens`. tokens: request, tokens, tokens computed before. order: of all, where it is
+    not that of the step before with the others of `tokens` behind it. encode: items to encode.
+    blocks: what the workers are told of KV blocks, a list a group. rest: whatever else a step says,
+    by name.
+    """
+
+    time: int
+    tokens: list[tuple[int, int, int | None]]
+    gone: Names
+    order: Names | None
+    encode: dict[int, list[int]]
+    notices: list[str]
+    calls: list[ManagerCall]
+    blocks: dict[int, list[list[int]]]
+    finished: Names
+    running: Names | None
+    waiting: Names | None
+    free_blocks: int
+    rest: dict[str, Any]
+
+
+class Updated(Message, tag="u", frozen=True):
+    """The output of the oldest step in flight arrives. Each of its requests got one token, unless
+    it is in `sampled`."""
+
+    time: int
+    sampled: dict[int, int]
+    ended: Names
+    calls: list[ManagerCall]
+    running: Names | None
+    waiting: Names | None
+    free_blocks: int
+
+
+class Aborted(Message, tag="f", frozen=True):
+    """Requests are ended from outside."""
+
+    time: int
+    requests: Names
+    calls: list[ManagerCall]
+    running: Names | None
+    waiting: Names | None
+    free_blocks: int
+
+
+class Cleared(Message, tag="r", frozen=True):
+    """A cache is reset ("encoder", "prefix", "running": running requests start over, too), or
+    scheduling is paused ("pause", with its mode)."""
+
+    time: int
+    what: str
+    answer: Any
+    calls: list[ManagerCall]
+    running: Names | None
+    waiting: Names | None
+    free_blocks: int
+
+
+class Raised(Message, tag="x", frozen=True):
+    """An exception of the engine, out of what is named. Its text is there in plain records only."""
+
+    time: int
+    operation: str
+    error: str
+    text: str
+    calls: list[ManagerCall]
+
+
+class KnownRequest(Message, frozen=True):
+    """A request in the middle of its way: as it arrived, and how far it has been scheduled."""
+
+    request: int
+    prompt: int
+    items: list[Item]
+    max_tokens: int
+    priority: int
+    lora: int
+    skip_reading: bool
+    flags: list[str]
+    prefix: list[bytes]
+    computed: int
+    preempted: bool
+    name: str | None = None
+
+
+class Keyframe(Message, tag="k", frozen=True):
+    """All that is there: at the head of a file, after a loss, and now and then. `lost` counts the
+    records that were lost since the keyframe before; `steps` those that were decided so far."""
+
+    time: int
+    lost: int
+    steps: int
+    requests: list[KnownRequest]
+    running: Names
+    waiting: Names
+    free_blocks: int
+    free_slots: int
+    freeable_slots: int
+    entries: dict[str, tuple[Names, int | None]]
+    queue: list[tuple[str, int]]
+    notices: list[str]
+    in_flight: list[Names]
+    last_step: dict[int, int]
+
+
+class Stored(Message, tag="w", frozen=True):
+    """A worker has executed step number `step`, of so many tokens: what changed in its store, in
+    rows, and None for what is gone."""
+
+    time: int
+    step: int
+    tokens: int
+    changed: dict[str, int | None]
+
+
+class Closed(Message, tag="z", frozen=True):
+    """The engine has ended in an orderly way."""
+
+    time: int
+    lost: int
+
+
+AnyMessage = (
+    Opened
+    | Added
+    | Scheduled
+    | Updated
+    | Aborted
+    | Cleared
+    | Raised
+    | Keyframe
+    | Stored
+    | Closed
+)

@@ -1,0 +1,188 @@
+"""What a scheduler and a request say of themselves, as a record has it."""
+
+import os
+import time
+from typing import Any, Protocol
+
+from cacheproof import __version__
+from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
+from cacheproof.differential.targets.host import protocol
+
+PREFIX_HASHES_MAX = 1024
+
+
+class Hashes(Protocol):
+    """What identifiers and keys are called in a record."""
+
+    is_plain: bool
+
+    def identifier(self, name: str) -> str: ...
+
+    def digest(self, data: bytes) -> bytes: ...
+
+
+def opened(scheduler: Any, hasher: Hashes) -> Opened:
+    """The first record of a scheduler's file."""
+    import vllm
+    from vllm.v1.request import Request
+
+    manager = scheduler.encoder_cache_manager
+    own = type(manager)
+    is_decoder = not hasattr(manager, "cached")
+    return Opened(
+        SCHEMA,
+        "scheduler",
+        __version__,
+        vllm.__version__,
+        os.getpid(),
+        os.getppid(),
+        time.time(),
+        hasher.is_plain,
+        "encoder_decoder" if is_decoder else "encoder_cache",
+        f"{own.__module__}:{own.__qualname__}",
+        _settings(scheduler),
+        list(protocol.Protocol.detect(manager, Request, type(scheduler))),
+        _unjudged(scheduler),
+    )
+
+
+def opened_by_worker(hasher: Hashes, rank: int) -> Opened:
+    """The first record of a worker's file."""
+    import vllm
+
+    return Opened(
+        SCHEMA,
+        "worker",
+        __version__,
+        vllm.__version__,
+        os.getpid(),
+        os.getppid(),
+        time.time(),
+        hasher.is_plain,
+        settings={"rank": rank},
+    )
+
+
+def preempted_status() -> Any:
+    """The status of a request that has lost its blocks."""
+    from vllm.v1.request import RequestStatus
+
+    return RequestStatus.PREEMPTED
+
+
+def _settings(scheduler: Any) -> dict[str, Any]:
+    """The configuration of a trace for a scheduler, under a trace's names."""
+    config = scheduler.scheduler_config
+    policy = getattr(scheduler, "policy", "fcfs")
+    speculative = scheduler.vllm_config.speculative_config
+    drafts = getattr(scheduler, "num_spec_tokens", 0)
+    manager = scheduler.encoder_cache_manager
+    lora = scheduler.lora_config
+    return {
+        "capacity": manager.cache_size,
+        "compute_budget": scheduler.max_num_encoder_input_tokens,
+        "max_num_batched_tokens": scheduler.max_num_scheduled_tokens,
+        "max_num_seqs": scheduler.max_num_running_reqs,
+        "max_model_len": scheduler.max_model_len,
+        "block_size": scheduler.block_size,
+        "num_blocks": scheduler.cache_config.num_gpu_blocks,
+        "prefix_caching": bool(scheduler.cache_config.enable_prefix_caching),
+        "chunked_prefill": _chunked(config),
+        "disable_chunked_mm_input": config.disable_chunked_mm_input,
+        "policy": getattr(policy, "value", policy),
+        "long_prefill_token_threshold": config.long_prefill_token_threshold,
+        "long_prefill_token_threshold_adaptive": getattr(
+            config, "long_prefill_token_threshold_adaptive", False
+        ),
+        "async_scheduling": bool(getattr(config, "async_scheduling", False)),
+        "max_num_active_seqs": getattr(config, "max_num_active_seqs", None),
+        "scheduler_reserve_full_isl": getattr(config, "scheduler_reserve_full_isl", True),
+        "watermark": getattr(config, "watermark", 0.0),
+        "prefill_schedule_interval": getattr(config, "prefill_schedule_interval", 1),
+        "max_loras": 0 if lora is None else lora.max_loras,
+        "num_speculative_tokens": drafts,
+        "drafter": speculative is not None and bool(getattr(scheduler, "use_eagle", False)),
+        "v2_model_runner": bool(getattr(scheduler, "use_v2_model_runner", False)),
+        "ec_connector": getattr(scheduler, "ec_connector", None) is not None,
+    }
+
+
+def _chunked(config: Any) -> bool:
+    """Whether prompts are split over steps: releases have named it in two ways."""
+    if hasattr(config, "enable_chunked_prefill"):
+        return bool(config.enable_chunked_prefill)
+    return bool(config.chunked_prefill_enabled)
+
+
+def _unjudged(scheduler: Any) -> list[str]:
+    """What the engine uses that no contract follows."""
+    config = scheduler.vllm_config
+    parallel = config.parallel_config
+    groups = getattr(scheduler.kv_cache_config, "kv_cache_groups", ())
+    uses = {
+        "KV connector": getattr(scheduler, "connector", None) is not None,
+        "pipeline parallelism": parallel.pipeline_parallel_size > 1,
+        "data parallelism": parallel.data_parallel_size > 1,
+        "context parallelism": getattr(scheduler, "dcp_world_size", 1) > 1
+        or getattr(scheduler, "pcp_world_size", 1) > 1,
+        "several KV cache groups": len(groups) > 1,
+        "pooling or diffusion": getattr(scheduler, "num_sampled_tokens_per_step", 1) == 0,
+        "drafts": getattr(scheduler, "num_spec_tokens", 0) > 0
+        and bool(getattr(scheduler.scheduler_config, "async_scheduling", False)),
+    }
+    return [name for name, is_used in uses.items() if is_used]
+
+
+def arrived(request: Any, number: int, hasher: Hashes) -> dict[str, Any]:
+    """What a record says of a request that arrives, by field."""
+    lora = request.lora_request
+    hashes = getattr(request, "block_hashes", ())[:PREFIX_HASHES_MAX]
+    asks = {
+        "structured": bool(getattr(request, "use_structured_output", False)),
+        "pooling": request.pooling_params is not None,
+        "embeddings": getattr(request, "prompt_embeds", None) is not None,
+        "resumable": bool(getattr(request, "resumable", False)),
+    }
+    return {
+        "request": number,
+        "prompt": request.num_prompt_tokens,
+        "items": items_of(request, hasher),
+        "max_tokens": request.max_tokens,
+        "priority": request.priority,
+        "lora": 0 if lora is None else lora.lora_int_id,
+        "skip_reading": bool(getattr(request, "skip_reading_prefix_cache", False)),
+        "flags": [name for name, is_asked in asks.items() if is_asked],
+        "prefix": [hasher.digest(bytes_of(one)) for one in hashes],
+        "name": request.request_id if hasher.is_plain else None,
+    }
+
+
+def bytes_of(key: Any) -> bytes:
+    """A block's key as bytes: releases have had bytes, numbers and pairs."""
+    return key if isinstance(key, bytes) else repr(key).encode()
+
+
+def items_of(request: Any, hasher: Hashes) -> list[Item]:
+    """The media items of a request."""
+    return [
+        (
+            hasher.identifier(feature.identifier),
+            feature.mm_position.offset,
+            feature.mm_position.length,
+            runs_of(feature.mm_position.is_embed),
+        )
+        for feature in request.mm_features
+    ]
+
+
+def runs_of(mask: Any) -> list[int] | None:
+    """A mask as the lengths of its runs, the first of False; None for none."""
+    if mask is None:
+        return None
+    runs, last = [0], False
+    for value in mask.tolist():
+        if value != last:
+            runs.append(0)
+            last = value
+        runs[-1] += 1
+    return runs

@@ -1,0 +1,73 @@
+"""Records what a worker's encoder store holds after each step."""
+
+import time
+from typing import Any
+
+from cacheproof.differential.recording import settings
+from cacheproof.differential.recording.engine import Hasher
+from cacheproof.differential.recording.messages import Raised, Stored
+from cacheproof.differential.recording.writer import Writer
+
+
+class WorkerRecording:
+    """The record of one model runner, which it wraps."""
+
+    def __init__(self, runner: Any, writer: Writer, hasher: Hasher, rank: int) -> None:
+        self._runner = runner
+        self._writer = writer
+        self._hasher = hasher
+        self._rank = rank
+        self._steps = 0
+        self._held: dict[str, int] = {}
+        self._ended = False
+        self._clock = time.monotonic_ns()
+        self._execute = runner.execute_model
+        runner.execute_model = self._call
+
+    def _call(self, output: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            answer = self._execute(output, *args, **kwargs)
+        except BaseException as error:
+            self._safely(self._raised, error)
+            raise
+        self._safely(self._executed, output)
+        return answer
+
+    def _safely(self, function: Any, argument: Any) -> None:
+        if self._ended:
+            return
+        try:
+            function(argument)
+        except Exception as error:
+            self._ended = True
+            self._writer.put(Raised(0, "recording", type(error).__name__, str(error)[:200], []))
+            self._writer.flush(1.0)
+
+    def _executed(self, output: Any) -> None:
+        self._steps += 1
+        store = self._runner.encoder_cache
+        if self._writer.wants_file:
+            self._held = {}
+            self._writer.begin(settings.opened_by_worker(self._hasher, self._rank))
+        if not output.scheduled_encoder_inputs and store.keys() == self._held.keys():
+            changed: dict[str, int | None] = {}
+        else:
+            now = {name: len(rows) for name, rows in store.items()}
+            changed = {name: rows for name, rows in now.items() if self._held.get(name) != rows}
+            changed |= dict.fromkeys(self._held.keys() - now.keys())
+            self._held = now
+        hashed = self._hasher.identifier
+        passed, self._clock = time.monotonic_ns() - self._clock, time.monotonic_ns()
+        self._writer.put(
+            Stored(
+                passed // 1000,
+                self._steps,
+                output.total_num_scheduled_tokens,
+                {hashed(name): rows for name, rows in changed.items()},
+            )
+        )
+
+    def _raised(self, error: BaseException) -> None:
+        text = str(error)[:1000] if self._hasher.is_plain else ""
+        self._writer.put(Raised(0, "execute_model", type(error).__name__, text, []))
+        self._writer.flush(1.0)

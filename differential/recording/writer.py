@@ -1,0 +1,199 @@
+"""Appends records to files from a thread of its own, and never makes the engine wait.
+
+What cannot be written is lost and counted: records are numbered before anything can happen to them.
+A file is left for the next one where it has grown to its size; the oldest are deleted, so that a
+process never keeps more than its share.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.recording.blocks import MAGIC, RECORD_MAX, framed, pack
+from cacheproof.differential.recording.messages import Message
+
+FLUSH_SECONDS = 0.25
+RETRY_SECONDS = 1.0
+BLOCK_BYTES = 1 << 20
+SUFFIX = ".cprec"
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a process may take, in bytes: a file, all its files, and what waits in memory to be
+    written."""
+
+    file_bytes: int = 64 << 20
+    total_bytes: int = 1 << 30
+    waiting_bytes: int = 64 << 20
+
+
+class Writer:
+    """The files of one process. `put` and `begin` are called by one thread, the engine's.
+
+    Every file begins with the records that `begin` is given; `wants_file` says that a new one is
+    due, because the last is full, or because something was lost.
+    """
+
+    def __init__(self, folder: Path, stem: str, limits: Limits) -> None:
+        self.lost = 0
+        self._wants_file = True
+        self._not_before = 0.0
+        self._folder = folder
+        self._stem = stem
+        self._limits = limits
+        self._encoder = msgspec.msgpack.Encoder()
+        self._number = 0
+        self._waiting: deque[tuple[int, bytes, bool]] = deque()
+        self._waiting_bytes = 0
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._idle = threading.Condition(self._lock)
+        self._ends = False
+        self._files: deque[Path] = deque()
+        self._file: Any = None
+        self._file_size = 0
+        self._file_number = 0
+        self._thread = threading.Thread(target=self._run, name="cacheproof-record", daemon=True)
+        self._thread.start()
+
+    @property
+    def wants_file(self) -> bool:
+        """Whether a new file is due; after a loss not at once, so that a full disk costs little."""
+        return self._wants_file and time.monotonic() >= self._not_before
+
+    def put(self, message: Message) -> None:
+        """Append a record, or count it as lost."""
+        self._append(message, is_first=False)
+
+    def begin(self, *messages: Message) -> None:
+        """Begin a file with these records."""
+        self._wants_file = False
+        for place, message in enumerate(messages):
+            self._append(message, is_first=place == 0)
+
+    def flush(self, seconds: float) -> bool:
+        """Have all that was put written, within about so many seconds; whether it is."""
+        end = time.monotonic() + seconds
+        with self._lock:
+            while self._waiting_bytes and self._thread.is_alive():
+                self._wake.set()
+                left = end - time.monotonic()
+                if left <= 0:
+                    return False
+                self._idle.wait(min(left, FLUSH_SECONDS))
+        return True
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Write what is left and end the thread."""
+        self.flush(seconds)
+        self._ends = True
+        self._wake.set()
+        self._thread.join(seconds)
+
+    def _append(self, message: Message, *, is_first: bool) -> None:
+        number = self._number
+        self._number += 1
+        frame = framed(self._encoder.encode(message))
+        if len(frame) > RECORD_MAX:
+            self._lose(1)
+            return
+        with self._lock:
+            if self._waiting_bytes + len(frame) > self._limits.waiting_bytes:
+                self._note_loss(1)
+                return
+            self._waiting.append((number, frame, is_first))
+            self._waiting_bytes += len(frame)
+            if self._waiting_bytes > BLOCK_BYTES:
+                self._wake.set()
+
+    def _lose(self, count: int) -> None:
+        with self._lock:
+            self._note_loss(count)
+
+    def _note_loss(self, count: int) -> None:
+        self.lost += count
+        self._wants_file = True
+        self._not_before = time.monotonic() + RETRY_SECONDS
+
+    # the thread
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait(FLUSH_SECONDS)
+            self._wake.clear()
+            self._write_waiting()
+            if self._ends and not self._waiting:
+                self._leave_file()
+                return
+
+    def _write_waiting(self) -> None:
+        while self._waiting:
+            first, frames, is_first, size = self._take_block()
+            try:
+                if is_first:
+                    self._open_next()
+                self._write(pack(frames, first))
+            except OSError:
+                self._lose(len(frames))
+            with self._lock:
+                self._waiting_bytes -= size
+                self._idle.notify_all()
+
+    def _take_block(self) -> tuple[int, list[bytes], bool, int]:
+        """Records that follow each other, up to a block's size and up to the next file."""
+        with self._lock:
+            first, frame, is_first = self._waiting.popleft()
+            frames, size = [frame], len(frame)
+            while self._waiting and size < BLOCK_BYTES:
+                number, frame, begins = self._waiting[0]
+                if begins or number != first + len(frames):
+                    break
+                self._waiting.popleft()
+                frames.append(frame)
+                size += len(frame)
+        return first, frames, is_first, size
+
+    def _open_next(self) -> None:
+        self._leave_file()
+        self._file_number += 1
+        path = self._folder / f"{self._stem}-{self._file_number:06}{SUFFIX}"
+        self._file = path.open("xb", buffering=0)
+        self._files.append(path)
+        self._file_size = 0
+        self._write_bytes(MAGIC)
+        most = max(2, self._limits.total_bytes // self._limits.file_bytes)
+        while len(self._files) > most:
+            self._files.popleft().unlink(missing_ok=True)
+
+    def _write(self, block: bytes) -> None:
+        if self._file is None:
+            raise OSError("no file")
+        self._write_bytes(block)
+        if self._file_size > self._limits.file_bytes:
+            self._wants_file = True
+
+    def _write_bytes(self, data: bytes) -> None:
+        """All of it or nothing: a full disk may take a part."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._file_size)
+                self._file.seek(self._file_size)
+            self._leave_file()
+            raise
+        self._file_size += len(data)
+
+    def _leave_file(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
