@@ -17,6 +17,7 @@ from typer.exceptions import Abort, TyperException
 
 from cacheproof import (
     __version__,
+    auditing,
     contract_table,
     exploring,
     generating,
@@ -60,6 +61,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+for command in (auditing.record, auditing.audit, auditing.minimise):
+    app.command()(command)
 app.add_typer(installed.vllm_app, name="vllm")
 app.add_typer(installed.connector_app, name="connector")
 

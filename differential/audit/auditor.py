@@ -5,7 +5,6 @@ counted and named.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ import msgspec
 
 from cacheproof.differential.audit.following import Contradiction, Follower, Observed
 from cacheproof.differential.audit.judging import AuditJudge
-from cacheproof.differential.audit.streams import Gap, Numbered, Part
+from cacheproof.differential.audit.streams import Gap, Part
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
     Cleared,
@@ -81,6 +80,7 @@ class Auditor:
         self.found: list[Found] = []
         self.opened: Opened | None = None
         self.trace: Trace | None = None
+        self._has_connector = False
         self.release: str | None = None
         self.judge: AuditJudge | None = None
         self.follower: Follower | None = None
@@ -91,6 +91,7 @@ class Auditor:
         self._suspended = ""
         self._stored: dict[int, deque[Stored]] = {}
         self._stores: dict[int, dict[str, int] | None] = {}
+        self._store_steps: dict[int, int] = {}
 
     @property
     def now(self) -> float:
@@ -138,11 +139,18 @@ class Auditor:
         elif isinstance(message, Stored):
             self._stored.setdefault(rank, deque()).append(message)
 
+    def wants_store(self, rank: int) -> bool:
+        """Whether the steps that were judged are ahead of what is known of the worker's store."""
+        waiting = self._stored.get(rank)
+        known = waiting[-1].step if waiting else self._store_steps.get(rank, 0)
+        return self.judge is not None and known < self.judge.step
+
     def match_stores(self) -> None:
         """Compare what workers held with what should have been there, as far as both are known."""
         for rank, waiting in self._stored.items():
             while waiting and (self.judge is None or self._is_due(waiting[0])):
                 message = waiting.popleft()
+                self._store_steps[rank] = message.step
                 store = self._stores.get(rank)
                 if store is None:
                     continue
@@ -151,13 +159,23 @@ class Auditor:
                         store.pop(name, None)
                     else:
                         store[name] = rows
-                if self.judge is not None and self.judge.judge_store(message.step, dict(store)):
-                    self.account.stores += 1
-                    self._harvest()
+                if self.judge is not None:
+                    self._compare(self.judge, rank, message, store)
+
+    def _compare(
+        self, judge: AuditJudge, rank: int, message: Stored, store: dict[str, int]
+    ) -> None:
+        compared = judge.judge_store(message.step, message.tokens, dict(store))
+        if compared is None:
+            self._stores[rank] = None
+            self._note_gap(f"worker {rank}: its step {message.step} is not the scheduler's")
+        elif compared:
+            self.account.stores += 1
+            self._harvest()
 
     def _is_due(self, message: Stored) -> bool:
         assert self.judge is not None
-        return not self.judge.steps or self.judge.steps[-1][0] >= message.step
+        return message.step <= self.judge.step
 
     # a scheduler's records
 
@@ -180,6 +198,7 @@ class Auditor:
             self._suspend(f"the engine's settings are none of a scheduler: {error}")
             return
         self.trace = Trace(header, ())
+        self._has_connector = config.ec_connector
         base = opened.vllm.split("+")[0]
         self.release = base if base in MODELLED else None
         if self.release is None:
@@ -200,10 +219,10 @@ class Auditor:
                 return
             if self.trace.header.manager == "encoder_decoder" and keyframe.running:
                 return  # what its requests are debited is in no keyframe
-            self.follower = Follower(
-                keyframe, has_connector=bool(self.trace.header.config.ec_connector)
+            self.follower = Follower(keyframe, has_connector=self._has_connector)
+            self.judge = AuditJudge(
+                self.trace, self.release, self._protocol, keyframe, self.follower.arrivals
             )
-            self.judge = AuditJudge(self.trace, self.release, self._protocol, keyframe)
             self.account.requests += len(keyframe.requests)
             self._suspended = ""
             self._window.clear()
@@ -279,15 +298,3 @@ class Auditor:
             self.account.raised[key] = self.account.raised.get(key, 0) + 1
         if message.operation == "recording":
             self._note_gap(f"the recording ended: {message.error}: {message.text}")
-
-
-def audit_all(auditor: Auditor, parts: Iterable[Part]) -> None:
-    """Feed all parts of a scheduler's stream."""
-    for part in parts:
-        auditor.feed(part)
-
-
-def of_scheduler(parts: Iterable[Part]) -> bool:
-    """Whether the first record says that a scheduler's follow."""
-    first = next((part for part in parts if isinstance(part, Numbered)), None)
-    return first is not None and isinstance(first.message, Opened)

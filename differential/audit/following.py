@@ -82,6 +82,7 @@ class Follower:
 
     Attributes:
         present: the requests that are there, by number.
+        arrivals: when each of them arrived, by name, as the engine sorts them.
         running, waiting: who runs and waits, by name, in order.
     """
 
@@ -90,6 +91,7 @@ class Follower:
         self.present: dict[int, Add] = {}
         for request in keyframe.requests:
             self.present[request.request] = add_of(request)
+        self.arrivals = {name_of(one.request): one.arrival for one in keyframe.requests}
         self.running = self._names(keyframe.running)
         self.waiting = self._names(keyframe.waiting)
         self._last_step: dict[int, int] = dict(keyframe.last_step)
@@ -125,6 +127,7 @@ class Follower:
         if len(self.present) >= REQUESTS_MAX:
             raise ValueError(f"more than {REQUESTS_MAX} requests at once")
         added = self.present[message.request] = add_of(message)
+        self.arrivals[added.request] = message.arrival
         yield Observed(added, self._record(self._standing(message), message.calls))
 
     def _scheduled(self, message: Scheduled) -> Iterator[Observed]:
@@ -169,7 +172,8 @@ class Follower:
             outcome["loads"] = _loads(calls, outcome)
         yield Observed(Schedule(), StepRecord(outcome, calls, None, None))
         for number in message.finished:
-            self.present.pop(number, None)
+            if self.present.pop(number, None) is not None:
+                del self.arrivals[name_of(number)]
 
     def _updated(self, message: Updated) -> Iterator[Observed]:
         step = self._in_flight.pop(0)

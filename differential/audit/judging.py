@@ -6,7 +6,7 @@ it is, and judged from there on.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cacheproof.differential.audit.following import Follower, add_of, name_of
@@ -15,9 +15,11 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import JudgedRequest
 from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.recording.messages import Keyframe, KnownRequest
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.records import EncoderCacheState, Step
 
 LONG_AGO = 1 << 20
@@ -25,17 +27,36 @@ LONG_AGO = 1 << 20
 _OF_THE_STORE = frozenset({"mirror"})
 
 
+class _Order(Order):
+    """Requests in the order in which they are due. An engine sorts equal priorities by the clocks of
+    those who sent the requests, and not by the order in which they came in."""
+
+    def __init__(self, arrivals: Mapping[str, float], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._arrivals = arrivals
+
+    def _urgency(self, name: str) -> tuple[int, float]:
+        return self._added[name].priority, self._arrivals.get(name, 0.0)
+
+
 class AuditJudge(SchedulerJudge):
     """Judges one scheduler from a keyframe on. `steps` has, of each step whose output has not been
-    compared with a worker's store, its number and what should be there."""
+    compared with a worker's store, its number, its tokens, and what should be there. `step` is the
+    number of the last."""
 
     def __init__(
-        self, trace: Trace, release: str | None, protocol: Protocol, keyframe: Keyframe
+        self,
+        trace: Trace,
+        release: str | None,
+        protocol: Protocol,
+        keyframe: Keyframe,
+        arrivals: Mapping[str, float],
     ) -> None:
         super().__init__(trace, rules_of(trace, release), Reachability(), protocol, release)
+        self._order = _Order(arrivals, self._config, offered_by(release), self._at.arrivals)
         self._kv_blocks = None
-        self.steps: deque[tuple[int, Step]] = deque(maxlen=10_000)
-        self._steps = keyframe.steps
+        self.steps: deque[tuple[int, int, Step]] = deque(maxlen=10_000)
+        self.step = keyframe.steps
         self.set_capacity(self._capacity)
         self._begin_at(keyframe)
 
@@ -60,9 +81,7 @@ class AuditJudge(SchedulerJudge):
         at.ghost.size = dict(entries)
         at.ghost.stored = {**dict.fromkeys(keyframe.notices, 0), **entries}
         at.ghost.steps_since_encode = dict.fromkeys(at.ghost.stored, LONG_AGO)
-        at.in_flight = [
-            {name_of(number): 0 for number in step} for step in keyframe.in_flight
-        ]
+        at.in_flight = [{name_of(number): 0 for number in step} for step in keyframe.in_flight]
         at.running = {name_of(number) for number in keyframe.running}
         at.ran = [name_of(number) for number in keyframe.running]
         held = {
@@ -90,20 +109,23 @@ class AuditJudge(SchedulerJudge):
                     at.ghost.claim(name, identifier, end)
                     at.claims.setdefault(name, set()).add(number)
 
-    def _finish_step(self, notices: tuple[str, ...]) -> None:
-        super()._finish_step(notices)
-        self._steps += 1
-        if self._last_step is not None:
-            self.steps.append((self._steps, self._last_step))
+    def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
+        super()._schedule(event, outcome, calls)
+        if outcome is not None:
+            self.step += 1
+            if self._last_step is not None:
+                self.steps.append((self.step, outcome["total"], self._last_step))
 
-    def judge_store(self, number: int, store: dict[str, int]) -> bool:
-        """Compare a worker's store with what should be in it after step `number`; whether that
-        step is known."""
+    def judge_store(self, number: int, tokens: int, store: dict[str, int]) -> bool | None:
+        """Compare a worker's store with what should be in it after step `number`, of so many
+        tokens. False where that step is not known, None where it had others."""
         while self.steps and self.steps[0][0] < number:
             self.steps.popleft()
         if not self.steps or self.steps[0][0] != number:
             return False
-        _, step = self.steps.popleft()
+        _, decided, step = self.steps.popleft()
+        if decided != tokens:
+            return None
         self._evaluator.step(step._replace(store=store), "update", _OF_THE_STORE)
         return True
 

@@ -130,7 +130,7 @@ class Order:
             and not self._facts.scheduler.rejoins_passed_over
         )
 
-    def _urgency(self, name: str) -> tuple[int, int]:
+    def _urgency(self, name: str) -> tuple[int, float]:
         return self._added[name].priority, self._arrived[name]
 
     def _adapter(self, name: str) -> int:

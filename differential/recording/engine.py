@@ -269,9 +269,11 @@ class SchedulerRecording:
                 request = scheduler.requests.get(name)
                 if request is not None and request.status is self._preempted_status:
                     known[name].preempted = True
-        preempted = [
-            name for name in ran if name in known and known[name].preempted
-        ] if self._running is not ran else []
+        preempted = (
+            [name for name in ran if name in known and known[name].preempted]
+            if self._running is not ran
+            else []
+        )
         resumed = [name for name in computed if known[name].preempted and name not in preempted]
         for name in resumed:
             known[name].preempted = False
@@ -284,7 +286,9 @@ class SchedulerRecording:
             "rejected": sorted(getattr(scheduler, "encoder_cache_mismatch_reqs", ())),
             "awaiting": self._awaiting(),
         }
-        told = {word: list(map(self._number, names)) for word, names in said.items() if names}
+        told: dict[str, Any] = {
+            word: list(map(self._number, names)) for word, names in said.items() if names
+        }
         drafts = output.scheduled_spec_decode_tokens
         by_request: dict[str, Any] = {
             "drafts": {name: len(tokens) for name, tokens in drafts.items()},
@@ -298,7 +302,9 @@ class SchedulerRecording:
         total = output.total_num_scheduled_tokens
         if total != sum(output.num_scheduled_tokens.values()):
             told["total"] = total
-        if said_unasked := sorted(set(unasked(output, self._opened.settings["num_speculative_tokens"]))):
+        if said_unasked := sorted(
+            set(unasked(output, self._opened.settings["num_speculative_tokens"]))
+        ):
             told["unasked"] = said_unasked
         return told
 
@@ -306,9 +312,7 @@ class SchedulerRecording:
         """Who waits for something of its own: a grammar, a load, more prompt."""
         requests = self._scheduler.requests
         return [
-            name
-            for name in self._waiting
-            if requests[name].status.name.startswith("WAITING_FOR")
+            name for name in self._waiting if requests[name].status.name.startswith("WAITING_FOR")
         ]
 
     def _updated(self, answer: Any, output: Any, *_: Any, **__: Any) -> None:

@@ -20,6 +20,8 @@ class ManagerRecorder(Recorder):
     """Logs the calls of one manager. A call that only reads and leaves the ledger as long as it was
     is not logged: whatever else it may have changed shows with the next call that is."""
 
+    _sizes_before: tuple[int, ...]
+
     def __init__(self, manager: Any) -> None:
         super().__init__(manager)
         self._queue = list(self.full_state()["queue"])

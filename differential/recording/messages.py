@@ -28,9 +28,7 @@ Names = list[int]
 Entries = dict[str, tuple[Names, int | None] | None]
 Queue = tuple[list[str], list[tuple[str, int]]]
 LedgerDelta = tuple[int, int, Entries, Queue | None, list[str] | None]
-ManagerCall = tuple[
-    int, int | None, int | None, int | None, int | None, Any, LedgerDelta | None
-]
+ManagerCall = tuple[int, int | None, int | None, int | None, int | None, Any, LedgerDelta | None]
 Item = tuple[str, int, int, list[int] | None]
 """Identifier, offset, length, and the mask of its embeddings as the lengths of runs, the first of
 places without one; None where all have one."""
@@ -64,7 +62,7 @@ class Opened(Message, tag="o", frozen=True):
 
 
 class Added(Message, tag="a", frozen=True):
-    """A request arrives. `flags` names what it asks for that no contract follows; `prefix` has a
+    """A request arrives, after the clock of who sent it in `arrival` seconds since the epoch. `flags` names what it asks for that no contract follows; `prefix` has a
     salted hash for each full KV block of its prompt."""
 
     time: int
@@ -73,6 +71,7 @@ class Added(Message, tag="a", frozen=True):
     items: list[Item]
     max_tokens: int
     priority: int
+    arrival: float
     lora: int
     skip_reading: bool
     flags: list[str]
@@ -164,6 +163,7 @@ class KnownRequest(Message, frozen=True):
     items: list[Item]
     max_tokens: int
     priority: int
+    arrival: float
     lora: int
     skip_reading: bool
     flags: list[str]
@@ -211,14 +211,5 @@ class Closed(Message, tag="z", frozen=True):
 
 
 AnyMessage = (
-    Opened
-    | Added
-    | Scheduled
-    | Updated
-    | Aborted
-    | Cleared
-    | Raised
-    | Keyframe
-    | Stored
-    | Closed
+    Opened | Added | Scheduled | Updated | Aborted | Cleared | Raised | Keyframe | Stored | Closed
 )

@@ -149,6 +149,7 @@ def arrived(request: Any, number: int, hasher: Hashes) -> dict[str, Any]:
         "items": items_of(request, hasher),
         "max_tokens": request.max_tokens,
         "priority": request.priority,
+        "arrival": float(request.arrival_time),
         "lora": 0 if lora is None else lora.lora_int_id,
         "skip_reading": bool(getattr(request, "skip_reading_prefix_cache", False)),
         "flags": [name for name, is_asked in asks.items() if is_asked],

@@ -1,0 +1,130 @@
+"""Audits all that a folder, a file or a pipe has of engines: each scheduler beside its workers."""
+
+from collections.abc import Callable, Iterator
+
+from cacheproof.differential.audit.auditor import Auditor
+from cacheproof.differential.audit.streams import Folder, Part, Stream, folder_or_file
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.recording.messages import Opened
+
+_MIX_EVERY = 256
+"""Records of a scheduler after which its workers' are read as far."""
+
+
+class _Source:
+    """A stream, and what has been taken of it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.first: Part | None = None
+        self._parts: Iterator[Part] | None = None
+
+    def opened(self) -> Opened | None:
+        """Its first record, once that is there."""
+        if self.first is None:
+            self.first = self.take()
+        return self.stream.opened
+
+    def take(self, *, last: bool = False) -> Part | None:
+        """The next part, None where there is none yet."""
+        if self._parts is None:
+            self._parts = self.stream.end() if last else self.stream.read()
+        part = next(self._parts, None)
+        if part is None:
+            self._parts = None
+        return part
+
+
+class Audit:
+    """Reads what is there and judges it; `look` may be called again for what has come since.
+
+    Raises:
+        InputError: there is no record, or one in another format.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = folder_or_file(where)
+        self._sources: dict[str, _Source] = {}
+        self._workers: dict[str, list[tuple[int, _Source]]] = {}
+        self._unpaired: dict[str, _Source] = {}
+        self.auditors: dict[str, Auditor] = {}
+
+    def look(self, *, last: bool = False, seen: Callable[[], object] = int) -> int:
+        """Judge what has come; `last` where nothing more will. Returns how many parts came; `seen`
+        is called now and then."""
+        if isinstance(self._where, Folder):
+            self._where.look()
+            streams = self._where.streams
+        else:
+            streams = {self._where.name: self._where}
+        for stem, stream in streams.items():
+            if stem not in self._sources:
+                self._sources[stem] = self._unpaired[stem] = _Source(stream)
+        count = self._pair()
+        for stem, auditor in self.auditors.items():
+            count += self._advance(stem, auditor, seen, last=last)
+        if last and not self.auditors:
+            names = ", ".join(source.stream.name for source in self._sources.values())
+            raise InputError(
+                f"{names}: no record of a scheduler; expected one that an engine has written, "
+                "beside those of its workers"
+            )
+        return count
+
+    def parts(self, stem: str) -> Iterator[Part]:
+        """All parts of one scheduler's record, once more, from its beginning: of an audit that has
+        not looked yet."""
+        if isinstance(self._where, Folder):
+            return self._where.streams[stem].end()
+        return self._where.end()
+
+    def _pair(self) -> int:
+        """Give each stream that has begun its place."""
+        count = 0
+        for stem, source in list(self._unpaired.items()):
+            opened = source.opened()
+            if opened is None:
+                continue
+            if opened.role == "scheduler":
+                auditor = self.auditors[stem] = Auditor()
+                self._workers[stem] = []
+                if source.first is not None:
+                    auditor.feed(source.first)
+                    count += 1
+                del self._unpaired[stem]
+        for stem, source in list(self._unpaired.items()):
+            worker = source.opened()
+            if worker is None:
+                continue
+            for of, auditor in self.auditors.items():
+                scheduler = auditor.opened
+                if scheduler is not None and scheduler.process in (worker.process, worker.parent):
+                    rank = len(self._workers[of])
+                    self._workers[of].append((rank, source))
+                    if source.first is not None:
+                        auditor.feed_worker(rank, source.first)
+                    del self._unpaired[stem]
+                    break
+        return count
+
+    def _advance(
+        self, stem: str, auditor: Auditor, seen: Callable[[], object], *, last: bool
+    ) -> int:
+        source, count = self._sources[stem], 0
+        while (part := source.take(last=last)) is not None:
+            auditor.feed(part)
+            count += 1
+            if count % _MIX_EVERY == 0:
+                self._advance_workers(stem, auditor, last=last)
+                seen()
+        self._advance_workers(stem, auditor, last=last)
+        return count
+
+    def _advance_workers(self, stem: str, auditor: Auditor, *, last: bool) -> None:
+        for rank, source in self._workers[stem]:
+            while auditor.wants_store(rank):
+                part = source.take(last=last)
+                if part is None:
+                    break
+                auditor.feed_worker(rank, part)
+        auditor.match_stores()
