@@ -49,7 +49,7 @@ class Drawings:
             InputError: such a trace has no timeline.
         """
         if self._asked:
-            require_timeline(trace.header, where)
+            require_timeline(trace.header, trace.events, where)
 
     def write(self, drawn: Timeline) -> None:
         """Write what was asked for.

@@ -179,6 +179,8 @@ class _Requests:
             case Walk() if outcome[0] > 0:
                 self._states[event.request] = "running"
                 self._tokens(at, event.request, outcome[0])
+            case Walk() if outcome[0] < 0:
+                self._end(at, event.request)
             case Slots() if outcome["answer"] is True:
                 self._states[event.request] = "running"
                 self._tokens(at, event.request, _allocated(outcome))
@@ -316,21 +318,35 @@ def _entries(
             yield name, ("lost", f"needed by {by}", f"needed by {by}, and in the ledger {has}")
 
 
+_MISSING = ("missing", "missing", "the ledger has it, and a step has left the store without it")
+
+
 class _Store:
     """What is in the worker's store, by identifier. `is_told`: the worker says itself."""
 
     def __init__(self, *, is_told: bool) -> None:
         self._rows = _Rows()
         self._is_told = is_told
+        self._missing: set[str] = set()
 
     def follow(self, at: int, moment: Moment) -> None:
         store: Mapping[str, int] | None = moment.store_after
         if self._is_told:
             outcome = moment.record.outcome
             store = outcome.get("store") if isinstance(outcome, dict) else None
-        if store is not None:
-            states = {name: ("stored", str(rows), f"{rows} rows") for name, rows in store.items()}
-            self._rows.show(at, states)
+        if store is None:
+            return
+        states: dict[str, State] = {
+            name: ("stored", str(rows), f"{rows} row{'s' * (rows != 1)}")
+            for name, rows in store.items()
+        }
+        if isinstance(moment.after, EncoderCacheState) and not self._is_told:
+            absent = moment.after.size.keys() - store.keys()
+            if isinstance(moment.event, Schedule | Notices):
+                self._missing = set(absent)
+            self._missing &= absent
+            states |= dict.fromkeys(sorted(self._missing), _MISSING)
+        self._rows.show(at, states)
 
     def group(self, end: int) -> Group:
         source = "as the worker says" if self._is_told else "as the steps tell it"

@@ -4,7 +4,7 @@
 records. No text in it has a character that does anything to a reader.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 
 import msgspec
 
@@ -60,16 +60,18 @@ class Timeline(msgspec.Struct, frozen=True):
     broken: tuple[Broken, ...]
 
 
-def require_timeline(header: Header, where: str) -> None:
+def require_timeline(header: Header, events: Sized, where: str) -> None:
     """See whether such a trace can be drawn.
 
     Raises:
-        InputError: what happens at its depth has no lanes.
+        InputError: what happens at its depth has no lanes, or nothing happens.
     """
     depth = depth_of(header)
     if not DEPTHS[depth].has_timeline:
         drawn = ", ".join(name for name, one in DEPTHS.items() if one.has_timeline)
         raise InputError(f"{where}: a {depth}-depth trace has no timeline; expected one of {drawn}")
+    if not events:
+        raise InputError(f"{where}: has no events; expected some that can be drawn")
 
 
 def timeline(
@@ -84,10 +86,10 @@ def timeline(
     `first`. What is `broken` outside the window is left out; the first of it is the subject.
 
     Raises:
-        InputError: what happens at this depth has no lanes.
+        InputError: what happens at this depth has no lanes, or nothing happens.
     """
-    require_timeline(header, target)
     seen = list(moments)
+    require_timeline(header, seen, target)
     view: View = part(DEPTHS[depth_of(header)].view).VIEW
     calls = Calls()
     inside = tuple(one for one in broken if first <= one.event < first + len(seen))

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from cacheproof.differential.findings.timeline.model import Timeline
 
 _FILES = resources.files("cacheproof.differential.findings.timeline")
+_SCRIPTS = ("lanes.js", "canvas.js", "page.js")
 _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 """What could end a script, or begin a comment in one; in JSON it stands in strings alone."""
 
@@ -23,7 +24,7 @@ def page(timeline: Timeline) -> bytes:
     """The HTML file."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True)
     template = environment.from_string(_text("page.html.jinja"))
-    style, script = _text("page.css"), _text("page.js")
+    style, script = _text("page.css"), _script()
     return template.render(
         policy=_policy(style, script),
         style=Markup(style),
@@ -46,6 +47,12 @@ def _policy(style: str, script: str) -> str:
 
 def _digest(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _script() -> str:
+    """The scripts as one, whose names are its own."""
+    parts = "\n".join(map(_text, _SCRIPTS))
+    return f'"use strict";\n{{\n{parts}}}\n'
 
 
 def _text(name: str) -> str:

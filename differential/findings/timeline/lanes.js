@@ -1,0 +1,108 @@
+// What the page says, and where: the lanes, and what each says of an event. Whatever a trace says
+// is put in as text.
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+const [chart, canvas, tip] = ["chart", "canvas", "tip"].map(byId);
+const pen = canvas.getContext("2d");
+const COUNT = data.events.length;
+const GUTTER = 168, RULER = 30, HEADING = 24, ROW = 22, TALL = 46, PAD = 3;
+const NEAR = 20, NEAR_PRINTED = 100, STATES = 60, LEGIBLE = 24;
+const PRINTED = { width: 900, height: 960 };
+const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
+const MARKS = {
+  arrives: "▸", preempted: "↶", ends: "■", encoded: "+", evicted: "✕", reported: "▾",
+};
+const KINDS = [
+  ["waiting", "waits"], ["running", "runs"], ["scheduled", "gets tokens"], ["held", "held"],
+  ["idle", "idle: freeable"], ["evicted", "evicted, not reported"],
+  ["lost", "needed, not held"], ["stored", "stored"], ["missing", "in the ledger, not stored"],
+  ["blocks", "KV blocks"],
+];
+const brokenAt = new Map();
+for (const one of data.broken) {
+  const at = one.event - data.first;
+  brokenAt.set(at, [...(brokenAt.get(at) ?? []), one]);
+}
+const subject = data.broken.length ? data.broken[0].event - data.first : null;
+const view = { left: 0, scale: 1, top: 0, width: 0, height: 0, cursor: subject ?? 0 };
+let palette = {}, pending = false, printing = false;
+
+const endOfSpan = (span) => span[1], endOfPoint = (point) => point[0] + 1;
+
+/** A lane as it is laid out: a group's heading, a chart or a row, with the events it speaks of. */
+function lanes() {
+  const found = [];
+  for (const group of data.groups) {
+    found.push({ kind: "heading", ...group, height: HEADING, from: 0, to: COUNT });
+    for (const one of group.charts) {
+      const top = one.points.reduce((most, point) => Math.max(most, point[1]), one.limit ?? 1);
+      found.push({ kind: "chart", ...one, top, height: TALL, from: 0, to: COUNT });
+    }
+    for (const one of group.rows) {
+      const parts = [one.spans, one.over, one.marks].filter((part) => part.length);
+      const from = Math.min(...parts.map((part) => part[0][0]));
+      const spans = [one.spans, one.over].filter((part) => part.length);
+      const to = Math.max(
+        ...spans.map((part) => endOfSpan(part.at(-1))), ...one.marks.slice(-1).map(endOfPoint),
+      );
+      found.push({ kind: "row", ...one, height: ROW, from, to });
+    }
+  }
+  return found;
+}
+const all = lanes();
+
+/** The lanes that say something of the events in view. */
+function lanesInView() {
+  const right = view.left + view.width / view.scale;
+  return all.filter((one) => one.to > view.left && one.from < right);
+}
+
+const heightOf = (shown) => shown.reduce((sum, one) => sum + one.height, RULER + PAD);
+
+/** Index of the first part that ends after an event; parts are in order. */
+function firstAfter(parts, event, endOf) {
+  let low = 0, high = parts.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (endOf(parts[middle]) > event) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+const numberOf = (at) => (data.first + at + 1).toLocaleString("en");
+
+/** What the lanes say of an event: [group, name, words]. */
+function statesAt(at) {
+  const found = [];
+  let group = "";
+  for (const lane of all) {
+    if (lane.kind === "heading") group = lane.name;
+    else {
+      const words = wordsAt(lane, at);
+      if (words) found.push([group, lane.name, words]);
+    }
+  }
+  return found;
+}
+
+function wordsAt(lane, at) {
+  if (lane.kind === "chart") {
+    const next = firstAfter(lane.points, at, endOfPoint);
+    const exact = next < lane.points.length && lane.points[next][0] === at;
+    const point = exact ? lane.points[next] : lane.is_level ? lane.points[next - 1] : undefined;
+    return point ? `${point[1]}${lane.limit === null ? "" : ` of ${lane.limit}`}` : "";
+  }
+  if (lane.from > at || lane.to <= at) return "";
+  const words = [];
+  for (const spans of [lane.spans, lane.over]) {
+    const span = spans[firstAfter(spans, at, endOfSpan)];
+    if (span && span[0] <= at) words.push(span[4]);
+  }
+  for (let i = firstAfter(lane.marks, at, endOfPoint); i < lane.marks.length; i++) {
+    if (lane.marks[i][0] !== at) break;
+    words.push(lane.marks[i][2]);
+  }
+  return words.join("; ");
+}
