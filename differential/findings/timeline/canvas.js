@@ -84,7 +84,8 @@ function drawLane(lane, y, width) {
   pen.rect(GUTTER, y, view.width, lane.height);
   pen.clip();
   if (lane.kind === "chart") drawChart(lane, y);
-  else drawRow(lane, y);
+  else if (lane.kind === "row") drawRow(lane, y);
+  else drawPack(lane, y);
   pen.restore();
   pen.fillStyle = palette.ink;
   text(lane.name, 16, y + lane.height / 2 - (lane.kind === "chart" ? 7 : 0), GUTTER - 24);
@@ -95,9 +96,18 @@ function drawLane(lane, y, width) {
   }
 }
 
+function drawPack(lane, y) {
+  const right = view.left + view.width / view.scale;
+  for (let i = firstAfter(lane.rows, view.left, (row) => row.to); i < lane.rows.length; i++) {
+    if (lane.rows[i].from > right) break;
+    drawRow(lane.rows[i], y);
+  }
+}
+
 function drawRow(lane, y) {
-  drawSpans(lane.spans, y + PAD, lane.height - 2 * PAD - 1);
-  drawSpans(lane.over, y + PAD + 2, lane.height - 2 * PAD - 5);
+  const forMarks = lane.marks.length && view.scale > 5 ? 16 : 0;
+  drawSpans(lane.spans, y + PAD, lane.height - 2 * PAD - 1, forMarks);
+  drawSpans(lane.over, y + PAD + 2, lane.height - 2 * PAD - 5, 0);
   if (view.scale < 5) return;
   pen.textAlign = "center";
   const stacked = new Map();
@@ -118,7 +128,8 @@ function drawRow(lane, y) {
   pen.textAlign = "left";
 }
 
-function drawSpans(spans, y, height) {
+/** `reserved` is room for marks where a span begins. */
+function drawSpans(spans, y, height, reserved) {
   const right = view.left + view.width / view.scale;
   let drawn = -1;
   for (let i = firstAfter(spans, view.left, endOfSpan); i < spans.length; i++) {
@@ -126,29 +137,30 @@ function drawSpans(spans, y, height) {
     if (start > right) break;
     const x = Math.max(xOf(start), GUTTER - 4);
     const to = Math.min(xOf(end), GUTTER + view.width + 4);
-    if (to < drawn) continue;
-    const wide = Math.max(to - x - (view.scale > 6 ? 1 : 0), 1);
+    if (to < drawn && !isWrong(kind)) continue;
+    const wide = Math.max(to - x - (view.scale > 6 ? 1 : 0), isWrong(kind) ? 2 : 1);
     drawn = Math.floor(x + wide) + 1;
     pen.fillStyle = palette[kind];
     pen.fillRect(x, y, wide, height);
     if (["idle", "evicted", "lost", "missing"].includes(kind)) {
       if (wide > 4) outline(x, y, wide, height, kind);
     }
-    const room = wide - 6 - (view.scale > 30 && kind !== "scheduled" ? 16 : 0);
-    if (room > 12) {
+    const room = wide - 6 - reserved;
+    if (room > 12 || measure(label) <= room) {
+      const long = Math.min(measure(label), room);
+      const from = kind === "scheduled" ? x + (wide - long) / 2 : x + 3 + reserved;
       pen.fillStyle = palette[`on-${kind}`];
-      const middle = kind === "scheduled" ? x + (wide - measure(label)) / 2 : x + wide - 4 - room;
-      if (measure(label) <= room) text(label, middle, y + height / 2 + 0.5, room);
-      else if (room > 40) text(label, x + wide - room - 2, y + height / 2 + 0.5, room);
+      if (measure(label) <= room || room > 40) text(label, from, y + height / 2 + 0.5, room);
     }
   }
 }
 
+const isWrong = (kind) => kind === "lost" || kind === "missing";
+
 function outline(x, y, width, height, kind) {
-  const isWrong = kind === "lost" || kind === "missing";
-  pen.strokeStyle = isWrong ? palette.broken : palette.quiet;
+  pen.strokeStyle = isWrong(kind) ? palette.broken : palette.quiet;
   pen.setLineDash(kind === "idle" ? [] : [4, 3]);
-  pen.lineWidth = isWrong ? 2 : 1;
+  pen.lineWidth = isWrong(kind) ? 2 : 1;
   pen.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
   pen.setLineDash([]);
 }
@@ -158,12 +170,15 @@ function drawChart(lane, y) {
   const yOf = (value) => base - (Math.max(0, value) / Math.max(lane.top, 1)) * tall;
   const right = view.left + view.width / view.scale;
   const after = firstAfter(lane.points, view.left, endOfPoint);
-  for (let i = Math.max(0, after - 1), drawn = -1; i < lane.points.length; i++) {
+  let drawn = -1, tallest = 0;
+  for (let i = Math.max(0, after - 1); i < lane.points.length; i++) {
     const [event, value] = lane.points[i];
     if (event > right) break;
     const next = i + 1 < lane.points.length ? lane.points[i + 1][0] : COUNT;
     const x = xOf(event), to = xOf(lane.is_level ? next : event + 1);
-    if (to < drawn) continue;
+    if (to >= drawn) tallest = -Infinity;
+    if (value <= tallest) continue; // of the events of a pixel the tallest is seen
+    tallest = value;
     const wide = Math.max(to - x - (lane.is_level || view.scale < 6 ? 0 : 1), 1);
     drawn = Math.floor(x + wide) + 1;
     const beyond = value < 0 || (lane.limit !== null && value > lane.limit);

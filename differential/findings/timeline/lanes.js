@@ -6,8 +6,8 @@ const [chart, canvas, tip] = ["chart", "canvas", "tip"].map(byId);
 const pen = canvas.getContext("2d");
 const COUNT = data.events.length;
 const GUTTER = 168, RULER = 30, HEADING = 24, ROW = 22, TALL = 46, PAD = 3;
-const NEAR = 20, NEAR_PRINTED = 100, STATES = 60, LEGIBLE = 24;
-const PRINTED = { width: 900, height: 960 };
+const NEAR = 20, NEAR_PRINTED = 100, STATES = 60, LEGIBLE = 24, ROWS_MAX = 24;
+const PRINTED = { width: 900, height: 960, legible: 14 };
 const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
 const MARKS = {
   arrives: "▸", preempted: "↶", ends: "■", encoded: "+", evicted: "✕", reported: "▾",
@@ -29,33 +29,60 @@ let palette = {}, pending = false, printing = false;
 
 const endOfSpan = (span) => span[1], endOfPoint = (point) => point[0] + 1;
 
-/** A lane as it is laid out: a group's heading, a chart or a row, with the events it speaks of. */
-function lanes() {
-  const found = [];
-  for (const group of data.groups) {
-    found.push({ kind: "heading", ...group, height: HEADING, from: 0, to: COUNT });
-    for (const one of group.charts) {
-      const top = one.points.reduce((most, point) => Math.max(most, point[1]), one.limit ?? 1);
-      found.push({ kind: "chart", ...one, top, height: TALL, from: 0, to: COUNT });
-    }
-    for (const one of group.rows) {
-      const parts = [one.spans, one.over, one.marks].filter((part) => part.length);
-      const from = Math.min(...parts.map((part) => part[0][0]));
-      const spans = [one.spans, one.over].filter((part) => part.length);
-      const to = Math.max(
-        ...spans.map((part) => endOfSpan(part.at(-1))), ...one.marks.slice(-1).map(endOfPoint),
-      );
-      found.push({ kind: "row", ...one, height: ROW, from, to });
+const inOrder = (one, other) => one.from - other.from;
+
+/** A row, with the events it speaks of. */
+function rowOf(row) {
+  const parts = [row.spans, row.over, row.marks].filter((part) => part.length);
+  const spans = [row.spans, row.over].filter((part) => part.length);
+  const from = Math.min(...parts.map((part) => part[0][0]));
+  const to = Math.max(
+    ...spans.map((part) => endOfSpan(part.at(-1))), ...row.marks.slice(-1).map(endOfPoint),
+  );
+  return { kind: "row", ...row, height: ROW, from, to };
+}
+
+function chartOf(chart) {
+  const top = chart.points.reduce((most, point) => Math.max(most, point[1]), chart.limit ?? 1);
+  return { kind: "chart", ...chart, top, height: TALL, from: 0, to: COUNT };
+}
+
+/** Rows that follow each other in one lane, for where there are too many for a lane each. */
+function packed(rows) {
+  const lanes = [];
+  for (const row of [...rows].sort(inOrder)) {
+    const free = lanes.find((lane) => lane.to <= row.from);
+    if (free) {
+      free.rows.push(row);
+      free.to = row.to;
+    } else {
+      lanes.push({ kind: "pack", rows: [row], height: ROW, from: row.from, to: row.to });
     }
   }
-  return found;
+  for (const lane of lanes) {
+    const [{ name }] = lane.rows;
+    lane.name = lane.rows.length > 1 ? `${name} and ${lane.rows.length - 1} more` : name;
+  }
+  return lanes;
 }
-const all = lanes();
+
+/** Groups as they are laid out: a heading, charts and rows. */
+const groups = data.groups.map((group) => {
+  const heading = { kind: "heading", ...group, height: HEADING, from: 0, to: COUNT };
+  const rows = group.rows.map(rowOf);
+  const packs = rows.length > ROWS_MAX ? packed(rows) : [];
+  return { name: group.name, top: [heading, ...group.charts.map(chartOf)], rows, packs };
+});
+const allRows = groups.flatMap((group) => group.rows);
 
 /** The lanes that say something of the events in view. */
 function lanesInView() {
   const right = view.left + view.width / view.scale;
-  return all.filter((one) => one.to > view.left && one.from < right);
+  const isSeen = (lane) => lane.to > view.left && lane.from < right;
+  return groups.flatMap(({ top, rows, packs }) => {
+    const seen = rows.filter(isSeen);
+    return [...top, ...(seen.length > ROWS_MAX ? packs.filter(isSeen) : seen)];
+  });
 }
 
 const heightOf = (shown) => shown.reduce((sum, one) => sum + one.height, RULER + PAD);
@@ -75,16 +102,11 @@ const numberOf = (at) => (data.first + at + 1).toLocaleString("en");
 
 /** What the lanes say of an event: [group, name, words]. */
 function statesAt(at) {
-  const found = [];
-  let group = "";
-  for (const lane of all) {
-    if (lane.kind === "heading") group = lane.name;
-    else {
-      const words = wordsAt(lane, at);
-      if (words) found.push([group, lane.name, words]);
-    }
-  }
-  return found;
+  return groups.flatMap(({ name, top, rows }) =>
+    [...top.slice(1), ...rows]
+      .map((lane) => [name, lane.name, wordsAt(lane, at)])
+      .filter(([, , words]) => words),
+  );
 }
 
 function wordsAt(lane, at) {

@@ -81,14 +81,13 @@ function showPage() {
   for (const [name, words] of data.about) {
     byId("about").append(element("dt", name), element("dd", words));
   }
-  const used = new Set(all.flatMap((lane) => [
-    ...(lane.spans ?? []).map((span) => span[2]), ...(lane.over ?? []).map((span) => span[2]),
-  ]));
-  const marks = new Set(all.flatMap((lane) => (lane.marks ?? []).map((mark) => mark[1])));
+  const spans = allRows.flatMap((row) => [...row.spans, ...row.over]);
+  const used = new Set(spans.map((span) => span[2]));
+  const marks = new Set(allRows.flatMap((row) => row.marks.map((mark) => mark[1])));
   for (const [kind, words] of KINDS.filter(([name]) => used.has(name))) {
     const swatch = element("i", "");
     swatch.style.background = `var(--${kind})`;
-    if (kind === "lost" || kind === "missing") swatch.style.outline = "1px dashed var(--broken)";
+    if (isWrong(kind)) swatch.style.outline = "1px dashed var(--broken)";
     byId("legend").append(element("li", null, swatch, words));
   }
   for (const [kind, sign] of Object.entries(MARKS).filter(([name]) => marks.has(name))) {
@@ -111,8 +110,8 @@ function goTo(at) {
 }
 
 /** As much around an event as can be read. */
-function centre(at) {
-  view.scale = LEGIBLE;
+function centre(at, scale) {
+  view.scale = scale;
   view.left = at + 0.5 - view.width / view.scale / 2;
   clamp();
 }
@@ -220,10 +219,9 @@ function showTip(event) {
   tip.hidden = !(at >= 0 && at < COUNT && event.offsetX > GUTTER);
   if (tip.hidden) return;
   const lines = [`event ${numberOf(at)}: ${data.events[at].words.slice(0, 300)}`];
-  if (lane && lane.kind !== "heading") {
-    const words = wordsAt(lane, at);
-    if (words) lines.push(`${lane.name}: ${words}`);
-  }
+  const of = lane?.kind === "pack" ? lane.rows.find((row) => row.to > at) : lane;
+  const words = of && of.kind !== "heading" ? wordsAt(of, at) : "";
+  if (words) lines.push(`${of.name}: ${words}`);
   for (const one of brokenAt.get(at) ?? []) lines.push(`broken: ${one.contract}`);
   tip.replaceChildren(...lines.map((line) => element("div", line)));
   const x = Math.min(event.offsetX + 14, chart.clientWidth - tip.offsetWidth - 6);
@@ -248,7 +246,7 @@ function print(begins) {
     onScreen = { ...view };
     Object.assign(view, { top: 0, left: 0, scale: 0 });
     resize();
-    if (view.scale < LEGIBLE) centre(subject ?? view.cursor);
+    if (view.scale < PRINTED.legible) centre(subject ?? view.cursor, PRINTED.legible);
   } else {
     Object.assign(view, onScreen);
   }
@@ -275,6 +273,6 @@ readPalette();
 showPage();
 view.scale = 0;
 resize();
-if (view.scale < LEGIBLE) centre(view.cursor);
+if (view.scale < LEGIBLE) centre(view.cursor, LEGIBLE);
 showEvent();
 draw();
