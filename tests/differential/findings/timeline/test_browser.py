@@ -131,7 +131,7 @@ def test_a_reader_of_the_screen_is_told_the_event(show: Show) -> None:
     assert chart.get_attribute("aria-valuemax") == "6"
     told = chart.get_attribute("aria-valuetext") or ""
     assert told.startswith("Event 5 of 6: the step's output arrives; broken: EC-6a at event 5")
-    assert opened.page.get_by_role("toolbar", name="Move and zoom").is_visible()
+    assert opened.page.get_by_role("group", name="Move and zoom").is_visible()
     assert opened.page.get_by_role("region", name="Event 5 of 6").is_visible()
 
 
@@ -217,6 +217,13 @@ def test_paper_is_light_and_has_all_lanes(show: Show) -> None:
     opened.page.emulate_media(media="screen")
     opened.page.wait_for_selector("html:not(.printed)")
     assert opened.color(5, 5) == "#0d1117"
+
+
+@pytest.mark.parametrize("width", [1200, 360])
+def test_a_long_name_makes_no_page_wider_than_its_window(show: Show, width: int) -> None:
+    opened = show(hostile("x" * 256))
+    opened.page.set_viewport_size({"width": width, "height": 700})
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("name", HOSTILE)

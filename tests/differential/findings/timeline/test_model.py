@@ -83,6 +83,23 @@ def test_where_it_is_mended_nothing_is_broken() -> None:
     assert not WRONG & span_kinds(shown).keys()
 
 
+def test_an_entry_that_no_worker_was_asked_to_encode_is_shown_as_such(
+    finding: Callable[[str], Trace],
+) -> None:
+    trace = finding("phantom-entry.jsonl")
+    shown = drawn(trace, MENDED)  # which mends another fault, and has this one
+    missing = {
+        (each.name, span.start)
+        for each in group(shown, "Worker's store").rows
+        for span in each.spans
+        if span.kind == "missing"
+    }
+    (subject, *_) = (one for one in shown.broken if one.contract == "WM-1")
+    assert {at for _, at in missing} == {subject.event}
+    assert any(f"'{name}'" in subject.why for name, _ in missing)
+    assert not WRONG & span_kinds(drawn(trace)).keys()
+
+
 @pytest.mark.parametrize("make", [of_manager, scheduler_trace])
 def test_under_the_contracts_nothing_is_lost_and_nothing_is_missing(
     make: Callable[[int], Trace],
