@@ -244,16 +244,7 @@ def replay(
     trace = _trace_of(what)
     drawings.require_timeline(trace, str(file))
     target = resolve(target_text, report=output.say)
-    if not target.runs_depth(trace.depth):
-        raise InputError(
-            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
-            f"trace of {_depths_of(target)}, or another target"
-        )
-    if isinstance(target, ReferenceTarget) and not target.runs(trace):
-        raise InputError(
-            f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "
-            f"release as --target"
-        )
+    _require_runs(target, trace, file)
     with closing(target), _reference_for(target) as reference:
         told = announce(output, target, compared=reference is not None)
         runs = findings_of.replay(what, target, times, reference)
@@ -282,6 +273,24 @@ def replay(
     if not runs.broke:
         return HOLDS
     return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
+
+
+def _require_runs(target: Target, trace: Trace, file: Path) -> None:
+    """See whether a target runs such traces at all.
+
+    Raises:
+        InputError: it does not.
+    """
+    if not target.runs_depth(trace.depth):
+        raise InputError(
+            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
+            f"trace of {_depths_of(target)}, or another target"
+        )
+    if isinstance(target, ReferenceTarget) and not target.runs(trace):
+        raise InputError(
+            f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "
+            f"release as --target"
+        )
 
 
 def _only_parts(runs: Replay) -> bool:

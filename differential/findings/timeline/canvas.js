@@ -60,6 +60,7 @@ function draw() {
     y += lane.height;
   }
   drawRuler(width);
+  drawBroken();
   drawCursor();
   drawBars(shown);
 }
@@ -218,9 +219,14 @@ function drawRuler(width) {
     pen.fillStyle = palette.quiet;
     pen.fillText(number.toLocaleString("en"), x, RULER / 2);
   }
-  const sorted = [...brokenAt.keys()].sort((one, other) => one - other);
+  pen.textAlign = "left";
+}
+
+/** The columns of what is broken, each with its contracts above it where there is room. */
+function drawBroken() {
+  const right = view.left + view.width / view.scale;
   let free = -Infinity;
-  for (const at of sorted) {
+  for (const at of brokenInOrder) {
     if (at + 1 < view.left || at > right) continue;
     const x = xOf(at), wide = Math.max(view.scale, 3);
     pen.save();
@@ -242,11 +248,8 @@ function drawRuler(width) {
     pen.fillStyle = palette.broken;
     pen.fillRect(from, 2, long, RULER - 7);
     pen.fillStyle = palette["on-broken"];
-    pen.textAlign = "left";
     text(name, from + 5, RULER / 2 - 1, long - 6);
-    pen.textAlign = "center";
   }
-  pen.textAlign = "left";
 }
 
 function drawCursor() {

@@ -23,6 +23,7 @@ for (const one of data.broken) {
   const at = one.event - data.first;
   brokenAt.set(at, [...(brokenAt.get(at) ?? []), one]);
 }
+const brokenInOrder = [...brokenAt.keys()].sort((one, other) => one - other);
 const subject = data.broken.length ? data.broken[0].event - data.first : null;
 const view = { left: 0, scale: 1, top: 0, width: 0, height: 0, cursor: subject ?? 0 };
 let palette = {}, pending = false, printing = false;

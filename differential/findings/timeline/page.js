@@ -133,7 +133,10 @@ const fit = () => {
   view.left = 0;
   redraw();
 };
-const toBroken = () => subject !== null && goTo(subject);
+const toBroken = () => {
+  const next = brokenInOrder.find((at) => at > view.cursor) ?? brokenInOrder[0];
+  if (next !== undefined) goTo(next);
+};
 const scroll = (by) => {
   view.top += by;
   redraw();

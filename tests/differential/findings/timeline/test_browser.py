@@ -12,7 +12,7 @@ from cacheproof.differential.findings.timeline.page import page
 from cacheproof.differential.generators.kv_cache import kv_cache_trace
 from cacheproof.differential.generators.scheduler import scheduler_trace
 from cacheproof.differential.traces.base import Item
-from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.manager import Add, Finish
 from cacheproof.differential.traces.trace import AnyEvent
 from tests.differential.findings.timeline import browser as browsers
 from tests.differential.findings.timeline.browser import Opened
@@ -121,7 +121,9 @@ def test_keys_step_through_the_events(show: Show) -> None:
     opened.press("End")
     assert opened.event == 6
     opened.press("b")
-    assert opened.event == 5
+    assert opened.event == 5  # the first that is broken comes after the last
+    opened.press("b")
+    assert opened.event == 6
 
 
 def test_a_reader_of_the_screen_is_told_the_event(show: Show) -> None:
@@ -198,6 +200,21 @@ def test_the_pointer_is_told_what_is_under_it(show: Show) -> None:
     assert "b: running; scheduled: 9 tokens" in opened.text("#tip")
     opened.page.mouse.click(box["x"] + GUTTER + 2.5 * width, box["y"] + 90)
     assert opened.event == 3
+
+
+def test_many_requests_that_follow_each_other_share_a_lane(show: Show) -> None:
+    lives = [(Add(f"r{one}", prompt=4), Finish(f"r{one}")) for one in range(30)]
+    trace = needed_entry().with_events(event for life in lives for event in life)
+    opened = show(drawn(trace))
+    assert opened.said == []
+    opened.press("0")  # the whole run: sixty events
+    box = opened.page.locator("#chart").bounding_box()
+    assert box is not None
+    scale = (box["width"] - GUTTER) / 60
+    for number in (0, 29):
+        x = box["x"] + GUTTER + (2 * number + 0.5) * scale
+        opened.page.mouse.move(x, box["y"] + 65)
+        assert f"r{number}: waiting; arrives" in opened.text("#tip")
 
 
 def test_it_is_dark_where_the_user_wants_it(show: Show) -> None:
