@@ -202,6 +202,23 @@ function drawChart(lane, y) {
   }
 }
 
+/** The names of what is broken, where there is room for them above their columns. */
+function flagsInView() {
+  const right = view.left + view.width / view.scale, flags = [];
+  let free = -Infinity;
+  for (const at of brokenInOrder) {
+    if (at + 1 < view.left || at > right) continue;
+    const name = [...new Set(brokenAt.get(at).map((one) => one.contract))].join(" ");
+    const long = Math.min(measure(name), FLAG_MAX) + 10;
+    const middle = xOf(at) + Math.max(view.scale, 3) / 2;
+    const from = Math.max(GUTTER, Math.min(middle - long / 2, GUTTER + view.width - long));
+    if (from < free) continue;
+    free = from + long + 2;
+    flags.push({ name, from, to: from + long });
+  }
+  return flags;
+}
+
 function drawRuler(width) {
   pen.fillStyle = palette.paper;
   pen.fillRect(0, 0, width, RULER);
@@ -209,47 +226,43 @@ function drawRuler(width) {
   pen.fillRect(0, RULER - 1, width, 1);
   pen.fillStyle = palette.quiet;
   pen.fillText("event", 16, RULER / 2);
+  const flags = flagsInView();
   const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000, 100000]
     .find((one) => one * view.scale > 46) ?? 1e6;
-  pen.textAlign = "center";
   const right = Math.min(COUNT, Math.ceil(view.left + view.width / view.scale));
   const begin = Math.ceil((data.first + 1 + Math.floor(view.left)) / step) * step;
   for (let number = begin; number <= data.first + right; number += step) {
-    const x = xOf(number - data.first - 1) + view.scale / 2;
-    pen.fillStyle = palette.quiet;
-    pen.fillText(number.toLocaleString("en"), x, RULER / 2);
+    const words = number.toLocaleString("en"), long = measure(words);
+    const x = xOf(number - data.first - 1) + (view.scale - long) / 2;
+    const isFree = flags.every((flag) => x + long + 4 < flag.from || x - 4 > flag.to);
+    if (isFree && x + long < width) pen.fillText(words, x, RULER / 2);
   }
-  pen.textAlign = "left";
+  for (const { name, from, to } of flags) {
+    pen.fillStyle = palette.broken;
+    pen.fillRect(from, 2, to - from, RULER - 7);
+    pen.fillStyle = palette["on-broken"];
+    text(name, from + 5, RULER / 2 - 1, to - from - 6);
+  }
 }
 
-/** The columns of what is broken, each with its contracts above it where there is room. */
+/** The columns of what is broken. */
 function drawBroken() {
+  pen.save();
+  pen.beginPath();
+  pen.rect(GUTTER, 0, view.width, view.height);
+  pen.clip();
+  pen.fillStyle = palette.broken;
   const right = view.left + view.width / view.scale;
-  let free = -Infinity;
   for (const at of brokenInOrder) {
     if (at + 1 < view.left || at > right) continue;
     const x = xOf(at), wide = Math.max(view.scale, 3);
-    pen.save();
-    pen.beginPath();
-    pen.rect(GUTTER, 0, view.width, view.height);
-    pen.clip();
     pen.globalAlpha = 0.16;
-    pen.fillStyle = palette.broken;
     pen.fillRect(x, RULER, wide, view.height);
     pen.globalAlpha = 1;
     pen.fillRect(x, RULER - 4, wide, 4);
     pen.fillRect(x, RULER, 1.5, view.height);
-    pen.restore();
-    const name = [...new Set(brokenAt.get(at).map((one) => one.contract))].join(" ");
-    const long = Math.min(measure(name), 220) + 10;
-    const from = Math.max(GUTTER, Math.min(x + wide / 2 - long / 2, GUTTER + view.width - long));
-    if (from < free) continue;
-    free = from + long + 2;
-    pen.fillStyle = palette.broken;
-    pen.fillRect(from, 2, long, RULER - 7);
-    pen.fillStyle = palette["on-broken"];
-    text(name, from + 5, RULER / 2 - 1, long - 6);
   }
+  pen.restore();
 }
 
 function drawCursor() {

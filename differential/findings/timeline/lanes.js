@@ -5,7 +5,7 @@ const byId = (id) => document.getElementById(id);
 const [chart, canvas, tip] = ["chart", "canvas", "tip"].map(byId);
 const pen = canvas.getContext("2d");
 const COUNT = data.events.length;
-const GUTTER = 168, RULER = 30, HEADING = 24, ROW = 22, TALL = 46, PAD = 3;
+const GUTTER = 168, RULER = 30, HEADING = 24, ROW = 22, TALL = 46, PAD = 3, FLAG_MAX = 220;
 const NEAR = 20, NEAR_PRINTED = 100, STATES = 60, LEGIBLE = 24, ROWS_MAX = 24;
 const PRINTED = { width: 900, height: 960, legible: 14 };
 const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
@@ -26,7 +26,7 @@ for (const one of data.broken) {
 const brokenInOrder = [...brokenAt.keys()].sort((one, other) => one - other);
 const subject = data.broken.length ? data.broken[0].event - data.first : null;
 const view = { left: 0, scale: 1, top: 0, width: 0, height: 0, cursor: subject ?? 0 };
-let palette = {}, pending = false, printing = false;
+let palette = {}, found = {}, pending = false, printing = false;
 
 const endOfSpan = (span) => span[1], endOfPoint = (point) => point[0] + 1;
 
@@ -76,16 +76,19 @@ const groups = data.groups.map((group) => {
 });
 const allRows = groups.flatMap((group) => group.rows);
 
-/** The lanes that say something of the events in view. */
+/** The lanes that say something of the events in view; they are looked for when it has changed. */
 function lanesInView() {
-  const right = view.left + view.width / view.scale;
-  const isSeen = (lane) => lane.to > view.left && lane.from < right;
-  return groups.flatMap(({ top, rows, packs }) => {
+  const { left, width, scale } = view;
+  if (found.left === left && found.width === width && found.scale === scale) return found.lanes;
+  const right = left + width / scale;
+  const isSeen = (lane) => lane.to > left && lane.from < right;
+  const lanes = groups.flatMap(({ top, rows, packs }) => {
     const seen = rows.filter(isSeen);
     return [...top, ...(seen.length > ROWS_MAX ? packs.filter(isSeen) : seen)];
   });
+  found = { left, width, scale, lanes };
+  return lanes;
 }
-
 const heightOf = (shown) => shown.reduce((sum, one) => sum + one.height, RULER + PAD);
 
 /** Index of the first part that ends after an event; parts are in order. */
