@@ -31,14 +31,17 @@ from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.traces.wording import visible_line
+from cacheproof.drawing import Drawings
 from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
 from cacheproof.options import (
     A_WEEK,
     TARGET_HELP,
     DepthOption,
     FindingsOption,
+    HtmlOption,
     JsonOption,
     KnownOption,
+    PerfettoOption,
     ShrinkListedOption,
     TargetOption,
     VerboseOption,
@@ -198,11 +201,14 @@ def replay(
     ] = None,
     times: Annotated[int, typer.Option(min=1, max=1000)] = 10,
     findings: FindingsOption = None,
+    html: HtmlOption = None,
+    perfetto: PerfettoOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a finding or a trace again, and say whether it comes out the same every time."""
     folder = findings or findings_folder()
-    raise typer.Exit(searching.replay(Output(json), file, target, times, folder))
+    output, drawings = Output(json), Drawings(html, perfetto)
+    raise typer.Exit(searching.replay(output, file, target, times, folder, drawings))
 
 
 @app.command()

@@ -28,6 +28,7 @@ from cacheproof.differential.traces.wording import visible, visible_line
 
 JSON_SCHEMA = 1
 TO_STDOUT = "-"
+OR_STDOUT = ", or - for standard output"
 LINE_SECONDS = 10.0
 
 
@@ -62,10 +63,7 @@ class Output:
         self.report = VisibleConsole(quiet=json_to == TO_STDOUT, highlight=False, markup=False)
         self.progress = VisibleConsole(stderr=True, highlight=False, markup=False)
         if json_to not in (None, TO_STDOUT):
-            try:
-                files.require_writable(Path(json_to))
-            except OSError as error:
-                raise _unwritable(json_to, str(error.strerror)) from None
+            require_writable("--json", json_to, OR_STDOUT)
 
     def line(self, text: str) -> None:
         """One sentence of the report: in one line where it is no terminal that it goes to."""
@@ -97,10 +95,7 @@ class Output:
         if self._json_to == TO_STDOUT:
             sys.stdout.write(f"{text}\n")
             return
-        try:
-            files.write(Path(self._json_to), f"{text}\n".encode())
-        except OSError as error:
-            raise _unwritable(self._json_to, str(error.strerror)) from None
+        write_file("--json", self._json_to, f"{text}\n".encode(), OR_STDOUT)
 
     @contextmanager
     def bar(self, what: str, total: int | None) -> Iterator[Any]:
@@ -195,8 +190,32 @@ def _escaped(text: str) -> str:
     )
 
 
-def _unwritable(file: str, reason: str) -> InputError:
+def require_writable(option: str, file: str, otherwise: str = "") -> None:
+    """See whether what an option names can be written; `otherwise` is what it could be instead.
+
+    Raises:
+        InputError: it cannot. Said now, not after a long search.
+    """
+    try:
+        files.require_writable(Path(file))
+    except OSError as error:
+        raise _unwritable(option, file, error, otherwise) from None
+
+
+def write_file(option: str, file: str, content: bytes, otherwise: str = "") -> None:
+    """Write what an option names, whole or not at all.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        files.write(Path(file), content)
+    except OSError as error:
+        raise _unwritable(option, file, error, otherwise) from None
+
+
+def _unwritable(option: str, file: str, error: OSError, otherwise: str) -> InputError:
     return InputError(
-        f"--json {file}: cannot be written: {reason}; expected a file in a folder that exists, "
-        "or - for standard output"
+        f"{option} {file}: cannot be written: {error.strerror}; expected a file in a folder that "
+        f"exists{otherwise}"
     )

@@ -12,6 +12,15 @@ from cacheproof.differential.targets.cache import Cache
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - for stdout.")
 ]
+HtmlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Draw the run there: a page that needs no network."
+    ),
+]
+PerfettoOption = Annotated[
+    str | None, typer.Option("--perfetto", metavar="FILE", help="Write the run there for Perfetto.")
+]
 KnownOption = Annotated[
     Path | None, typer.Option("--known", metavar="FILE", help="Replaces the shipped known faults.")
 ]

@@ -25,6 +25,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve, share_libraries
 from cacheproof.differential.traces.trace import Trace
+from cacheproof.drawing import Drawings
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
@@ -222,11 +223,16 @@ def print_listed(output: Output, finding: Finding, folder: Path) -> None:
 
 
 def replay(
-    output: Output, what_text: str, target_text: str | None, times: int, folder: Path
+    output: Output,
+    what_text: str,
+    target_text: str | None,
+    times: int,
+    folder: Path,
+    drawings: Drawings,
 ) -> int:
     """Run a finding or a trace again, by its file, or a listed fault's newest finding in `folder`,
-    by NAME@RELEASE. 0: it holds; 1: it breaks; 3: the runs differ; 4: it does not break, and parts
-    from the model."""
+    by NAME@RELEASE, and draw its first run where that is asked for. 0: it holds; 1: it breaks; 3:
+    the runs differ; 4: it does not break, and parts from the model."""
     file = Path(what_text)
     if (named := OF_FAULT.fullmatch(what_text)) is not None and not file.exists():
         file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
@@ -235,23 +241,16 @@ def replay(
         if isinstance(what, Trace):
             raise InputError(f"{file} is a trace without a target; give one with --target")
         target_text = what.target
-    target = resolve(target_text, report=output.say)
     trace = _trace_of(what)
-    if not target.runs_depth(trace.depth):
-        raise InputError(
-            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
-            f"trace of {_depths_of(target)}, or another target"
-        )
-    if isinstance(target, ReferenceTarget) and not target.runs(trace):
-        raise InputError(
-            f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "
-            f"release as --target"
-        )
+    drawings.require_timeline(trace, str(file))
+    target = resolve(target_text, report=output.say)
+    _require_runs(target, trace, file)
     with closing(target), _reference_for(target) as reference:
         told = announce(output, target, compared=reference is not None)
         runs = findings_of.replay(what, target, times, reference)
     if runs.examination.illegal is not None:
         raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
+    drawings.write_replay(trace, runs, target)
     if isinstance(what, Finding):
         report.print_finding(what, output.report, str(file))
     for *_, sentence in runs.examination.breaks():
@@ -274,6 +273,24 @@ def replay(
     if not runs.broke:
         return HOLDS
     return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
+
+
+def _require_runs(target: Target, trace: Trace, file: Path) -> None:
+    """See whether a target runs such traces at all.
+
+    Raises:
+        InputError: it does not.
+    """
+    if not target.runs_depth(trace.depth):
+        raise InputError(
+            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
+            f"trace of {_depths_of(target)}, or another target"
+        )
+    if isinstance(target, ReferenceTarget) and not target.runs(trace):
+        raise InputError(
+            f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "
+            f"release as --target"
+        )
 
 
 def _only_parts(runs: Replay) -> bool:

@@ -29,6 +29,7 @@ class Depth:
         has_scheduler: a scheduler takes the decisions.
         has_ledger: the last record of a trace has the full state of a manager.
         is_executed: steps are executed, by an engine.
+        has_timeline: its events can be drawn over time.
         its_own: fields of an outcome that the lockstep with the reference leaves out: what a target
             holds and where, which it promises to nobody.
         candidates: smaller traces that are tried at once; few where each takes long.
@@ -44,6 +45,7 @@ class Depth:
     has_scheduler: bool = False
     has_ledger: bool = False
     is_executed: bool = False
+    has_timeline: bool = False
     its_own: frozenset[str] = frozenset()
     candidates: int = 64
 
@@ -88,9 +90,16 @@ def _named(
 
 _OF_MANAGERS = ("encoder_cache", "encoder_decoder")
 DEPTHS = {
-    "manager": _named("manager", lanes=_OF_MANAGERS, view="ledger", has_ledger=True),
+    "manager": _named(
+        "manager", lanes=_OF_MANAGERS, view="ledger", has_ledger=True, has_timeline=True
+    ),
     "scheduler": _named(
-        "scheduler", view="ledger", edits="scheduler", has_scheduler=True, has_ledger=True
+        "scheduler",
+        view="ledger",
+        edits="scheduler",
+        has_scheduler=True,
+        has_ledger=True,
+        has_timeline=True,
     ),
     "engine": _named(
         "engine",
@@ -99,10 +108,11 @@ DEPTHS = {
         has_scheduler=True,
         has_ledger=True,
         is_executed=True,
+        has_timeline=True,
     ),
     "block_hash": _named("block_hash", edits="block_hash"),
     "media_hash": _named("media_hash", edits="media_hash"),
-    "kv_cache": _named("kv_cache", edits="kv_cache"),
+    "kv_cache": _named("kv_cache", edits="kv_cache", has_timeline=True),
     "encoder_connector": _named(
         "encoder_connector",
         edits="encoder_connector",

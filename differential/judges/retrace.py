@@ -1,10 +1,11 @@
 """Judges stored records again and looks at every moment: what the report and the test show."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.judge import Judge
+from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.records import StepRecord
@@ -16,7 +17,10 @@ State = EncoderCacheState | DecoderCacheState | None
 
 @dataclass(frozen=True)
 class Moment:
-    """One event with the ledger and the worker's store around it; block keys have no ledger."""
+    """One event with the ledger and the worker's store around it; block keys have no ledger.
+
+    `needed` is what requests need after it, by the judge's own account, and who needs it.
+    """
 
     event: AnyEvent
     record: StepRecord
@@ -24,6 +28,23 @@ class Moment:
     after: State
     store_before: dict[str, int]
     store_after: dict[str, int]
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def judged(judge: Judge, number: int, event: AnyEvent, record: StepRecord) -> Moment:
+    """Judge the record of event number `number`, and look at what is around it."""
+    before, store = judge.state, dict(judge.stored)
+    judge.judge(number, event, record)
+    needed = judge.ghost.needed if isinstance(judge, ManagerJudge) else {}
+    return Moment(
+        event,
+        record,
+        before,
+        judge.state,
+        store,
+        dict(judge.stored),
+        {identifier: frozenset(requests) for identifier, requests in needed.items()},
+    )
 
 
 @dataclass(frozen=True)
@@ -54,9 +75,7 @@ class Retrace:
         for number, (event, record) in enumerate(
             zip(self.trace.events, self.records, strict=False)
         ):
-            before, store = judge.state, dict(judge.stored)
-            judge.judge(number, event, record)
-            yield Moment(event, record, before, judge.state, store, dict(judge.stored))
+            yield judged(judge, number, event, record)
 
     def first_break(self, contract: str) -> Break | None:
         """Where the contract breaks first; None when it holds."""

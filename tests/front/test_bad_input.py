@@ -16,6 +16,7 @@ TRACE = (
     '{"event":"walk","request":"a","tokens":8}\n'
 )
 FUZZ = ("fuzz", "--target", "reference")
+REPLAY = ("replay", "/no/such/file")
 Run = Callable[..., Any]
 
 
@@ -84,6 +85,10 @@ def trace(tmp_path: Path) -> Path:
         (("vllm", "remove", "9.9.9"), "vllm 9.9.9 is not installed"),
         (("replay", "/no/such/file"), "give a finding or a trace file"),
         (("replay", "/"), "give a finding or a trace file"),
+        ((*REPLAY, "--html", "/no/such/folder/page"), "expected a file in a folder that exists"),
+        ((*REPLAY, "--perfetto", "/"), "expected a file in a folder that exists"),
+        ((*REPLAY, "--html", ""), "expected a file in a folder that exists"),
+        ((*REPLAY, "--html", "/dev/shm/a", "--perfetto", "/dev/shm/a"), "expected two files"),
     ],
 )
 def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], words: str) -> None:

@@ -1,0 +1,1 @@
+"""A run over time, to look at: its lanes, as a page of HTML and as a trace for Perfetto."""

@@ -1,0 +1,168 @@
+"""What there is to see of a run: its events, lanes of what holds over them, and what is broken.
+
+`timeline` makes it of moments: those of a finding, of a replay, or of a window of a live engine's
+records. No text in it has a character that does anything to a reader.
+"""
+
+from collections.abc import Iterable, Sequence, Sized
+
+import msgspec
+
+from cacheproof.differential.depths import DEPTHS, part
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.findings.finding import LOCKSTEP, LOCKSTEP_TITLE
+from cacheproof.differential.findings.timeline.lanes import Group, follow
+from cacheproof.differential.findings.timeline.wording import Calls, Said, cut, noticed
+from cacheproof.differential.findings.views.view import View
+from cacheproof.differential.judges.lockstep import Difference
+from cacheproof.differential.judges.retrace import Moment
+from cacheproof.differential.judges.violation import Violation
+from cacheproof.differential.traces.trace import Header, depth_of
+from cacheproof.differential.traces.wording import told, visible_line
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """What is broken at an event, counted from 0 in the whole run, and how it is explained."""
+
+    event: int
+    contract: str
+    title: str
+    sentence: str
+    why: str
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """An event: what the engine did, the calls in it, and what they changed."""
+
+    words: str
+    calls: tuple[Said, ...]
+    changes: tuple[tuple[str, ...], ...]
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """All that a page shows.
+
+    Attributes:
+        title: one line.
+        about: names and what they stand for: the target, the configuration.
+        first: the number of the first event, counted from 0 in the whole run.
+        change_titles: titles of the columns of an event's changes.
+        groups: the lanes; their events are counted from 0 in the window.
+        broken: what is broken, the subject of the page first.
+    """
+
+    title: str
+    about: tuple[tuple[str, str], ...]
+    first: int
+    change_titles: tuple[str, ...]
+    events: tuple[Shown, ...]
+    groups: tuple[Group, ...]
+    broken: tuple[Broken, ...]
+
+
+def require_timeline(header: Header, events: Sized, where: str) -> None:
+    """See whether such a trace can be drawn.
+
+    Raises:
+        InputError: what happens at its depth has no lanes, or nothing happens.
+    """
+    depth = depth_of(header)
+    if not DEPTHS[depth].has_timeline:
+        drawn = ", ".join(name for name, one in DEPTHS.items() if one.has_timeline)
+        raise InputError(f"{where}: a {depth}-depth trace has no timeline; expected one of {drawn}")
+    if not events:
+        raise InputError(f"{where}: has no events; expected some that can be drawn")
+
+
+def timeline(
+    header: Header,
+    moments: Iterable[Moment],
+    broken: Iterable[Broken],
+    *,
+    target: str,
+    first: int = 0,
+) -> Timeline:
+    """What there is to see of a target's run, or of a window of one that begins with event number
+    `first`. What is `broken` outside the window is left out; the first of it is the subject.
+
+    Raises:
+        InputError: what happens at this depth has no lanes, or nothing happens.
+    """
+    seen = list(moments)
+    require_timeline(header, seen, target)
+    view: View = part(DEPTHS[depth_of(header)].view).VIEW
+    calls = Calls()
+    inside = tuple(one for one in broken if first <= one.event < first + len(seen))
+    return Timeline(
+        title=_title(target, inside),
+        about=_about(header, target, first, len(seen)),
+        first=first,
+        change_titles=view.step_titles,
+        events=tuple(_shown(moment, view, calls) for moment in seen),
+        groups=tuple(follow(header, seen)),
+        broken=inside,
+    )
+
+
+def broken_by(
+    violations: Iterable[Violation], difference: Difference | None = None, subject: str = ""
+) -> list[Broken]:
+    """What violations break, and a difference from the reference; the contract that is the
+    `subject` first, then in order."""
+    found = [
+        Broken(
+            one.event,
+            one.contract.id,
+            visible_line(f"{one.contract.title} ({one.contract.harm}; {one.contract.source})"),
+            visible_line(one.sentence),
+            visible_line(one.why),
+        )
+        for one in violations
+    ]
+    if difference is not None:
+        sides = f"reference {difference.left!r}, target {difference.right!r}"
+        found.append(
+            Broken(
+                difference.event,
+                LOCKSTEP,
+                LOCKSTEP_TITLE,
+                cut(f"{LOCKSTEP} at {difference.sentence}"),
+                cut(f"{difference.field}: {sides}"),
+            )
+        )
+    return sorted(found, key=lambda one: (one.contract != subject, one.event, one.contract))
+
+
+def _title(target: str, broken: Sequence[Broken]) -> str:
+    if not broken:
+        return visible_line(f"{target}: nothing is broken")
+    subject = broken[0]
+    return visible_line(f"{target}: {subject.sentence.removesuffix(f': {subject.why}')}")
+
+
+def _about(header: Header, target: str, first: int, count: int) -> tuple[tuple[str, str], ...]:
+    config = {
+        field.name: getattr(header.config, field.name)
+        for field in msgspec.structs.fields(header.config)
+        if getattr(header.config, field.name) != field.default
+    }
+    settings = ", ".join(f"{name}={msgspec.to_builtins(value)}" for name, value in config.items())
+    return (
+        ("target", visible_line(target)),
+        ("depth", f"{depth_of(header)}, {header.manager}"),
+        ("configuration", cut(settings)),
+        ("events", f"{first + 1:,} to {first + count:,}"),
+    )
+
+
+def _shown(moment: Moment, view: View, calls: Calls) -> Shown:
+    event, record = moment.event, moment.record
+    did_something = record.outcome is not None or record.calls or record.raised
+    words = noticed(event, told(event, record.outcome))
+    if record.raised is not None:
+        words += f"; raises {record.raised.type}: {record.raised.message}"
+    return Shown(
+        cut(words if did_something else f"{words} (no effect)"),
+        tuple(calls.said(event, record)),
+        tuple(tuple(map(cut, row)) for row in view.step([moment])),
+    )

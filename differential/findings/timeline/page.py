@@ -1,0 +1,59 @@
+"""A timeline as a page: one file of HTML that needs nothing else, and no network.
+
+What a trace says reaches the page as JSON and is put in as text alone. The page's policy admits its
+own script and its own style by their digests, and nothing else.
+"""
+
+from base64 import b64encode
+from hashlib import sha256
+from importlib import resources
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+from cacheproof.differential.findings.timeline.model import Timeline
+
+_FILES = resources.files("cacheproof.differential.findings.timeline")
+_SCRIPTS = ("lanes.js", "canvas.js", "page.js")
+_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
+"""What could end a script, or begin a comment in one; in JSON it stands in strings alone."""
+
+
+def page(timeline: Timeline) -> bytes:
+    """The HTML file."""
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True)
+    template = environment.from_string(_text("page.html.jinja"))
+    style, script = _text("page.css"), _script()
+    return template.render(
+        policy=_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(escaped(msgspec.json.encode(timeline).decode())),
+    ).encode()
+
+
+def escaped(json: str) -> str:
+    """JSON that is nothing but data wherever it stands in HTML."""
+    return json.translate(_ESCAPES)
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _script() -> str:
+    """The scripts as one, whose names are its own."""
+    parts = "\n".join(map(_text, _SCRIPTS))
+    return f'"use strict";\n{{\n{parts}}}\n'
+
+
+def _text(name: str) -> str:
+    return (_FILES / name).read_text()
