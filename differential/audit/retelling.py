@@ -19,7 +19,8 @@ from cacheproof.differential.traces.scheduler import Abort
 from cacheproof.differential.traces.trace import Trace
 
 WINDOWS = (1, 4, 16, 64, 256, 1024)
-"""How many moments without requests to go back, or hundreds of events where there are none."""
+WINDOW = 50
+"""So many moments without requests, and so many times that many events, a telling goes back."""
 EVENTS_MAX = 200_000
 
 
@@ -96,10 +97,10 @@ class Retold:
                 yield self._empty.with_events(self._told(begin, own_texts=own_texts))
 
     def _begins(self) -> list[int]:
-        count = len(self._events)
-        places = self._idle or [max(0, count - 100 * hundreds) for hundreds in reversed(WINDOWS)]
-        chosen = [places[-back] for back in WINDOWS if back <= len(places)]
-        return list(dict.fromkeys([*chosen, 0]))
+        count, idle = len(self._events), self._idle
+        places = [idle[-back] for back in WINDOWS if back <= len(idle)]
+        places += [count - WINDOW * times for times in WINDOWS if count > WINDOW * times]
+        return sorted({*places, 0}, reverse=True)
 
     def _told(self, begin: int, *, own_texts: bool) -> Iterator[Any]:
         present: dict[str, Add] = {}
