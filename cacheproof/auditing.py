@@ -4,19 +4,21 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
+from prometheus_client import start_http_server
 
 from cacheproof.console import Output
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor, Found
 from cacheproof.differential.audit.following import Observed
+from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.differential.audit.retelling import Retold
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings import finding_file, report
@@ -31,6 +33,7 @@ from cacheproof.options import FindingsOption, JsonOption, KnownOption, folder_o
 from cacheproof.spec.versions import Versions
 
 LOOK_EVERY_SECONDS = 0.2
+LOOPBACK = "127.0.0.1"
 GONE_AFTER_LOOKS = 50
 EVENTS_SHOWN = 12
 LINE_MAX = 160
@@ -44,6 +47,12 @@ def audit(
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with what the engine writes, until it ends.")
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="With --follow: metrics for Prometheus there."
+        ),
+    ] = None,
     until_finding: Annotated[
         bool, typer.Option("--until-finding", help="With --follow: end at the first finding.")
     ] = False,
@@ -51,22 +60,53 @@ def audit(
     json: JsonOption = None,
 ) -> None:
     """Judge what an engine recorded by every contract that speaks of it."""
-    if until_finding and not follow:
-        raise InputError("--until-finding goes with --follow; expected both")
+    for option, is_given in (("--until-finding", until_finding), ("--metrics-port", metrics_port)):
+        if is_given not in (None, False) and not follow:
+            raise InputError(f"{option} goes with --follow; expected both")
     output = Output(json)
     report_of = _Report(output, known_faults.load(known), where)
     audit_of = Audit(where)
     if follow:
-        _follow(audit_of, report_of, until_finding=until_finding)
+        with _served(output, metrics_port) as publish:
+            _follow(audit_of, report_of, publish, until_finding=until_finding)
     audit_of.look(last=True)
     raise typer.Exit(report_of.end(audit_of))
 
 
-def _follow(audit_of: Audit, report_of: "_Report", *, until_finding: bool) -> None:
+@contextmanager
+def _served(output: Output, port: int | None) -> Iterator[Callable[[Audit], None]]:
+    """Yields what publishes an audit's metrics, served on this machine alone while it goes on."""
+    if port is None:
+        yield lambda audit_of: None
+        return
+    metrics = Metrics()
+    try:
+        server, thread = start_http_server(port, LOOPBACK, metrics.registry)
+    except OSError as error:
+        raise InputError(
+            f"--metrics-port {port}: {error.strerror}; expected a port that is free"
+        ) from None
+    output.say(f"metrics at http://{LOOPBACK}:{server.server_port}/metrics")
+    try:
+        yield lambda audit_of: metrics.publish(audit_of.auditors)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _follow(
+    audit_of: Audit,
+    report_of: "_Report",
+    publish: Callable[[Audit], None],
+    *,
+    until_finding: bool,
+) -> None:
     """Judge what comes, until all engines have ended."""
     pause, idle = threading.Event(), 0
     while True:
-        count = audit_of.look()
+        count = audit_of.look(seen=lambda: publish(audit_of))
+        publish(audit_of)
         found = report_of.show_new(audit_of)
         if until_finding and found:
             return

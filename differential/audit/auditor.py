@@ -24,6 +24,7 @@ from cacheproof.differential.recording.messages import (
     Stored,
 )
 from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.manager import Reset
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerHeader
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED
@@ -44,6 +45,25 @@ class Found:
     step: int
     at: float
     window: tuple[Observed, ...]
+
+
+@dataclass
+class Traffic:
+    """What an encoder cache did: occurrences of items that it had, entries that it took in and that
+    it evicted."""
+
+    hits: int = 0
+    encodes: int = 0
+    evictions: int = 0
+
+    def count(self, observed: Observed) -> None:
+        """Count the calls of one event."""
+        is_reset = isinstance(observed.event, Reset)
+        for call in observed.record.calls:
+            self.hits += call.operation == "check" and call.answer is True
+            self.encodes += call.operation == "allocate"
+            if call.delta is not None and call.delta.entries and not is_reset:
+                self.evictions += sum(one is None for one in call.delta.entries.values())
 
 
 @dataclass
@@ -70,6 +90,7 @@ class Account:
     broken: dict[tuple[str, str], int] = field(default_factory=dict)
     unjudged: set[str] = field(default_factory=set)
     closed: bool = False
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 class Auditor:
@@ -236,6 +257,8 @@ class Auditor:
         try:
             for observed in self.follower.follow(message):
                 self._window.append(observed)
+                if observed.record.calls:
+                    self.account.traffic.count(observed)
                 self.judge.judge(self._events, observed.event, observed.record)
                 self._events += 1
                 if self.judge.violations:

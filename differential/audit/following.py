@@ -84,6 +84,7 @@ class Follower:
         present: the requests that are there, by number.
         arrivals: when each of them arrived, by name, as the engine sorts them.
         running, waiting: who runs and waits, by name, in order.
+        free_blocks: KV blocks that nobody holds.
     """
 
     def __init__(self, keyframe: Keyframe, *, has_connector: bool) -> None:
@@ -94,6 +95,7 @@ class Follower:
         self.arrivals = {name_of(one.request): one.arrival for one in keyframe.requests}
         self.running = self._names(keyframe.running)
         self.waiting = self._names(keyframe.waiting)
+        self.free_blocks = keyframe.free_blocks
         self._last_step: dict[int, int] = dict(keyframe.last_step)
         self._in_flight: list[list[int]] = [list(step) for step in keyframe.in_flight]
         self._queue: dict[str, int] = dict(keyframe.queue)
@@ -235,6 +237,7 @@ class Follower:
             self.running = self._names(message.running)
         if message.waiting is not None:
             self.waiting = self._names(message.waiting)
+        self.free_blocks = message.free_blocks
         return {
             "running": self.running,
             "waiting": self.waiting,

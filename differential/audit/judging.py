@@ -28,8 +28,8 @@ _OF_THE_STORE = frozenset({"mirror"})
 
 
 class _Order(Order):
-    """Requests in the order in which they are due. An engine sorts equal priorities by the clocks of
-    those who sent the requests, and not by the order in which they came in."""
+    """Requests in the order in which they are due. An engine sorts equal priorities by the clocks
+    of those who sent the requests, and not by the order in which they came in."""
 
     def __init__(self, arrivals: Mapping[str, float], *arguments: Any) -> None:
         super().__init__(*arguments)
