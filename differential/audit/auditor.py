@@ -12,6 +12,7 @@ import msgspec
 
 from cacheproof.differential.audit.following import Contradiction, Follower, Observed
 from cacheproof.differential.audit.judging import AuditJudge
+from cacheproof.differential.audit.steady import Steady, is_steady_step, is_steady_update
 from cacheproof.differential.audit.streams import Gap, Part
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
@@ -22,6 +23,7 @@ from cacheproof.differential.recording.messages import (
     Raised,
     Scheduled,
     Stored,
+    Updated,
 )
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.manager import Reset
@@ -106,7 +108,8 @@ class Auditor:
         self.judge: AuditJudge | None = None
         self.follower: Follower | None = None
         self._protocol = Protocol()
-        self._window: deque[Observed] = deque(maxlen=WINDOW)
+        self._window: deque[Observed | Steady] = deque(maxlen=WINDOW)
+        self.skips = True
         self._number = 0
         self._events = 0
         self._suspended = ""
@@ -186,7 +189,7 @@ class Auditor:
     def _compare(
         self, judge: AuditJudge, rank: int, message: Stored, store: dict[str, int]
     ) -> None:
-        compared = judge.judge_store(message.step, message.tokens, dict(store))
+        compared = judge.judge_store(message.step, message.tokens, store)
         if compared is None:
             self._stores[rank] = None
             self._note_gap(f"worker {rank}: its step {message.step} is not the scheduler's")
@@ -253,6 +256,8 @@ class Auditor:
     def _judge(self, message: Any) -> None:
         assert self.judge is not None
         assert self.follower is not None
+        if self.skips and self._is_steady(message, self.judge, self.follower):
+            return
         arrivals = len(self.follower.present)
         try:
             for observed in self.follower.follow(message):
@@ -271,6 +276,26 @@ class Auditor:
             self.account.judged_steps += 1
             if self.account.judged_steps % 64 == 0:
                 self.judge.forget_those_gone(self._present())
+
+    def _is_steady(self, message: Any, judge: AuditJudge, follower: Follower) -> bool:
+        """Judge a message that says nothing new, if that is what it is."""
+        kind = type(message)
+        if kind is Scheduled and is_steady_step(message):
+            outcome = judge.steady_step()
+            if outcome is None:
+                return False
+            row = follower.go_on(message.free_blocks)
+            self.account.judged_steps += 1
+        elif kind is Updated and is_steady_update(message):
+            outcome = judge.steady_update()
+            if outcome is None:
+                return False
+            row = follower.arrive(message.free_blocks)
+        else:
+            return False
+        self._window.append(Steady(outcome, row, message.free_blocks, kind is Updated))
+        self._events += 1
+        return True
 
     def _present(self) -> set[str]:
         assert self.follower is not None
@@ -292,7 +317,10 @@ class Auditor:
                         self._number,
                         self.account.steps,
                         self.now,
-                        tuple(self._window),
+                        tuple(
+                            one.observed() if isinstance(one, Steady) else one
+                            for one in self._window
+                        ),
                     )
                 )
         broken.clear()

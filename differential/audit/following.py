@@ -99,6 +99,8 @@ class Follower:
         self._last_step: dict[int, int] = dict(keyframe.last_step)
         self._in_flight: list[list[int]] = [list(step) for step in keyframe.in_flight]
         self._queue: dict[str, int] = dict(keyframe.queue)
+        self._row = 0
+        self._step_names: list[int] = list(self._last_step)
         self._handlers: dict[type, Callable[[Any], Iterator[Observed]]] = {
             Added: self._added,
             Scheduled: self._scheduled,
@@ -117,11 +119,31 @@ class Follower:
         handler = self._handlers.get(type(message))
         if handler is None:
             return
+        if self._row:
+            self._leave_row()
         try:
             yield from handler(message)
         except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
             kind = type(message).__name__
             raise Contradiction(f"{kind}: {type(error).__name__}: {error}") from None
+
+    def go_on(self, free_blocks: int) -> int:
+        """A step in which the requests of the step before get one more token each. Returns which
+        one it is of those in a row."""
+        self._row += 1
+        self._in_flight.append(self._step_names)
+        self.free_blocks = free_blocks
+        return self._row
+
+    def arrive(self, free_blocks: int) -> int:
+        """The output of a step, a token for each of its requests; which step of the row it is."""
+        self._in_flight.pop(0)
+        self.free_blocks = free_blocks
+        return self._row
+
+    def _leave_row(self) -> None:
+        self._last_step = {number: end + self._row for number, end in self._last_step.items()}
+        self._row = 0
 
     def _added(self, message: Added) -> Iterator[Observed]:
         if message.request in self.present:
@@ -147,7 +169,8 @@ class Follower:
             for number, (tokens, computed) in steps.items()
             if computed is not None
         }
-        self._in_flight.append(list(steps))
+        self._step_names = list(steps)
+        self._in_flight.append(self._step_names)
         rest = message.rest
         outcome: dict[str, Any] = {
             "scheduled": {name_of(number): tokens for number, (tokens, _) in steps.items()},

@@ -18,12 +18,17 @@ from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.recording.messages import Keyframe, KnownRequest
 from cacheproof.differential.targets.host.protocol import Protocol
+from cacheproof.differential.traces.manager import Update
+from cacheproof.differential.traces.records import StepRecord
+from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.records import EncoderCacheState, Step
 
 LONG_AGO = 1 << 20
 """Steps since an entry was encoded of which only the keyframe knows."""
+_STIRS = ("drafts", "new", "resumed", "preempted", "rejected", "awaiting", "encode", "notices")
+"""What a step must not say for a row of steady ones to follow it."""
 _OF_THE_STORE = frozenset({"mirror"})
 
 
@@ -57,6 +62,11 @@ class AuditJudge(SchedulerJudge):
         self._kv_blocks = None
         self.steps: deque[tuple[int, int, Step]] = deque(maxlen=10_000)
         self.step = keyframe.steps
+        self._row = 0
+        self._row_of: dict[str, Any] | None = None
+        self._updated_at: Any = None
+        self._stored_step: Step | None = None
+        self._stored: dict[str, int] = {}
         self.set_capacity(self._capacity)
         self._begin_at(keyframe)
 
@@ -116,6 +126,76 @@ class AuditJudge(SchedulerJudge):
             if self._last_step is not None:
                 self.steps.append((self.step, outcome["total"], self._last_step))
 
+    def judge(self, number: int, event: Any, record: StepRecord) -> None:
+        if self._row:
+            self._leave_row()
+        super().judge(number, event, record)
+        if type(event) is Schedule:
+            self._row_of = self._base(record)
+        elif type(event) is Update:
+            self._updated_at = self._at.state
+        else:
+            self._row_of = None
+
+    def _base(self, record: StepRecord) -> dict[str, Any] | None:
+        """The outcome of a step that a row of steady ones may follow: each of its requests is past
+        its prompt and gets one token, and contracts see nothing else of it."""
+        outcome, at = record.outcome, self._at
+        if record.raised is not None or not outcome or any(map(outcome.get, _STIRS)):
+            return None
+        computed = outcome["computed"]
+        if len(computed) != len(outcome["scheduled"]) or self._is_decoder:
+            return None
+        for name, tokens in outcome["scheduled"].items():
+            if tokens != 1 or computed[name] < at.prompts[name]:
+                return None
+            if computed[name] < at.requests[name].end_of_items:
+                return None
+        return outcome
+
+    def steady_step(self) -> Mapping[str, Any] | None:
+        """Judge a step that says nothing new, if a row of such steps goes on: the outcome of the
+        step that the row follows. None: it is to be judged as any other."""
+        at = self._at
+        if self._row_of is None or at.stood is not None or at.steps_without_token > 1:
+            return None
+        if at.state is not self._state_of_last_step:
+            return None
+        self._row += 1
+        self.calls_judged += 1
+        at.steps_without_token += 1
+        at.in_flight.append(self._row_of["scheduled"])
+        self.step += 1
+        if self._last_step is not None:
+            self.steps.append((self.step, self._row_of["total"], self._last_step))
+        return self._row_of
+
+    def steady_update(self) -> Mapping[str, Any] | None:
+        """Judge an update that says nothing new, as `steady_step` does a step."""
+        at = self._at
+        if self._row_of is None or not at.in_flight or at.state is not self._updated_at:
+            return None
+        step = at.in_flight[0]
+        if step.keys() != self._row_of["scheduled"].keys():
+            return None
+        if any(map(at.ghost.claimed_end.get, step)):
+            return None
+        del at.in_flight[0]
+        at.stood = None
+        at.steps_without_token = 0
+        return self._row_of
+
+    def _leave_row(self) -> None:
+        """Something happens again: move what the steady steps moved."""
+        at, row, self._row = self._at, self._row, 0
+        assert self._row_of is not None
+        for name in self._row_of["scheduled"]:
+            if name in at.requests:
+                at.requests[name].computed += row
+        since = at.ghost.steps_since_encode
+        for name in since:
+            since[name] += row
+
     def judge_store(self, number: int, tokens: int, store: dict[str, int]) -> bool | None:
         """Compare a worker's store with what should be in it after step `number`, of so many
         tokens. False where that step is not known, None where it had others."""
@@ -126,6 +206,9 @@ class AuditJudge(SchedulerJudge):
         _, decided, step = self.steps.popleft()
         if decided != tokens:
             return None
+        if step is self._stored_step and store == self._stored:
+            return True  # as it was judged after the step before
+        self._stored_step, self._stored = step, dict(store)
         self._evaluator.step(step._replace(store=store), "update", _OF_THE_STORE)
         return True
 

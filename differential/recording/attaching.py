@@ -7,10 +7,11 @@ import os
 import secrets
 import threading
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from cacheproof.differential.recording import plugin
+from cacheproof.differential.recording import plugin, settings
 from cacheproof.differential.recording.after_import import after_import
 from cacheproof.differential.recording.engine import Hasher, SchedulerRecording
 from cacheproof.differential.recording.worker import WorkerRecording
@@ -43,7 +44,8 @@ def attach() -> None:
 
 def _attach_schedulers(folder: Path, hasher: Hasher, limits: Limits) -> None:
     def begin(scheduler: Any) -> None:
-        recording = SchedulerRecording(scheduler, _writer(folder, "scheduler", limits), hasher)
+        writer = _writer(folder, "scheduler", limits)
+        recording = SchedulerRecording(scheduler, writer, hasher, settings.of_vllm())
         atexit.register(recording.close)
 
     after_import(
@@ -55,7 +57,8 @@ def _attach_runners(folder: Path, hasher: Hasher, limits: Limits) -> None:
     def begin(runner: Any) -> None:
         rank = getattr(runner.vllm_config.parallel_config, "rank", 0)
         writer = _writer(folder, f"worker-{rank}", limits)
-        WorkerRecording(runner, writer, hasher, rank)
+        opened = settings.opened_by_worker(version("vllm"), rank, plain=hasher.is_plain)
+        WorkerRecording(runner, writer, hasher, opened)
         atexit.register(writer.close)
 
     for module in ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner"):

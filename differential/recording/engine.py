@@ -22,6 +22,7 @@ from cacheproof.differential.recording.messages import (
     Keyframe,
     KnownRequest,
     Message,
+    Opened,
     Raised,
     Scheduled,
     Updated,
@@ -79,14 +80,17 @@ class _Known:
 class SchedulerRecording:
     """The record of one scheduler, which it wraps."""
 
-    def __init__(self, scheduler: Any, writer: Writer, hasher: Hasher) -> None:
+    def __init__(
+        self, scheduler: Any, writer: Writer, hasher: Hasher, facts: settings.Facts
+    ) -> None:
         self._scheduler = scheduler
+        self._facts = facts
         self._writer = writer
         self._hasher = hasher
-        self._opened = settings.opened(scheduler, hasher)
+        self._opened: Opened | None = None
         self._queues = [name for name in WAITING_QUEUES if hasattr(scheduler, name)]
-        self._preempted_status = settings.preempted_status()
         self._manager: ManagerRecorder | None = None
+        self._drafts = 0
         self._known: dict[str, _Known] = {}
         self._retired: dict[str, int] = {}
         self._arrivals = 0
@@ -154,7 +158,10 @@ class SchedulerRecording:
         manager = self._scheduler.encoder_cache_manager
         if self._manager is None or self._manager.manager is not manager:
             self._manager = ManagerRecorder(manager)
-            self._opened = settings.opened(self._scheduler, self._hasher)
+            self._opened = settings.opened(
+                self._scheduler, self._facts, plain=self._hasher.is_plain
+            )
+            self._drafts = self._opened.settings.get("num_speculative_tokens", 0)
             self._begin()
         elif name == "schedule" and self._writer.wants_file:
             self._begin()
@@ -162,6 +169,7 @@ class SchedulerRecording:
             self._present = list(self._scheduler.requests)
 
     def _begin(self) -> None:
+        assert self._opened is not None
         self._writer.begin(self._opened, self._keyframe())
 
     def _keyframe(self) -> Keyframe:
@@ -267,7 +275,7 @@ class SchedulerRecording:
         if self._running is not ran:
             for name in set(ran).difference(self._running):
                 request = scheduler.requests.get(name)
-                if request is not None and request.status is self._preempted_status:
+                if request is not None and request.status is self._facts.preempted:
                     known[name].preempted = True
         preempted = (
             [name for name in ran if name in known and known[name].preempted]
@@ -302,9 +310,7 @@ class SchedulerRecording:
         total = output.total_num_scheduled_tokens
         if total != sum(output.num_scheduled_tokens.values()):
             told["total"] = total
-        if said_unasked := sorted(
-            set(unasked(output, self._opened.settings["num_speculative_tokens"]))
-        ):
+        if said_unasked := sorted(set(unasked(output, self._drafts))):
             told["unasked"] = said_unasked
         return told
 

@@ -62,8 +62,9 @@ class Opened(Message, tag="o", frozen=True):
 
 
 class Added(Message, tag="a", frozen=True):
-    """A request arrives, after the clock of who sent it in `arrival` seconds since the epoch. `flags` names what it asks for that no contract follows; `prefix` has a
-    salted hash for each full KV block of its prompt."""
+    """A request arrives. `arrival` is when, by the clock of who sent it, in seconds since 1970;
+    `flags` names what it asks for that no contract follows; `prefix` has a salted hash for each
+    full KV block of its prompt."""
 
     time: int
     request: int

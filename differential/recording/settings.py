@@ -2,13 +2,22 @@
 
 import os
 import time
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple, Protocol
 
-from cacheproof import __version__
 from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
 from cacheproof.differential.targets.host import protocol
 
 PREFIX_HASHES_MAX = 1024
+
+
+def _own_version() -> str:
+    """The version of cacheproof, where it is installed."""
+    try:
+        return version("cacheproof")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 class Hashes(Protocol):
@@ -21,53 +30,65 @@ class Hashes(Protocol):
     def digest(self, data: bytes) -> bytes: ...
 
 
-def opened(scheduler: Any, hasher: Hashes) -> Opened:
-    """The first record of a scheduler's file."""
-    import vllm
-    from vllm.v1.request import Request
+class Facts(NamedTuple):
+    """How a scheduler is asked what a record says of it.
 
+    version: the engine's. preempted: the status of a request that lost its blocks. protocol,
+    settings and unjudged: the fields of `Opened`, of a scheduler.
+    """
+
+    version: str
+    preempted: Any
+    protocol: Callable[[Any], Sequence[bool]]
+    settings: Callable[[Any], dict[str, Any]]
+    unjudged: Callable[[Any], list[str]]
+
+
+def of_vllm() -> Facts:
+    """How the schedulers of this interpreter's vLLM are asked."""
+    import vllm
+    from vllm.v1.request import Request, RequestStatus
+
+    def protocol_of(scheduler: Any) -> Sequence[bool]:
+        return protocol.Protocol.detect(scheduler.encoder_cache_manager, Request, type(scheduler))
+
+    return Facts(vllm.__version__, RequestStatus.PREEMPTED, protocol_of, _settings, _unjudged)
+
+
+def opened(scheduler: Any, facts: Facts, *, plain: bool) -> Opened:
+    """The first record of a scheduler's file."""
     manager = scheduler.encoder_cache_manager
     own = type(manager)
-    is_decoder = not hasattr(manager, "cached")
     return Opened(
         SCHEMA,
         "scheduler",
-        __version__,
-        vllm.__version__,
+        _own_version(),
+        facts.version,
         os.getpid(),
         os.getppid(),
         time.time(),
-        hasher.is_plain,
-        "encoder_decoder" if is_decoder else "encoder_cache",
+        plain,
+        "encoder_cache" if hasattr(manager, "cached") else "encoder_decoder",
         f"{own.__module__}:{own.__qualname__}",
-        _settings(scheduler),
-        list(protocol.Protocol.detect(manager, Request, type(scheduler))),
-        _unjudged(scheduler),
+        facts.settings(scheduler),
+        list(facts.protocol(scheduler)),
+        facts.unjudged(scheduler),
     )
 
 
-def opened_by_worker(hasher: Hashes, rank: int) -> Opened:
+def opened_by_worker(version: str, rank: int, *, plain: bool) -> Opened:
     """The first record of a worker's file."""
-    import vllm
-
     return Opened(
         SCHEMA,
         "worker",
-        __version__,
-        vllm.__version__,
+        _own_version(),
+        version,
         os.getpid(),
         os.getppid(),
         time.time(),
-        hasher.is_plain,
+        plain,
         settings={"rank": rank},
     )
-
-
-def preempted_status() -> Any:
-    """The status of a request that has lost its blocks."""
-    from vllm.v1.request import RequestStatus
-
-    return RequestStatus.PREEMPTED
 
 
 def _settings(scheduler: Any) -> dict[str, Any]:
@@ -135,11 +156,11 @@ def _unjudged(scheduler: Any) -> list[str]:
 
 def arrived(request: Any, number: int, hasher: Hashes) -> dict[str, Any]:
     """What a record says of a request that arrives, by field."""
-    lora = request.lora_request
+    lora = getattr(request, "lora_request", None)
     hashes = getattr(request, "block_hashes", ())[:PREFIX_HASHES_MAX]
     asks = {
         "structured": bool(getattr(request, "use_structured_output", False)),
-        "pooling": request.pooling_params is not None,
+        "pooling": getattr(request, "pooling_params", None) is not None,
         "embeddings": getattr(request, "prompt_embeds", None) is not None,
         "resumable": bool(getattr(request, "resumable", False)),
     }

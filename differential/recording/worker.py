@@ -3,20 +3,19 @@
 import time
 from typing import Any
 
-from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.engine import Hasher
-from cacheproof.differential.recording.messages import Raised, Stored
+from cacheproof.differential.recording.messages import Opened, Raised, Stored
 from cacheproof.differential.recording.writer import Writer
 
 
 class WorkerRecording:
     """The record of one model runner, which it wraps."""
 
-    def __init__(self, runner: Any, writer: Writer, hasher: Hasher, rank: int) -> None:
+    def __init__(self, runner: Any, writer: Writer, hasher: Hasher, opened: Opened) -> None:
         self._runner = runner
         self._writer = writer
         self._hasher = hasher
-        self._rank = rank
+        self._opened = opened
         self._steps = 0
         self._held: dict[str, int] = {}
         self._ended = False
@@ -46,9 +45,10 @@ class WorkerRecording:
     def _executed(self, output: Any) -> None:
         self._steps += 1
         store = self._runner.encoder_cache
+        store = getattr(store, "encoder_outputs", store)  # of the second model runner
         if self._writer.wants_file:
             self._held = {}
-            self._writer.begin(settings.opened_by_worker(self._hasher, self._rank))
+            self._writer.begin(self._opened)
         if not output.scheduled_encoder_inputs and store.keys() == self._held.keys():
             changed: dict[str, int | None] = {}
         else:

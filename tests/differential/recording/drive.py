@@ -1,0 +1,73 @@
+"""Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around the
+scheduler. Reads {"folder", "traces", "fault"} as JSON from standard input; leaves a folder of
+records for each trace, and prints what the host itself saw of it."""
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+OURS = Path(sys.argv[1])
+
+
+def load_host() -> None:
+    """The host's modules, as a host has them."""
+    folder = OURS / "differential" / "targets" / "host"
+    spec = importlib.util.spec_from_file_location(
+        "host", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["host"] = module
+    spec.loader.exec_module(module)
+
+
+def main() -> None:
+    results = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    job = json.load(sys.stdin)
+    load_host()
+    from host.package import ours
+    from host.torch_names import answer
+
+    answer()
+    release = __import__("host.release", fromlist=["Release"]).Release()
+    from host import release as module
+    from host.protocol import Illegal
+
+    engine = ours("differential.recording.engine")
+    settings = ours("differential.recording.settings")
+    writer_of = ours("differential.recording.writer")
+    protocol = release.hello(None)["protocol"]
+    session = module.SchedulerSession
+    folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["traces"])))
+    recordings = []
+
+    class Recorded(session):
+        """A session whose scheduler is recorded, with whatever fault is planted in it."""
+
+        def __init__(self, kit, config):
+            folder = next(folders)
+            folder.mkdir()
+            writer = writer_of.Writer(folder, "scheduler-1-1", writer_of.Limits())
+            hasher = engine.Hasher(b"salt", plain=True)
+            recordings.append(
+                engine.SchedulerRecording(kit.scheduler, writer, hasher, settings.of_vllm())
+            )
+            super().__init__(kit, config)
+
+    module.SchedulerSession = Recorded
+    for trace in job["traces"]:
+        request = {"traces": [trace], "fault": job.get("fault")}
+        try:
+            (answered,) = list(release.run(request))
+        except Illegal as reason:
+            answered = {"records": [], "illegal": str(reason)}
+        recorded = bool(recordings)
+        while recordings:
+            recordings.pop().close()
+        print(json.dumps({"protocol": protocol, "recorded": recorded, **answered}), file=results, flush=True)
+
+
+if __name__ == "__main__":
+    main()
