@@ -12,6 +12,12 @@ from cacheproof.differential.targets.cache import Cache
 JsonOption = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write JSON there; - for stdout.")
 ]
+JunitOption = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there.")
+]
+SarifOption = Annotated[
+    Path | None, typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 there.")
+]
 KnownOption = Annotated[
     Path | None, typer.Option("--known", metavar="FILE", help="Replaces the shipped known faults.")
 ]
