@@ -103,7 +103,9 @@ class Output:
             case CacheproofError(exit_code=code) if self._found or code == VOID:
                 self._write_formats(code, str(error))
             case KeyboardInterrupt():
-                self._write_formats(INTERRUPTED, "interrupted")
+                is_told = any(one.is_interrupted for one in self._found)
+                trouble = "" if is_told else "interrupted before anything was found"
+                self._write_formats(INTERRUPTED, trouble)
 
     def _write_formats(self, code: int, trouble: str = "") -> None:
         if self._formats is not None:

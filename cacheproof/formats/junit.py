@@ -3,6 +3,7 @@
 The file keeps to the strictest schema that is in use, that of Ant's report task.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
@@ -10,7 +11,7 @@ from xml.etree import ElementTree as ET
 from cacheproof.differential.traces.wording import visible, visible_line
 from cacheproof.formats.result import Case, Problem, Report, Result, Suite
 
-CAMPAIGN = "campaign"
+WHOLE = "whole"
 """The suite whose one case says whether a target's other suites are worth anything."""
 _SKIPPED, _ERROR, _FAILURE = "skipped", "error", "failure"
 
@@ -23,9 +24,9 @@ def written(report: Report, now: datetime) -> bytes:
         for suite in result.suites:
             cases = [_case(result, suite, one) for one in suite.cases]
             _add(root, stamp, result.target, suite.part, cases)
-        _add(root, stamp, result.target, CAMPAIGN, [_worth(result)], result.seconds)
+        _add(root, stamp, result.target, WHOLE, [_worth(result)], result.seconds)
     if report.trouble:
-        case = _named("cacheproof", report.command)
+        case = _named(("cacheproof", report.command), report.command)
         _say(case, _ERROR, "the command", report.trouble)
         _add(root, stamp, "cacheproof", report.command, [case])
     ET.indent(root)
@@ -67,7 +68,7 @@ _COUNTED = {_FAILURE: "failures", _ERROR: "errors", _SKIPPED: "skipped"}
 def _case(result: Result, suite: Suite, case: Case) -> ET.Element:
     """What fails a command is a failure. What is listed, and what is of a harm that fails none, is
     skipped: nothing was shown to hold, and nobody is to be woken."""
-    element = _named(f"{result.target} {suite.part}", case.rule.id)
+    element = _named((result.target, suite.part), case.rule.id)
     if case.failures:
         _say(element, _FAILURE, case.rule.harm, _first(case.failures), _body(case, case.failures))
     elif case.void:
@@ -81,17 +82,17 @@ def _case(result: Result, suite: Suite, case: Case) -> ET.Element:
 
 
 def _worth(result: Result) -> ET.Element:
-    case = _named(f"{result.target} {CAMPAIGN}", "is not void")
-    doubts = [f"void: {one}" for one in result.void]
-    doubts += ["interrupted: this is what was found until then"] * result.is_interrupted
-    if doubts:
+    case = _named((result.target, WHOLE), "is not void")
+    if doubts := result.doubts:
         _say(case, _ERROR, "void", doubts[0], "\n".join(doubts))
     return case
 
 
-def _named(place: str, name: str) -> ET.Element:
-    """A case. A dot would part the package from the class, and a release's number is no package."""
-    classname = visible_line(place).replace(".", "_").replace(" ", ".")
+def _named(place: tuple[str, str], name: str) -> ET.Element:
+    """A case of a part of a target. The one dot parts these as package and class, which those in
+    the number of a release would do too."""
+    package, name_of_part = (re.sub(r"[.\s]+", "_", visible_line(one)) for one in place)
+    classname = f"{package}.{name_of_part}"
     return ET.Element("testcase", classname=classname, name=visible_line(name), time="0")
 
 

@@ -18,12 +18,13 @@ from cacheproof.differential.search.known import KnownFault, covering
 from cacheproof.differential.search.verdict import Verdict, judged
 from cacheproof.differential.targets import places
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.places import Function
+from cacheproof.differential.targets.places import Function, Place
+from cacheproof.differential.targets.resolve import plug_in_named
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.formats.result import Case, Excuse, Problem, Result, Suite, rule_of
+from cacheproof.proof_targets import CHECKOUT, file_of
 from cacheproof.spec.registry import by_id
 
-OWN = "path:"
 WIDTH = 100
 HARMLESS = {
     "efficiency": "its harm is efficiency, which fails no command",
@@ -41,7 +42,7 @@ def result_of(
     return Result(
         target.name,
         tuple(Suite(depth, tuple(search.cases(depth))) for depth in depths),
-        target.name.startswith(OWN),
+        search.is_own,
         tuple(verdict.void_because),
         verdict.interrupted,
         verdict.campaign.seconds,
@@ -60,6 +61,12 @@ class _Search:
         self._known = known
         self._pages: Mapping[str, str] = {one.name: one.page or "" for one in known}
         self._folder = folder
+        self._plugged = _plugged(target)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the files that are named are the user's."""
+        return self._plugged is not None or self._target.name.startswith(CHECKOUT)
 
     def cases(self, depth: str) -> Iterator[Case]:
         """The contracts that were judged at a depth, those that were broken among them."""
@@ -153,9 +160,21 @@ class _Search:
     def _listed(self, fault: str, note: str) -> Excuse:
         return Excuse(f"listed as {fault}: {note}", fault, self._pages.get(fault, ""))
 
-    def _place(self, way: Sequence[Function]) -> places.Place | None:
+    def _place(self, way: Sequence[Function]) -> Place | None:
+        if self._plugged is not None:
+            return places.find_plugged(*self._plugged, way[-1])
         tree = self._target.tree
-        return None if tree is None or not way else places.find(tree, way[-1])
+        return None if tree is None else places.find(tree, way[-1])
+
+
+def _plugged(target: Target) -> tuple[Path, str] | None:
+    """The file and the name of a plug-in's class."""
+    named = plug_in_named(target.name)
+    if named is None or target.name.startswith(CHECKOUT):
+        return None
+    module, own_name, _ = named
+    file = file_of(module, Path.cwd())
+    return None if file is None else (file, own_name)
 
 
 def _way(contract: str, trace: Trace, event: int, operation: str) -> tuple[Function, ...]:

@@ -69,6 +69,8 @@ _OF_CONNECTOR: Mapping[str, str] = {
     "stop": "shutdown",
 }
 
+PACKAGE = "vllm/__init__.py"
+
 
 class Function(NamedTuple):
     """A function of vLLM. `names` are what it is called, and was, the newest first; none where it
@@ -128,16 +130,26 @@ def of_class(owner: str, calls: Collection[str]) -> Function | None:
     return Function("block_pool", owner) if owner == "BlockPool" else None
 
 
-def find(tree: Path, function: Function) -> Place | None:
-    """Where it stands in the tree; its class, or the file's first line, where it is not there by
-    name; None where the tree has no such file."""
+def find(tree: Path, function: Function) -> Place:
+    """Where it stands in the tree; its class, the file's first line, or the package, where it is
+    not there by name: code scanning takes no file in which a result has no place."""
     for path in _PATHS[function.component]:
-        file = tree / "vllm" / path
-        lines = _lines(file)
+        lines = _lines(tree / "vllm" / path)
         if lines is not None:
-            known = (lines.of[one] for one in lines.called(function) if one in lines.of)
-            return Place(f"vllm/{path}", next(known, 1))
-    return None
+            names = (*lines.called(function), function.owner)
+            return Place(f"vllm/{path}", next((lines.of[n] for n in names if n in lines.of), 1))
+    return Place(PACKAGE, 1)
+
+
+def find_plugged(file: Path, owner: str, function: Function) -> Place | None:
+    """Where the class of a plug-in has a function of the class whose place it takes, from the
+    current folder; None where its module has it not, or lies elsewhere."""
+    lines, here = _lines(file), Path.cwd()
+    if lines is None or not file.is_relative_to(here):
+        return None
+    names = lines.called(function._replace(owner=owner))
+    line = next((lines.of[name] for name in names if name in lines.of), None)
+    return None if line is None else Place(file.relative_to(here).as_posix(), line)
 
 
 def _of_manager(manager: str, operation: str) -> Function | None:
@@ -165,12 +177,14 @@ class _Lines(NamedTuple):
 
     def called(self, function: Function) -> Iterator[str]:
         """What a function may be called in the module: in its class, in what that builds on, or
-        without one; behind these its class."""
+        without one."""
         owners = [function.owner]
         for owner in owners:
             owners += [one for one in self.above.get(owner, ()) if one not in owners]
-        yield from (f"{owner}.{name}" for owner in owners for name in function.names if owner)
-        yield from (function.owner,) if function.owner else function.names
+        names = function.names
+        yield from (f"{owner}.{name}" for owner in owners for name in names if owner)
+        if not (function.owner and names):
+            yield function.name
 
 
 @lru_cache(maxsize=64)
