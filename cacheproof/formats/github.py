@@ -10,7 +10,7 @@ ANNOTATIONS_MAX = 10
 """Of each kind, of a step: GitHub shows no more."""
 ROWS_MAX = 30
 _KINDS = {Level.ERROR: "error", Level.WARNING: "warning"}
-_MARKDOWN = str.maketrans({one: f"\\{one}" for one in "\\`*_{}[]<>()#+-.!|~@$&"})
+_MARKDOWN = str.maketrans({one: f"\\{one}" for one in "\\`*_[]<>#|~@$&"})
 
 
 def annotations(report: Report) -> list[str]:

@@ -7,11 +7,12 @@ the reader says.
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from cacheproof import __version__
-from cacheproof.differential.traces.wording import visible, visible_line
+from cacheproof.differential.traces.wording import visible
 from cacheproof.formats.result import Level, Problem, Report, Result, Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -32,7 +33,19 @@ def written(report: Report) -> bytes:
         "version": VERSION,
         "runs": [_run(report, result) for result in report.results] or [_run(report, None)],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(_shown(document)), indent=1) + b"\n"
+
+
+def _shown(value: Any) -> Any:
+    """A document of which every text is one that all readers take."""
+    match value:
+        case str():
+            return visible(value)
+        case list():
+            return [_shown(one) for one in value]
+        case dict():
+            return {name: _shown(one) for name, one in value.items()}
+    return value
 
 
 def _run(report: Report, result: Result | None) -> dict[str, Any]:
@@ -54,7 +67,7 @@ def _run(report: Report, result: Result | None) -> dict[str, Any]:
                 "rules": [_rule(rule) for rule in rules.values()],
             }
         },
-        "automationDetails": {"id": f"cacheproof {report.command}/{visible_line(target)}/"},
+        "automationDetails": {"id": f"cacheproof {report.command}/{target}/"},
         "invocations": [_invocation(report, doubts, len(found) - RESULTS_MAX)],
         "originalUriBaseIds": {
             ROOT: {"description": {"text": "The folder that holds the target's package vllm."}}
@@ -76,7 +89,7 @@ def _invocation(report: Report, doubts: Sequence[str], left_out: int) -> dict[st
         "executionSuccessful": not doubts and not report.trouble,
         "exitCode": report.code,
         "toolExecutionNotifications": [
-            {"level": level, "message": {"text": visible(text)}} for level, text in notes
+            {"level": level, "message": {"text": text}} for level, text in notes
         ],
     }
 
@@ -86,9 +99,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.id,
         "name": rule.id,
-        "shortDescription": {"text": visible(rule.title)},
-        "fullDescription": {"text": visible(f"{rule.title}. Harm: {rule.harm}.")},
-        "help": {"text": visible(help)},
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": f"{rule.title}. Harm: {rule.harm}."},
+        "help": {"text": help},
         "defaultConfiguration": {"level": Problem(rule.harm, "").level},
         "properties": {"tags": [rule.harm], "page": rule.page},
     }
@@ -100,9 +113,9 @@ def _result(rule: Rule, one: Problem, numbers: Mapping[str, int]) -> dict[str, A
         "ruleId": rule.id,
         "ruleIndex": numbers[rule.id],
         "level": one.level,
-        "message": {"text": visible(one.sentence)},
+        "message": {"text": one.sentence},
         "partialFingerprints": {FINGERPRINT: identity, FINGERPRINT_OF_GITHUB: identity},
-        "properties": {"harm": one.harm, "kind": one.kind, "detail": visible(one.detail)},
+        "properties": {"harm": one.harm, "kind": one.kind, "detail": one.detail},
     }
     if one.way or one.place:
         result["locations"] = [_location(one)]
@@ -112,7 +125,7 @@ def _result(rule: Rule, one: Problem, numbers: Mapping[str, int]) -> dict[str, A
             {
                 "kind": "external",
                 "status": "accepted",
-                "justification": visible(f"{one.excuse.reason}{page}"),
+                "justification": f"{one.excuse.reason}{page}",
             }
         ]
     return result
@@ -122,7 +135,7 @@ def _location(one: Problem) -> dict[str, Any]:
     location: dict[str, Any] = {}
     if one.place is not None:
         location["physicalLocation"] = {
-            "artifactLocation": {"uri": one.place.path, "uriBaseId": ROOT},
+            "artifactLocation": {"uri": quote(one.place.path), "uriBaseId": ROOT},
             "region": {"startLine": one.place.line},
         }
     if one.way:
