@@ -144,7 +144,7 @@ class _Search:
         return covering(self._known, one.contract, release, one.lane, one.kind, runner)
 
     def _of_break(self, one: Break, listed: KnownFault | None) -> Problem:
-        way = _way(one.contract, one.trace, one.event, "")
+        way = _way(one.contract, one.trace, one.event, one.operation)
         harm = self._harm(one.contract)
         excuse = Excuse(HARMLESS[harm]) if harm in HARMLESS else None
         if listed is not None:
