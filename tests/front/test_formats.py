@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
@@ -16,11 +17,14 @@ import junitparser
 import pytest
 import typer
 
-from cacheproof import proving, searching
+from cacheproof import main_job, proving, searching
 from cacheproof.console import Output
 from cacheproof.differential.errors import HarnessError, InputError
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE
+from cacheproof.differential.search.campaign import Campaign
+from cacheproof.differential.search.verdict import Verdict
 from cacheproof.differential.targets.places import Function, Place
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.formats import github, junit, sarif, writing
 from cacheproof.formats.result import Case, Excuse, Problem, Report, Result, Suite, rule_of
 from cacheproof.formats.writing import Formats
@@ -506,6 +510,24 @@ def test_a_void_search_is_void_in_every_format(
     _, invocation = read_back(files)
     assert not invocation["executionSuccessful"]
     assert words in invocation["toolExecutionNotifications"][0]["message"]["text"]
+
+
+def test_the_main_job_writes_a_run_with_a_category_of_its_own_for_each_release(
+    run: Any, monkeypatch: pytest.MonkeyPatch, files: Formats
+) -> None:
+    monkeypatch.setattr(main_job, "install_all", lambda wanted, report: None)
+    monkeypatch.setattr(main_job, "resolve", lambda text, report: ReferenceTarget(name=text))
+    empty = Verdict(Campaign("", None, [], [], Counter(), Counter(), [], 0.0), [])
+    monkeypatch.setattr(main_job, "judge_target", lambda *_: empty)
+    releases = "--release", "0.28.0", "--release", "0.33.0"
+    assert files.sarif is not None
+    where = "--findings", files.sarif.parent / "found"
+    asked = "--junit", files.junit, "--sarif", files.sarif
+    assert run("check", *releases, *where, *asked, "--slice", "1/9").code == 3
+    assert read_back(files)[0] == ["vllm@0.28.0 whole", "vllm@0.33.0 whole"]
+    assert [
+        one["automationDetails"]["id"] for one in json.loads(files.sarif.read_text())["runs"]
+    ] == ["cacheproof check/vllm@0.28.0/", "cacheproof check/vllm@0.33.0/"]
 
 
 def test_a_proof_writes_what_is_proved(
