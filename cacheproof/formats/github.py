@@ -9,7 +9,8 @@ from cacheproof.formats.result import Excuse, Level, Problem, Report, Result, Ru
 ANNOTATIONS_MAX = 10
 """Of each kind, of a step: GitHub shows no more."""
 ROWS_MAX = 30
-_KINDS = {Level.ERROR: "error", Level.WARNING: "warning"}
+_KINDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
+_GRAVITY = list(_KINDS.values())
 _MARKDOWN = str.maketrans({one: f"\\{one}" for one in "\\`*_[]<>#|~@$&"})
 
 
@@ -20,7 +21,7 @@ def annotations(report: Report) -> list[str]:
     for result in report.results:
         made += [("error", f"{result.target}: {one}", "") for one in result.doubts]
         made += [_of_problem(result, *one) for one in result.problems() if _is_told(one[1])]
-    made.sort(key=lambda one: one[0])
+    made.sort(key=lambda one: _GRAVITY.index(one[0]))
     shown: Counter[str] = Counter()
     lines = []
     for kind, message, where in made:
@@ -35,7 +36,7 @@ def summary(report: Report) -> str:
     rows = [
         f"### cacheproof {_text(report.command)}",
         "",
-        "| target | judged | unlisted | listed or efficiency | void |",
+        "| target | judged | unlisted | listed or harmless | void |",
         "|---|--:|--:|--:|---|",
         *map(_row, report.results),
     ]

@@ -14,6 +14,7 @@ from cacheproof.formats.result import Case, Problem, Report, Result, Suite
 WHOLE = "whole"
 """The suite whose one case says whether a target's other suites are worth anything."""
 _SKIPPED, _ERROR, _FAILURE = "skipped", "error", "failure"
+_COUNTED = {_FAILURE: "failures", _ERROR: "errors", _SKIPPED: "skipped"}
 
 
 def written(report: Report, now: datetime) -> bytes:
@@ -62,12 +63,9 @@ def _add(
     ET.SubElement(element, "system-err")
 
 
-_COUNTED = {_FAILURE: "failures", _ERROR: "errors", _SKIPPED: "skipped"}
-
-
 def _case(result: Result, suite: Suite, case: Case) -> ET.Element:
-    """What fails a command is a failure. What is listed, and what is of a harm that fails none, is
-    skipped: nothing was shown to hold, and nobody is to be woken."""
+    """What fails a command is a failure. What is listed, or of a harm that fails none, is skipped:
+    the contract does not hold, and the command does not fail by it."""
     element = _named((result.target, suite.part), case.rule.id)
     if case.failures:
         _say(element, _FAILURE, case.rule.harm, _first(case.failures), _body(case, case.failures))

@@ -6,7 +6,7 @@ A command builds a `Result` for each target and hands it to `Output.found`; it k
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from cacheproof.differential.findings.finding import (
@@ -154,7 +154,7 @@ class Report:
     """All that a command found. `trouble` is the error that ended it, `code` its exit code."""
 
     command: str
-    results: tuple[Result, ...] = field(default=())
+    results: tuple[Result, ...] = ()
     trouble: str = ""
     code: int = 0
 

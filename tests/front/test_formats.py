@@ -332,6 +332,12 @@ def test_of_what_is_known_nothing_is_annotated() -> None:
     assert line.startswith("::warning file=")
 
 
+def test_what_fails_a_command_is_annotated_whatever_its_harm_the_worst_first() -> None:
+    slow = replace(BROKEN, harm="efficiency")
+    lines = github.annotations(report_with(slow, PARTS, BROKEN))
+    assert [line.split()[0] for line in lines] == ["::error", "::warning", "::notice"]
+
+
 def test_no_more_annotations_than_github_shows() -> None:
     many = [replace(BROKEN, shape=str(number)) for number in range(12)]
     lines = github.annotations(report_with(*many, *[PARTS] * 12))
