@@ -32,6 +32,7 @@ from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.traces.wording import visible_line
 from cacheproof.drawing import Drawings
+from cacheproof.formats.writing import Formats
 from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
 from cacheproof.options import (
     A_WEEK,
@@ -40,8 +41,10 @@ from cacheproof.options import (
     FindingsOption,
     HtmlOption,
     JsonOption,
+    JunitOption,
     KnownOption,
     PerfettoOption,
+    SarifOption,
     ShrinkListedOption,
     TargetOption,
     VerboseOption,
@@ -99,12 +102,16 @@ def check(
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
 ) -> None:
     """The main job: search real releases over fixed seeds and print the faults that were met."""
-    output = Output(json, verbose=verbose)
-    faults = known_faults.load(known)
-    folder = folder_of(findings)
-    raise typer.Exit(main_job.run(output, budget, release or None, faults, folder, workers, slice_))
+    formats = Formats(junit, sarif)
+    with Output(json, verbose=verbose, command="check", formats=formats) as output:
+        faults = known_faults.load(known)
+        folder = folder_of(findings)
+        code = main_job.run(output, budget, release or None, faults, folder, workers, slice_)
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -143,12 +150,17 @@ def fuzz(
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
 ) -> None:
     """Search a target: lockstep with the reference, and every contract at every call."""
-    output = Output(json, verbose=verbose)
-    faults = known_faults.load(known)
-    plan = Plan.parse(depth, against, seconds, seeds, shrinks_listed=shrink_listed, workers=workers)
-    raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings)))
+    formats = Formats(junit, sarif)
+    with Output(json, verbose=verbose, command="fuzz", formats=formats) as output:
+        faults = known_faults.load(known)
+        plan = Plan.parse(
+            depth, against, seconds, seeds, shrinks_listed=shrink_listed, workers=workers
+        )
+        raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings)))
 
 
 @app.command()
@@ -170,21 +182,24 @@ def prove(
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
 ) -> None:
     """Prove contracts of the reference and of releases by their text, beside red twins."""
-    output = Output(json, verbose=verbose)
-    faults = known_faults.load(known)
-    raise typer.Exit(
-        proving.prove(
+    formats = Formats(junit, sarif)
+    with Output(
+        json, verbose=verbose, command="prove", formats=formats, is_page=markdown
+    ) as output:
+        code = proving.prove(
             output,
             target or None,
-            faults,
+            known_faults.load(known),
             seed=seed,
             markdown=markdown,
             fresh=fresh,
             workers=workers,
         )
-    )
+        raise typer.Exit(code)
 
 
 @app.command()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -20,11 +20,15 @@ from rich.progress import (
 )
 from rich.segment import Segment
 from rich.text import Text
+from typer import Exit
 
 from cacheproof import __version__
 from cacheproof.differential import files
-from cacheproof.differential.errors import InputError
+from cacheproof.differential.errors import CacheproofError, InputError
+from cacheproof.differential.search.verdict import INTERRUPTED, VOID
 from cacheproof.differential.traces.wording import visible, visible_line
+from cacheproof.formats.result import Report, Result
+from cacheproof.formats.writing import Formats
 
 JSON_SCHEMA = 1
 TO_STDOUT = "-"
@@ -53,17 +57,58 @@ class VisibleConsole(Console):
 class Output:
     """One command's output. With `--json -` the report is silent and JSON alone is printed.
 
+    In a `with` block it ends by writing the other `formats` from what was `found`, however the
+    command ends: unless it is refused before anything was. `is_page` says that the report is a page
+    to be kept, in which nothing else belongs.
+
     Raises:
         InputError: the JSON cannot go there. Said now, not after a long search.
     """
 
-    def __init__(self, json_to: str | None, *, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        json_to: str | None,
+        *,
+        verbose: bool = False,
+        command: str = "",
+        formats: Formats | None = None,
+        is_page: bool = False,
+    ) -> None:
         self._json_to = json_to
+        self._command = command
+        self._formats = formats
+        self._annotates = not is_page and json_to != TO_STDOUT
+        self._found: list[Result] = []
         self.verbose = verbose
         self.report = VisibleConsole(quiet=json_to == TO_STDOUT, highlight=False, markup=False)
         self.progress = VisibleConsole(stderr=True, highlight=False, markup=False)
         if json_to not in (None, TO_STDOUT):
             require_writable("--json", json_to, OR_STDOUT)
+
+    def found(self, result: Result) -> None:
+        """What was found of a target, to be written in every format when the command ends."""
+        self._found.append(result)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        match error:
+            case None:
+                self._write_formats(0)
+            case Exit(exit_code=code):
+                self._write_formats(code)
+            case CacheproofError(exit_code=code) if self._found or code == VOID:
+                self._write_formats(code, str(error))
+            case KeyboardInterrupt():
+                is_told = any(one.is_interrupted for one in self._found)
+                trouble = "" if is_told else "interrupted before anything was found"
+                self._write_formats(INTERRUPTED, trouble)
+
+    def _write_formats(self, code: int, trouble: str = "") -> None:
+        if self._formats is not None:
+            report = Report(self._command, tuple(self._found), trouble, code)
+            self._formats.write(report, annotates=self._annotates, say=self.say)
 
     def line(self, text: str) -> None:
         """One sentence of the report: in one line where it is no terminal that it goes to."""

@@ -24,6 +24,7 @@ from cacheproof.differential.targets.reference_media_hash import missing_media_l
 from cacheproof.differential.targets.releases import install_all
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.fault_table import ShownFault, print_faults, shown_faults
+from cacheproof.formats import searched
 from cacheproof.plan import Plan
 from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import (
@@ -71,10 +72,11 @@ def run(
             verdict = judge_target(output, target, plan, known, folder)
             verdicts.append(verdict)
             target.close()
+            if part is None and not verdict.interrupted:
+                verdict.not_found_again = listed_but_missing(verdict.campaign, known)
+            output.found(searched.result_of(verdict, target, known, folder))
             if verdict.interrupted:
                 break
-            if part is None:
-                verdict.not_found_again = listed_but_missing(verdict.campaign, known)
     if output.verbose:
         for verdict in verdicts:
             print_details(output, verdict, folder)

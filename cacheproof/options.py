@@ -21,6 +21,12 @@ HtmlOption = Annotated[
 PerfettoOption = Annotated[
     str | None, typer.Option("--perfetto", metavar="FILE", help="Write the run there for Perfetto.")
 ]
+JunitOption = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML there.")
+]
+SarifOption = Annotated[
+    Path | None, typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 there.")
+]
 KnownOption = Annotated[
     Path | None, typer.Option("--known", metavar="FILE", help="Replaces the shipped known faults.")
 ]

@@ -97,7 +97,7 @@ def wanted_trees(targets: Sequence[str] | None, output: Output) -> list[Tree | N
         if (named := plug_in_named(target)) is not None:
             module, own_name, version = named
             release = releases.install(version, report=output.say)
-            path = _file_of(module, release.tree)
+            path = file_of(module, release.tree)
             if path is None:
                 raise InputError(
                     f"--target {target}: no file of a module {module} in the current folder, in "
@@ -121,7 +121,7 @@ def wanted_trees(targets: Sequence[str] | None, output: Output) -> list[Tree | N
     return found
 
 
-def _file_of(module: str, tree: Path) -> Path | None:
+def file_of(module: str, tree: Path) -> Path | None:
     """The file of a module, which is not run: it may need what is not installed here."""
     place = Path(*module.split("."))
     for folder in (Path.cwd(), tree, *map(Path, sys.path)):

@@ -11,6 +11,7 @@ from cacheproof.console import Output
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.formats import proved
 from cacheproof.kept_proofs import KeptProofs
 from cacheproof.proof_jobs import Job, Piece, jobs_for
 from cacheproof.proof_targets import CHECKOUT, REFERENCE, announced, refuse_changed, wanted_trees
@@ -49,23 +50,32 @@ def prove(
     kept = KeptProofs.locate(output.say)
     found = {} if fresh else _proved_before(jobs, kept)
     before = sum(len(rows) for rows in found.values())
-    for piece, of_piece in _proved_now(jobs, found, output, workers):
-        kept.keep(piece.digest, of_piece)
-        found[piece] = of_piece
+    interruption: KeyboardInterrupt | None = None
+    try:
+        for piece, of_piece in _proved_now(jobs, found, output, workers):
+            kept.keep(piece.digest, of_piece)
+            found[piece] = of_piece
+    except KeyboardInterrupt as heard:
+        interruption = heard
     rows = [
         row
         for job in jobs
         for piece in job.pieces
-        for row in piece.told(found[piece])
+        for row in piece.told(found.get(piece, ()))
         if row.target in names
     ]
-    listed = {row for row in rows if is_listed(row, known, promised.get(row.target))}
-    code = exit_code(rows, listed)
+    listings = ((row, listing(row, known, promised.get(row.target))) for row in rows)
+    listed = {row: fault for row, fault in listings if fault is not None}
+    for one in wanted:
+        output.found(proved.result_of(one, rows, listed, is_interrupted=interruption is not None))
+    if interruption is not None:
+        raise interruption
+    code = exit_code(rows, listed.keys())
     if markdown:
         output.line(evidence_page.markdown(rows, _tools()))
     else:
-        _print(output, rows, listed)
-        output.line(_closing_line(rows, listed, before, code))
+        _print(output, rows, listed.keys())
+        output.line(_closing_line(rows, listed.keys(), before, code))
     output.write_json(
         "prove",
         {
@@ -102,14 +112,16 @@ def _proved_now(
 # what came of it
 
 
-def is_listed(row: Evidence, known: Sequence[KnownFault], promised: str | None) -> bool:
-    """Whether a fault of that contract is known of the release whose contracts the row's target
+def listing(row: Evidence, known: Sequence[KnownFault], promised: str | None) -> KnownFault | None:
+    """The first fault that is known of the row's contract in the release whose contracts its target
     promises, in whatever lane or kind."""
-    return any(
-        fault.covers(row.contract, promised, lane, fault.kind or "")
+    covers = (
+        fault
         for fault in known
         for lane in (fault.lanes or LANES)
+        if fault.covers(row.contract, promised, lane, fault.kind or "")
     )
+    return next(covers, None)
 
 
 def exit_code(rows: Sequence[Evidence], listed: Set[Evidence]) -> int:

@@ -27,6 +27,7 @@ from cacheproof.differential.targets.resolve import reference_for, resolve, shar
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.drawing import Drawings
 from cacheproof.fault_table import print_faults, shown_faults
+from cacheproof.formats import searched
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
 
@@ -115,6 +116,7 @@ def fuzz(
     """Search one target and print what was found. Returns the exit code."""
     with closing(resolve(target_text, report=output.say)) as target:
         verdict = judge_target(output, target, plan, known, folder)
+    output.found(searched.result_of(verdict, target, known, folder))
     if output.verbose:
         print_details(output, verdict, folder)
     shown = shown_faults([verdict], known)

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -84,3 +85,35 @@ def test_the_locks_that_name_the_cache_are_there() -> None:
     (step,) = [step for step in steps() if step.get("uses", "").startswith("actions/cache")]
     (pattern,) = re.findall(r"hashFiles\('cacheproof/(.*?)'\)", step["with"]["key"])
     assert len(list(ROOT.glob(pattern))) > 1
+
+
+def uploaded() -> set[str]:
+    """The files that steps hand to GitHub."""
+    files = {step["with"]["sarif_file"] for step in steps() if "sarif_file" in step.get("with", {})}
+    kept = [step["with"]["path"].split() for step in steps() if "artifact" in step.get("uses", "")]
+    return files.union(*kept)
+
+
+def unwritten(files: set[str], text: str) -> set[str]:
+    """Those that no script names as what it writes."""
+    return {one for one in files if not re.search(rf"(--\w+|>) {re.escape(one)}(\s|$)", text)}
+
+
+def test_what_is_uploaded_is_written() -> None:
+    assert uploaded() >= {"unlisted.sarif", "cacheproof.sarif", "cacheproof.xml"}
+    assert unwritten(uploaded(), "\n".join(scripts())) == set()
+
+
+def test_a_file_that_nothing_writes_is_noticed() -> None:
+    assert unwritten({"gone.sarif"}, "\n".join(scripts())) == {"gone.sarif"}
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="no jq, which GitHub's machines have")
+def test_listed_faults_are_left_out_of_what_becomes_alerts(tmp_path: Path) -> None:
+    (script,) = [one for one in scripts() if "unlisted.sarif" in one]
+    listed, new = {"ruleId": "EC-6", "suppressions": [{"kind": "external"}]}, {"ruleId": "EC-7"}
+    document = {"version": "2.1.0", "runs": [{"results": [listed, new]}, {"results": []}]}
+    (tmp_path / "cacheproof.sarif").write_text(json.dumps(document))
+    subprocess.run(["bash", "-e"], input=script, text=True, check=True, cwd=tmp_path)
+    left = json.loads((tmp_path / "unlisted.sarif").read_text())
+    assert left == {"version": "2.1.0", "runs": [{"results": [new]}, {"results": []}]}

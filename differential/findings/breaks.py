@@ -8,7 +8,7 @@ from cacheproof.differential.traces.trace import Trace
 @dataclass(frozen=True)
 class Break:
     """A trace that breaks something: a contract by id, in a kind that its judge tells apart, or the
-    lockstep; the name of the lane in which it was found, and when."""
+    lockstep; the name of the lane in which it was found, when, and what was asked there."""
 
     contract: str
     kind: str
@@ -17,6 +17,7 @@ class Break:
     event: int
     sentence: str
     seconds: float
+    operation: str = ""
 
     @property
     def place(self) -> tuple[str, str, str, str | None]:

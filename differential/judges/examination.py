@@ -49,6 +49,12 @@ class Examination:
         if self.difference is not None:
             yield LOCKSTEP, "", self.difference.event, self.difference.sentence
 
+    def operation(self, contract: str, kind: str) -> str:
+        """What was asked, or happened, where one of its `breaks` is; empty where no call says."""
+        if contract == LOCKSTEP:
+            return "" if self.difference is None else self.difference.operation
+        return self.by_kind[contract, kind].operation
+
 
 def examine(
     trace: Trace,

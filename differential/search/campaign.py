@@ -171,7 +171,9 @@ def search(
                 _tally(report, seen, trace.events[: len(result.records)])
                 for contract, kind, event, sentence in seen.breaks():
                     elapsed = time.monotonic() - started
-                    found = Break(contract, kind, report.lane.name, trace, event, sentence, elapsed)
+                    asked = seen.operation(contract, kind)
+                    lane = report.lane.name
+                    found = Break(contract, kind, lane, trace, event, sentence, elapsed, asked)
                     outcome.kinds[contract, report.lane.name, kind] += 1
                     kept[found.place] += 1
                     if kept[found.place] <= kept_per_break:

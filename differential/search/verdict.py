@@ -8,7 +8,7 @@ from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import MODEL_DIFFERENCE, Finding
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.judges.rules import rules_for
-from cacheproof.differential.search.campaign import Campaign
+from cacheproof.differential.search.campaign import Campaign, LaneReport
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.spec.registry import by_id
 
@@ -110,7 +110,7 @@ class Verdict:
         """One line per contract that this campaign judged, then one for the lockstep."""
         campaign = self.campaign
         lines = []
-        for contract, calls, lanes in _judged(campaign):
+        for contract, calls, lanes in judged(campaign.lanes, campaign.release):
             listed = [f.known for f in self.findings if f.contract == contract and f.known_note]
             count = sum(f.contract == contract for f in self.findings)
             broken = sum(count for (id, _), count in campaign.broken.items() if id == contract)
@@ -133,17 +133,17 @@ class Verdict:
         return lines
 
 
-def _judged(campaign: Campaign) -> list[tuple[str, int, list[str]]]:
+def judged(reports: Sequence[LaneReport], release: str | None) -> list[tuple[str, int, list[str]]]:
     """(contract, calls judged, lanes) in the order of the register, the lockstep last."""
     calls: dict[str, int] = {}
     lanes: dict[str, list[str]] = {}
-    for report in campaign.lanes:
+    for report in reports:
         lane = report.lane
-        rules = rules_for(lane.manager, campaign.release, lane.depth).all
-        judged = {rule.id: report.calls for rule in rules if rule.id not in lane.silent_on}
+        rules = rules_for(lane.manager, release, lane.depth).all
+        of_lane = {rule.id: report.calls for rule in rules if rule.id not in lane.silent_on}
         if report.compared is not None:
-            judged[LOCKSTEP] = report.compared.calls
-        for name, count in judged.items():
+            of_lane[LOCKSTEP] = report.compared.calls
+        for name, count in of_lane.items():
             calls[name] = calls.get(name, 0) + count
             if count:
                 lanes.setdefault(name, []).append(lane.name)

@@ -1,6 +1,7 @@
 """What every target offers: it takes traces and returns step records."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol as Interface
 
 from cacheproof.differential.targets.host.protocol import Protocol
@@ -15,13 +16,15 @@ class Target(Interface):
     `name` is what the user called it, `release` the vLLM release whose promises it is held to
     (None: those of the newest), `reading` how its text stands to the modelled releases (None where
     there is nothing to be read), `protocol` how its scheduler calls its manager. `projects` are
-    those whose lanes it runs, first whose system it is, and whose version `release` is.
+    those whose lanes it runs, first whose system it is, and whose version `release` is. `tree` is
+    the folder that holds its package vllm, None where what is judged is not in one.
     """
 
     name: str
     projects: tuple[str, ...]
     release: str | None
     reading: Reading | None
+    tree: Path | None
 
     @property
     def model(self) -> str | None:

@@ -89,8 +89,8 @@ class HostTarget:
     `command` is the interpreter, `environment` what it needs to find the tree. `plug_in` puts a
     class (`module:Class`) in the place of the release's manager. `module` has the `Release` that is
     run in place of the tree's whole vLLM, and `depths` are all that it runs. Where it `is_forked`,
-    its imports leave one thread, and its hosts share them. `reading` is how the tree's text stands
-    to the modelled releases. `project` is whose system it is.
+    its imports leave one thread, and its hosts share them. `reading` is how the text of the `tree`
+    stands to the modelled releases. `project` is whose system it is.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class HostTarget:
         environment: Mapping[str, str],
         *,
         reading: Reading | None = None,
+        tree: Path | None = None,
         plug_in: str | None = None,
         module: str | None = None,
         depths: Collection[str] = DEPTHS_OF_A_RELEASE,
@@ -113,6 +114,7 @@ class HostTarget:
         self.projects: tuple[str, ...] = (project,)
         self.release = release
         self.reading = reading
+        self.tree = tree
         self._interpreter = command
         self._module = [module] if module else []
         self._environment = {**environment, "PYTHONHASHSEED": "0"}

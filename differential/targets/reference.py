@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -69,6 +70,7 @@ class ReferenceTarget:
         self.projects: tuple[str, ...] = ("vllm", "reference")
         self.release = release
         self.reading: Reading | None = None
+        self.tree: Path | None = None
         self.semantics = semantics or Semantics.ideal()
         self._protocol = protocol or protocol_of(self.semantics)
         self.managers = managers or MANAGERS

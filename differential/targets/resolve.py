@@ -76,12 +76,25 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
     stated = stated_release(release.version)
     if runs_hasher_alone(release.version) and plug_in is None:
         return HostTarget(
-            name, stated, command, environment, module=HASHER_ALONE, depths=(MEDIA_HASH,)
+            name,
+            stated,
+            command,
+            environment,
+            tree=release.tree,
+            module=HASHER_ALONE,
+            depths=(MEDIA_HASH,),
         )
     reading = reading_of(release)
     promised = reading.nearest if stated is None and reading is not None else stated
     return HostTarget(
-        name, promised, command, environment, reading=reading, plug_in=plug_in, is_forked=True
+        name,
+        promised,
+        command,
+        environment,
+        reading=reading,
+        tree=None if plug_in else release.tree,
+        plug_in=plug_in,
+        is_forked=True,
     )
 
 
@@ -95,6 +108,7 @@ def engine_of(engine: Release, name: str) -> HostTarget:
         command,
         environment,
         reading=reading_of(engine),
+        tree=engine.tree,
         module=ENGINE_MODULE,
         depths=(ENGINE,),
     )

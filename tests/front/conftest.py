@@ -12,6 +12,7 @@ import pytest
 
 from cacheproof import cli
 from cacheproof.differential.targets import releases
+from cacheproof.formats.writing import ACTIONS, SUMMARY
 
 COMMAND = [sys.executable, "-m", "cacheproof"]
 
@@ -35,6 +36,13 @@ class Ran:
 
 
 Run = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def _outside_of_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands print the same wherever the tests run."""
+    for name in (ACTIONS, SUMMARY):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from cacheproof.differential.search import known
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.proof_jobs import _digest_of_keys
 from cacheproof.proof_targets import MANAGERS, Tree, sources, wanted_trees
-from cacheproof.proving import exit_code, is_listed
+from cacheproof.proving import exit_code, listing
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
 
 ROW = Evidence(
@@ -47,9 +47,11 @@ def test_a_check_that_no_change_was_seen_to_fail_is_void() -> None:
 def test_what_is_listed_of_the_promised_release_does_not_count() -> None:
     fallen = replace(ROW, contract="ED-1", target="path:copy", outcome=Outcome.REFUTED)
     faults = known.load()
-    assert is_listed(fallen, faults, "0.33.0")
-    assert not is_listed(fallen, faults, "0.12.0")
-    assert not is_listed(fallen, faults, None)
+    fault = listing(fallen, faults, "0.33.0")
+    assert fault is not None
+    assert fault.name == "decoder-budget"
+    assert listing(fallen, faults, "0.12.0") is None
+    assert listing(fallen, faults, None) is None
     assert exit_code([ROW, fallen], {fallen}) == HOLDS
 
 

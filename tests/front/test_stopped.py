@@ -1,5 +1,6 @@
 """A command that is stopped, or cannot write, says so in one line and leaves nothing behind."""
 
+import json
 import os
 import re
 import select
@@ -35,12 +36,17 @@ def search(
     """A long search of a real release, and a descriptor of its host process."""
     nothing = tmp_path.with_name(f"{tmp_path.name}-known.toml")
     nothing.write_text("")
-    where = "--findings", str(tmp_path), "--known", str(nothing)
+    where = "--findings", str(tmp_path), "--known", str(nothing), "--sarif", str(sarif_of(tmp_path))
     arguments = (*LONG, "--target", two_releases[0], *where)
     command = start(*arguments)
     host = host_of(command)
     yield command, host
     os.close(host)
+
+
+def sarif_of(folder: Path) -> Path:
+    """Where a search with that folder of findings writes its SARIF."""
+    return folder.with_name(f"{folder.name}.sarif")
 
 
 def host_of(command: "subprocess.Popen[str]") -> int:
@@ -97,6 +103,10 @@ def test_an_interrupted_search_says_what_it_has_found_and_ends_with_130(
     assert re.search(r" at event \d+ ", out)
     for file in tmp_path.iterdir():
         assert file.suffix == ".py" or finding_file.load(file)
+    (written,) = json.loads(sarif_of(tmp_path).read_text())["runs"]
+    (invocation,) = written["invocations"]
+    assert (invocation["exitCode"], invocation["executionSuccessful"]) == (130, False)
+    assert written["results"]
     wait_for(host)
 
 

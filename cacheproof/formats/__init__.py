@@ -1,0 +1,1 @@
+"""What commands found, in the formats that pipelines read."""
