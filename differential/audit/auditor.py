@@ -12,6 +12,7 @@ import msgspec
 
 from cacheproof.differential.audit.following import Contradiction, Follower, Observed
 from cacheproof.differential.audit.judging import AuditJudge
+from cacheproof.differential.audit.silence import NEVER_JUDGED, not_judged
 from cacheproof.differential.audit.steady import Steady, is_steady_step, is_steady_update
 from cacheproof.differential.audit.streams import Gap, Part
 from cacheproof.differential.judges.violation import Violation
@@ -103,6 +104,7 @@ class Auditor:
         self.found: list[Found] = []
         self.opened: Opened | None = None
         self.trace: Trace | None = None
+        self.silent: frozenset[str] = NEVER_JUDGED
         self._has_connector = False
         self.release: str | None = None
         self.judge: AuditJudge | None = None
@@ -210,6 +212,7 @@ class Auditor:
             return
         self.opened = opened
         self.account.unjudged.update(opened.unjudged)
+        self.silent = not_judged(set(opened.unjudged))
         try:
             config = msgspec.convert(opened.settings, SchedulerConfig)
             self._protocol = Protocol(*opened.protocol)
@@ -245,7 +248,12 @@ class Auditor:
                 return  # what its requests are debited is in no keyframe
             self.follower = Follower(keyframe, has_connector=self._has_connector)
             self.judge = AuditJudge(
-                self.trace, self.release, self._protocol, keyframe, self.follower.arrivals
+                self.trace,
+                self.release,
+                self._protocol,
+                keyframe,
+                self.follower.arrivals,
+                self.silent,
             )
             self.account.requests += len(keyframe.requests)
             self._suspended = ""

@@ -1,6 +1,6 @@
 """Makes events and records of a trace out of what an engine recorded."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cacheproof.differential.recording.ledger import changed
@@ -194,7 +194,9 @@ class Follower:
         outcome |= self._standing(message)
         calls = self._calls(message.calls)
         if self._has_connector:
-            outcome["loads"] = _loads(calls, outcome)
+            asked = _asked(rest.get("connector", ()), self.present)
+            outcome["loads"] = asked["loads"]
+            outcome["awaiting"] += asked["awaiting"]
         yield Observed(Schedule(), StepRecord(outcome, calls, None, None))
         for number in message.finished:
             if self.present.pop(number, None) is not None:
@@ -298,13 +300,22 @@ def _by_request(values: dict[int, Any]) -> dict[str, Any]:
     return {name_of(number): value for number, value in values.items()}
 
 
-def _loads(calls: Iterable[CallRecord], outcome: dict[str, Any]) -> dict[str, list[int]]:
-    """What a step admits and does not encode, a connector is to load."""
+def _asked(calls: Iterable[Sequence[Any]], present: Mapping[int, Add]) -> dict[str, Any]:
+    """What a connector is to load: what is allocated where it says that it has the item; and which
+    requests it made wait."""
+    has: dict[str, bool] = {}
     loads: dict[str, list[int]] = {}
-    for call in calls:
-        name, number = call.request, call.input
-        if call.operation != "allocate" or name is None or number is None:
-            continue
-        if name in outcome["scheduled"] and number not in outcome["encode"].get(name, ()):
-            loads.setdefault(name, []).append(number)
-    return loads
+    awaiting: list[str] = []
+    for method, request, item, answer in calls:
+        if method == "has_cache_item":
+            has[item] = answer
+        elif method == "has_caches":
+            items = present[request].items
+            has |= dict(zip((one.identifier for one in items), answer, strict=True))
+        elif method == "ensure_cache_available" and answer is False:
+            awaiting.append(name_of(request))
+        elif method == "update_state_after_alloc" and has.get(
+            present[request].items[item].identifier
+        ):
+            loads.setdefault(name_of(request), []).append(item)
+    return {"loads": loads, "awaiting": awaiting}

@@ -56,8 +56,10 @@ class AuditJudge(SchedulerJudge):
         protocol: Protocol,
         keyframe: Keyframe,
         arrivals: Mapping[str, float],
+        silent: frozenset[str],
     ) -> None:
-        super().__init__(trace, rules_of(trace, release), Reachability(), protocol, release)
+        rules = rules_of(trace, release, silent)
+        super().__init__(trace, rules, Reachability(), protocol, release)
         self._order = _Order(arrivals, self._config, offered_by(release), self._at.arrivals)
         self._kv_blocks = None
         self.steps: deque[tuple[int, int, Step]] = deque(maxlen=10_000)
@@ -152,6 +154,13 @@ class AuditJudge(SchedulerJudge):
             if computed[name] < at.requests[name].end_of_items:
                 return None
         return outcome
+
+    def _judge_progress(self, outcome: Any) -> None:
+        if outcome["awaiting"]:  # what they wait for is not in the record
+            self._at.stood = None
+            self._at.steps_without_token = 0
+            return
+        super()._judge_progress(outcome)
 
     def steady_step(self) -> Mapping[str, Any] | None:
         """Judge a step that says nothing new, if a row of such steps goes on: the outcome of the

@@ -39,7 +39,7 @@ class Rules:
     Transition contracts are grouped by operation, state contracts by whether they look at the
     ghost. At scheduler depth those of the scheduler are beside them, by what they look at, and what
     it promises, by operation: elsewhere it is this harness that calls. Where an engine executes its
-    steps those of the engine are there as well.
+    steps those of the engine are there as well. Those that are `silent` are left out.
     """
 
     def __init__(
@@ -49,16 +49,19 @@ class Rules:
         *,
         asynchronous: bool = False,
         depth: str = "manager",
+        silent: frozenset[str] = frozenset(),
     ) -> None:
         rules = [
             rule
             for rule in contracts(manager_component(manager), release)
-            if not (asynchronous and rule.synchronous_only)
+            if rule.id not in silent
+            and not (asynchronous and rule.synchronous_only)
             and not (rule.kind == "promise" and not DEPTHS[depth].has_scheduler)
         ]
         of_scheduler = list(contracts(SCHEDULER, release)) if DEPTHS[depth].has_scheduler else []
         if DEPTHS[depth].is_executed:
             of_scheduler += contracts(ENGINE, release)
+        of_scheduler = [rule for rule in of_scheduler if rule.id not in silent]
         self.all = [*rules, *of_scheduler]
         self.of_scheduler = by_subject(of_scheduler)
         states = [rule for rule in rules if rule.kind == "state"]
@@ -156,14 +159,21 @@ def manager_component(manager: str) -> str:
 
 @lru_cache
 def rules_for(
-    manager: str, release: str | None, depth: str = "manager", *, asynchronous: bool = False
+    manager: str,
+    release: str | None,
+    depth: str = "manager",
+    silent: frozenset[str] = frozenset(),
+    *,
+    asynchronous: bool = False,
 ) -> Rules:
-    """The contracts that judge a manager of a release, and at scheduler depth its scheduler."""
-    return Rules(manager, release, asynchronous=asynchronous, depth=depth)
+    """The contracts that judge a manager of a release, and at scheduler depth its scheduler, but
+    for those that are `silent`."""
+    return Rules(manager, release, asynchronous=asynchronous, depth=depth, silent=silent)
 
 
-def rules_of(trace: Trace, release: str | None) -> Rules:
-    """The contracts that judge a trace of a manager, or of a scheduler and its manager."""
+def rules_of(trace: Trace, release: str | None, silent: frozenset[str] = frozenset()) -> Rules:
+    """The contracts that judge a trace of a manager, or of a scheduler and its manager, but for
+    those that are `silent`."""
     config = trace.header.config
     asynchronous = isinstance(config, SchedulerConfig) and config.async_scheduling
-    return rules_for(trace.header.manager, release, trace.depth, asynchronous=asynchronous)
+    return rules_for(trace.header.manager, release, trace.depth, silent, asynchronous=asynchronous)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from cacheproof.differential.recording import settings
+from cacheproof.differential.recording.connector import ConnectorRecorder
 from cacheproof.differential.recording.ledger import ManagerRecorder
 from cacheproof.differential.recording.messages import (
     Aborted,
@@ -90,6 +91,7 @@ class SchedulerRecording:
         self._opened: Opened | None = None
         self._queues = [name for name in WAITING_QUEUES if hasattr(scheduler, name)]
         self._manager: ManagerRecorder | None = None
+        self._connector: ConnectorRecorder | None = None
         self._drafts = 0
         self._known: dict[str, _Known] = {}
         self._retired: dict[str, int] = {}
@@ -161,6 +163,11 @@ class SchedulerRecording:
             self._opened = settings.opened(
                 self._scheduler, self._facts, plain=self._hasher.is_plain
             )
+            connector = getattr(self._scheduler, "ec_connector", None)
+            if connector is not None and self._connector is None:
+                self._connector = ConnectorRecorder(
+                    connector, self._number, self._hasher.identifier
+                )
             self._drafts = self._opened.settings.get("num_speculative_tokens", 0)
             self._begin()
         elif name == "schedule" and self._writer.wants_file:
@@ -310,6 +317,8 @@ class SchedulerRecording:
         total = output.total_num_scheduled_tokens
         if total != sum(output.num_scheduled_tokens.values()):
             told["total"] = total
+        if self._connector is not None and (asked := self._connector.take()):
+            told["connector"] = asked
         if said_unasked := sorted(set(unasked(output, self._drafts))):
             told["unasked"] = said_unasked
         return told

@@ -47,10 +47,12 @@ class Facts(NamedTuple):
 def of_vllm() -> Facts:
     """How the schedulers of this interpreter's vLLM are asked."""
     import vllm
+    from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.request import Request, RequestStatus
 
     def protocol_of(scheduler: Any) -> Sequence[bool]:
-        return protocol.Protocol.detect(scheduler.encoder_cache_manager, Request, type(scheduler))
+        # Of vLLM's own class: what extends it says only what it does beside that.
+        return protocol.Protocol.detect(scheduler.encoder_cache_manager, Request, Scheduler)
 
     return Facts(vllm.__version__, RequestStatus.PREEMPTED, protocol_of, _settings, _unjudged)
 
@@ -125,7 +127,31 @@ def _settings(scheduler: Any) -> dict[str, Any]:
         "drafter": speculative is not None and bool(getattr(scheduler, "use_eagle", False)),
         "v2_model_runner": bool(getattr(scheduler, "use_v2_model_runner", False)),
         "ec_connector": getattr(scheduler, "ec_connector", None) is not None,
+        "groups": _groups(scheduler) or [],
     }
+
+
+_KINDS = {
+    "FullAttentionSpec": ("full", ""),
+    "SlidingWindowSpec": ("sliding_window", "sliding_window"),
+    "ChunkedLocalAttentionSpec": ("chunked_local", "attention_chunk_size"),
+    "CrossAttentionSpec": ("cross", ""),
+}
+
+
+def _groups(scheduler: Any) -> list[dict[str, Any]] | None:
+    """The KV cache groups as a trace has them, empty for one of full attention; None where there is
+    a kind that no trace knows."""
+    groups = []
+    for group in getattr(scheduler.kv_cache_config, "kv_cache_groups", ()):
+        spec = group.kv_cache_spec
+        if type(spec).__name__ not in _KINDS:
+            return None
+        kind, window = _KINDS[type(spec).__name__]
+        size = getattr(spec, window) if window else 0
+        groups.append({"kind": kind, "block_size": spec.block_size, "window": size})
+    is_plain = len(groups) == 1 and groups[0]["kind"] == "full"
+    return [] if is_plain else groups
 
 
 def _chunked(config: Any) -> bool:
@@ -139,14 +165,13 @@ def _unjudged(scheduler: Any) -> list[str]:
     """What the engine uses that no contract follows."""
     config = scheduler.vllm_config
     parallel = config.parallel_config
-    groups = getattr(scheduler.kv_cache_config, "kv_cache_groups", ())
     uses = {
         "KV connector": getattr(scheduler, "connector", None) is not None,
         "pipeline parallelism": parallel.pipeline_parallel_size > 1,
         "data parallelism": parallel.data_parallel_size > 1,
         "context parallelism": getattr(scheduler, "dcp_world_size", 1) > 1
         or getattr(scheduler, "pcp_world_size", 1) > 1,
-        "several KV cache groups": len(groups) > 1,
+        "KV cache groups of other kinds": _groups(scheduler) is None,
         "pooling or diffusion": getattr(scheduler, "num_sampled_tokens_per_step", 1) == 0,
         "drafts": getattr(scheduler, "num_spec_tokens", 0) > 0
         and bool(getattr(scheduler.scheduler_config, "async_scheduling", False)),

@@ -1,0 +1,20 @@
+"""What an engine can use that an audit does not follow, and the contracts that then say nothing."""
+
+ORDER = frozenset({"SC-7", "SC-13"})
+PROGRESS = frozenset({"LV-1", "LV-3"})
+NOT_JUDGED = {
+    "KV connector": ORDER | PROGRESS | {"LV-2", "SC-3", "SC-19"},
+    "KV cache groups of other kinds": frozenset({"LV-2"}),
+    "pipeline parallelism": PROGRESS,
+    "data parallelism": PROGRESS | ORDER,
+    "context parallelism": frozenset({"LV-2"}),
+    "pooling or diffusion": PROGRESS,
+}
+"""By what `recording.settings` says of an engine."""
+NEVER_JUDGED = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
+"""They ask what stands in KV blocks, which the text of prompts decides: no record has it."""
+
+
+def not_judged(features: set[str]) -> frozenset[str]:
+    """Contracts that say nothing of an engine with these features."""
+    return NEVER_JUDGED.union(*(NOT_JUDGED.get(one, frozenset()) for one in features))
