@@ -83,6 +83,7 @@ class Contracts:
     def __init__(self, release: str | None, *, strict: bool) -> None:
         self._watch = ManagerWatch(release)
         self._strict = strict
+        self._fails_outside = False
         self._attachment = Attachment(self._watch)
         self._broken: list[tuple[str, str]] = []
         self._notes: list[tuple[str, str, str, str]] = []
@@ -111,14 +112,19 @@ class Contracts:
     def _taken(self, where: str) -> list[str]:
         """Keep what was found, and say what of it is a failure."""
         breaks, notes = self._watch.take()
-        self._broken += [(where, one.contract) for one in breaks]
+        self._broken += [(where, contract) for one in breaks for contract in one.contracts]
         self._notes += [(where, one.why, one.text, one.caller) for one in notes]
         return [one.text for one in breaks] + ([*map(_misuse, notes)] if self._strict else [])
+
+    def pytest_collection_finish(self) -> None:
+        """What modules of tests did as they were imported is no test's."""
+        self._fails_outside |= bool(self._taken(OUTSIDE))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Tell the process that the summary is made in; what was broken outside of tests counts."""
-        if self._taken(OUTSIDE) and session.exitstatus == pytest.ExitCode.OK:
+        self.pytest_collection_finish()
+        if self._fails_outside and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
@@ -190,4 +196,4 @@ class Contracts:
 
 def _misuse(note: Note) -> str:
     said = NOTES[note.why] if note.why in NOTES else by_id(note.why).title
-    return f"{note.why} is broken by {note.caller}\n  {said}\n  {note.text}"
+    return f"{note.why} broken by {note.caller}\n  {said}\n  {note.text}"

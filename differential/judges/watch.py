@@ -36,9 +36,10 @@ _UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 
 @dataclass(frozen=True)
 class Break:
-    """A contract that a manager broke, with both sides, the last calls, and who made the call."""
+    """The contracts that a manager broke with one call, and a text: who made the call, what each
+    says, both sides of each, and the last calls."""
 
-    contract: str
+    contracts: tuple[str, ...]
     text: str
 
 
@@ -66,7 +67,7 @@ class ManagerWatch:
         self.spoke: dict[str, Counter[str]] = {kind: Counter() for kind in SILENT}
         self._breaks: list[Break] = []
         self._notes: list[Note] = []
-        self._followed: dict[int, _Followed | None] = {}
+        self._followed: dict[int, LiveManager | None] = {}
 
     def take(self) -> tuple[list[Break], list[Note]]:
         """Breaks and notes since it was asked last."""
@@ -82,23 +83,23 @@ class ManagerWatch:
             answer = method(manager, *args, **kwargs)
             self._follow(manager, UNSEEN)
             return answer
-        followed = self._as_left(manager)
-        if followed is None:
+        live = self._as_left(manager)
+        if live is None:
             return method(manager, *args, **kwargs)
         arguments = in_order(method, (manager, *args), kwargs)[1:] if kwargs else args
-        given = self._before(manager, followed, operation, arguments)
+        given = self._before(manager, live, operation, arguments)
         if given is None:
             return method(manager, *args, **kwargs)
         try:
             answer = method(manager, *args, **kwargs)
         except Exception as error:
-            self._judged(manager, followed, given, followed.live.raised(given, error))
+            self._judged(manager, live, live.raised(given, error))
             raise
-        self._after(manager, followed, given, answer)
+        self._after(manager, live, given, answer)
         return answer
 
     def _before(
-        self, manager: Any, followed: "_Followed", operation: str, args: Sequence[Any]
+        self, manager: Any, live: LiveManager, operation: str, args: Sequence[Any]
     ) -> Given | None:
         """The call, if something can be said of it."""
         try:
@@ -106,31 +107,29 @@ class ManagerWatch:
         except _UNREADABLE as error:
             self._leave(manager, UNREADABLE, f"{operation}: {type(error).__name__}: {error}")
             return None
-        if followed.live.is_another(given):
+        if live.is_another(given):
             self._leave(manager, ANOTHER, str(given))
             return None
-        promise = followed.live.promises(given)
+        promise = live.promises(given)
         if promise is not None:
             self._leave(manager, promise.contract.id, f"{given}: {promise.why}")
             return None
         return given
 
-    def _after(self, manager: Any, followed: "_Followed", given: Given, answer: Any) -> None:
+    def _after(self, manager: Any, live: LiveManager, given: Given, answer: Any) -> None:
         try:
-            snapshot = followed.ledger.read()
+            snapshot = _read(manager)
         except _UNREADABLE as error:
             self._leave(manager, UNKNOWN, f"{given}: {type(error).__name__}: {error}")
             return
-        self._judged(manager, followed, given, followed.live.answered(given, answer, snapshot))
+        self._judged(manager, live, live.answered(given, answer, snapshot))
 
-    def _judged(
-        self, manager: Any, followed: "_Followed", given: Given, violations: list[Violation]
-    ) -> None:
+    def _judged(self, manager: Any, live: LiveManager, violations: list[Violation]) -> None:
         self.calls += 1
-        for violation in violations:
-            text = _told(violation, type(manager).__name__, given, followed.live.calls)
-            self._breaks.append(Break(violation.contract.id, text))
         if violations:
+            ids = tuple(violation.contract.id for violation in violations)
+            text = _told(violations, type(manager).__name__, live.calls)
+            self._breaks.append(Break(ids, text))
             self._followed[id(manager)] = None
 
     def _leave(self, manager: Any, why: str, text: str) -> None:
@@ -139,16 +138,16 @@ class ManagerWatch:
 
     # managers
 
-    def _as_left(self, manager: Any) -> "_Followed | None":
+    def _as_left(self, manager: Any) -> LiveManager | None:
         """What follows a manager, if its state is what its last call left. One that was emptied, or
         given another size while it was empty, is followed anew."""
         if id(manager) not in self._followed:
             self._follow(manager, UNSEEN)
-        followed = self._followed[id(manager)]
-        if followed is not None:
+        live = self._followed[id(manager)]
+        if live is not None:
             try:
-                if followed.live.is_as_left(followed.ledger.read()):
-                    return followed
+                if live.is_as_left(_read(manager)):
+                    return live
             except _UNREADABLE:
                 pass
             self._follow(manager, WRITTEN)
@@ -161,8 +160,7 @@ class ManagerWatch:
             weakref.finalize(manager, self._followed.pop, key, None)
         name = type(manager).__name__
         try:
-            ledger, kind = ledger_of(manager, True), _kind_of(manager)
-            snapshot = ledger.read()
+            kind, snapshot = _kind_of(manager), _read(manager)
             capacity = manager.cache_size
         except _UNREADABLE as error:
             self._leave(manager, UNKNOWN, f"{name}: {error}")
@@ -172,15 +170,15 @@ class ManagerWatch:
         elif not _is_empty(snapshot, capacity):
             self._leave(manager, otherwise, name)
         else:
-            live = LiveManager(kind, capacity, snapshot, self.release, self.spoke[kind])
             self.managers[kind] += 1
-            self._followed[key] = _Followed(live, ledger)
+            self._followed[key] = LiveManager(
+                kind, capacity, snapshot, self.release, self.spoke[kind]
+            )
 
 
-@dataclass(frozen=True)
-class _Followed:
-    live: LiveManager
-    ledger: Any
+def _read(manager: Any) -> Snapshot:
+    snapshot: Snapshot = ledger_of(manager, True).read()
+    return snapshot
 
 
 def _is_empty(snapshot: Snapshot, capacity: int) -> bool:
@@ -216,17 +214,14 @@ def _given(operation: str, args: Sequence[Any]) -> Given:
     return Given(operation, request.request_id, number, identifier, size, *numbers[1:])
 
 
-def _told(violation: Violation, manager: str, given: Given, calls: Sequence[str]) -> str:
-    """A break in some lines."""
-    rule = violation.contract
-    before = "\n".join(f"    {call}" for call in calls)
-    return (
-        f"{rule.id} is broken by {manager}, called by {_caller()}\n"
-        f"  {rule.title}\n"
-        f"  {violation.why}\n"
-        f"  {rule.harm}; {rule.source}\n"
-        f"  the last calls:\n{before}"
-    )
+def _told(violations: Sequence[Violation], manager: str, calls: Sequence[str]) -> str:
+    """What a call broke, in some lines."""
+    ids = ", ".join(violation.contract.id for violation in violations)
+    lines = [f"{ids} broken by {manager}, called by {_caller()}"]
+    for violation in violations:
+        rule = violation.contract
+        lines += [f"  {rule.id}: {rule.title}", f"    {violation.why}", f"    {rule.source}"]
+    return "\n".join([*lines, "  last calls", *(f"    {call}" for call in calls)])
 
 
 def _caller() -> str:
