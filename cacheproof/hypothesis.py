@@ -51,7 +51,7 @@ METHODS = (
 CAPACITY_MAX = 10
 RUNNING_MAX = 4
 CHUNKS_MAX = 24
-COMMANDS_OF_CHUNK = 8
+COMMANDS_OF_CHUNK = 5
 """Hypothesis draws five chunks on average: lists of single commands would be too short."""
 _DECODER = "encoder_decoder"
 _FIRST_EDGE, _FIRST_TOKEN, _NOT_WALKED = 1, 4, 10
@@ -181,6 +181,7 @@ class _Engine:
         self._live: dict[str, Add] = {}
         self._computed: dict[str, int] = {}
         self._met: set[str] = set()
+        self._in_flight: set[str] = set()
         self._arrived = 0
 
     def do(self, command: Any) -> None:
@@ -205,7 +206,8 @@ class _Engine:
         if self._met:
             self._met.clear()
             self.events.append(Notices())
-            if output_arrives:
+            if output_arrives and self._in_flight:
+                self._in_flight.clear()
                 self.events.append(Update())
 
     def _arrive(self, items: list[tuple[int, int]], behind: int) -> None:
@@ -229,6 +231,7 @@ class _Engine:
         tokens = self._tokens(name, stride)
         if name not in self._met and tokens and stride != _NOT_WALKED:
             self._met.add(name)
+            self._in_flight.add(name)
             self._computed[name] += tokens
             self.events.append(Walk(name, tokens))
 
@@ -260,18 +263,28 @@ class _Engine:
             self.events.append(Stall(name, self._tokens(name, stride)))
         else:
             self._computed[name] = 0
+            self._in_flight.discard(name)
             self.events.append(Preempt(name))
 
     def _between(self, what: str, which: int, number: int) -> None:
         if what == "reset":
             self.events.append(Reset())
-        elif self._live:
+        elif what == "finish" and self._live:
             name = [*self._live][which % len(self._live)]
-            if what == "finish":
-                del self._live[name]
-                self.events.append(Finish(name))
-            else:
-                self.events.append(Release(name, number % len(self._live[name].items)))
+            del self._live[name]
+            self._in_flight.discard(name)
+            self.events.append(Finish(name))
+        elif what == "release" and (passed := self._passed()):
+            self.events.append(Release(*passed[number % len(passed)]))
+
+    def _passed(self) -> list[tuple[str, int]]:
+        """Inputs that their requests are past, as far as outputs have arrived."""
+        return [
+            (name, number)
+            for name, add in self._live.items()
+            for number, item in enumerate(add.items)
+            if name not in self._in_flight and item.offset + item.length <= self._computed[name]
+        ]
 
 
 def _edges(item: Item) -> tuple[int, int, int]:

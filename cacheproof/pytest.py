@@ -83,6 +83,7 @@ class Contracts:
     def __init__(self, release: str | None, *, strict: bool) -> None:
         self._watch = ManagerWatch(release)
         self._strict = strict
+        self._alone = 0
         self._fails_outside = False
         self._attachment = Attachment(self._watch)
         self._broken: list[tuple[str, str]] = []
@@ -105,6 +106,7 @@ class Contracts:
             if report.outcome == "failed":
                 report.sections.append((NAME, text))
             else:
+                self._alone += 1
                 report.outcome, report.longrepr = "failed", text
                 vars(report).pop("wasxfail", None)
         return report
@@ -135,6 +137,7 @@ class Contracts:
         return {
             "managers": dict(watch.managers),
             "calls": watch.calls,
+            "alone": self._alone,
             "spoke": {kind: dict(spoke) for kind, spoke in watch.spoke.items()},
             "broken": self._broken,
             "notes": self._notes,
@@ -147,6 +150,7 @@ class Contracts:
         if counts is not None:
             self._watch.managers.update(counts["managers"])
             self._watch.calls += counts["calls"]
+            self._alone += counts["alone"]
             for kind, spoke in counts["spoke"].items():
                 self._watch.spoke[kind].update(spoke)
             self._broken += [tuple(one) for one in counts["broken"]]
@@ -174,6 +178,8 @@ class Contracts:
                 yield f"{kind}: never spoke {', '.join(never)}"
             if SILENT[kind]:
                 yield f"{kind}: cannot speak without a scheduler {', '.join(SILENT[kind])}"
+        if self._alone:
+            yield f"{self._alone} tests fail for what is broken alone"
         for contract, count in sorted(broken.items()):
             yield f"BROKEN {contract} {count} times: {by_id(contract).title}"
         yield from (f"  {contract} in {where}" for where, contract in self._broken)
