@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from cacheproof.differential.judges.live import ENCODER_DECODER, SILENT, Given, LiveManager
@@ -202,16 +203,16 @@ def _given(operation: str, args: Sequence[Any]) -> Given:
         raise TypeError(f"request id {request.request_id!r}")
     if not numbers:
         return Given(operation, request.request_id)
-    if len(numbers) not in (1, 3) or not all(isinstance(one, int | float) for one in numbers):
+    if len(numbers) not in (1, 3) or not all(isinstance(one, Real) for one in numbers):
         raise TypeError(f"{operation}{tuple(numbers)}")
     features = getattr(request, "mm_features", None)
     number = numbers[0]
     identifier = request.mm_hashes[number] if features is None else features[number].identifier
     size_of = getattr(request, "get_num_encoder_embeds", None) or request.get_num_encoder_tokens
     size = size_of(number)
-    if not isinstance(identifier, str) or not isinstance(size, int):
+    if not isinstance(identifier, str) or not isinstance(size, Integral):
         raise TypeError(f"item {identifier!r} of {size!r} embeddings")
-    return Given(operation, request.request_id, number, identifier, size, *numbers[1:])
+    return Given(operation, request.request_id, number, identifier, int(size), *numbers[1:])
 
 
 def _told(violations: Sequence[Violation], manager: str, calls: Sequence[str]) -> str:
