@@ -111,7 +111,7 @@ def found_of_all() -> Iterator[str]:
     """Each faulty manager, as Hypothesis finds it, and some as it is shrunk."""
     yield (
         f"\nEach faulty manager of [the gallery](kill-matrix.md), with `max_examples={EXAMPLES}`: "
-        "the number of the first example that breaks a contract, and which.\n"
+        "the number of the first\nexample that breaks a contract, and which.\n"
     )
     yield "| manager | found after | contract |\n|---|--:|---|"
     for variant in VARIANTS:
@@ -120,7 +120,7 @@ def found_of_all() -> Iterator[str]:
         yield f"| {variant.name} | {after} | {found.contract} |"
     yield (
         "\nSome of them, shrunk: the events that Hypothesis leaves, and those that cacheproof's "
-        "own shrinker leaves of the first seed that fails.\n"
+        "own shrinker leaves\nof the first seed that fails.\n"
     )
     yield "| manager | examples tried | events | cacheproof's events |\n|---|--:|--:|--:|"
     for variant in VARIANTS:
