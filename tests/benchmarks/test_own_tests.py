@@ -36,3 +36,12 @@ def test_a_long_line_is_folded_at_its_blanks(script) -> None:
 def test_a_run_is_read(script) -> None:
     ran = script.Ran({"a": "PASSED", "b": "FAILED", "c": "ERROR"}, [], 1.0)
     assert (ran.count("PASSED"), ran.failed) == (1, {"b", "c"})
+
+
+def test_the_page_has_every_planted_fault(script) -> None:
+    page = (script.ROOT / "docs" / "own-tests.md").read_text()
+    assert page.startswith(script.HEAD)
+    assert script.EXPLAINED in page
+    assert "| none | 0 | 0 |  |" in page
+    rows = [fault.replace("_", " ") for fault in script.FAULTS if fault != "nothing"]
+    assert all(f"\n| {row} | " in page for row in rows)
