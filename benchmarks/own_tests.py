@@ -303,7 +303,8 @@ def cost_of_a_call(rounds: int, traces: int = 30) -> Iterator[str]:
     added = [1e6 * (with_ - without) for without, with_ in pairs]
     yield (
         f"\nA call of a manager takes {_spread(added, 0)} microseconds more, measured with\n"
-        f"{calls:,} calls of the reference's that {traces} traces make. Whole runs vary with what else the machine does."
+        f"{calls:,} calls of the reference's that {traces} traces make. "
+        "Whole runs vary with what else the machine does."
     )
 
 
