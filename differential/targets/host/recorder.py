@@ -22,6 +22,7 @@ OPERATIONS = {
     "get_freed_ids": "notices",
     "reset": "reset",
 }
+"""What a public method of a manager is called in records."""
 
 Snapshot = tuple[int, int, dict[str, Any], dict[str, int], list[Any], list[str]]
 """Free slots, freeable slots, {identifier: holders}, {identifier: size}, queue and notices."""
@@ -34,7 +35,7 @@ class Recorder:
         self.manager = manager
         self.calls: list[tuple[Any, ...]] = []
         self._inside = False
-        self._ledger = _ledger_of(manager, shows_sizes)
+        self._ledger = ledger_of(manager, shows_sizes)
         self.begin()
         for name, operation in OPERATIONS.items():
             if hasattr(manager, name):
@@ -70,12 +71,12 @@ class Recorder:
             try:
                 answer = method(*args, **kwargs)
             except BaseException as error:
-                given = _in_order(method, args, kwargs)
+                given = in_order(method, args, kwargs)
                 self._log(operation, given, {"raises": type(error).__name__})
                 raise
             finally:
                 self._inside = False
-            self._log(operation, _in_order(method, args, kwargs) if kwargs else args, answer)
+            self._log(operation, in_order(method, args, kwargs) if kwargs else args, answer)
             return answer
 
         return call
@@ -114,7 +115,7 @@ class Recorder:
         return delta
 
 
-def _in_order(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def in_order(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """What is given, in the order of the method's parameters; as it comes, where they do not take
     it."""
     try:
@@ -194,7 +195,8 @@ class _DecoderLedger:
         return free, free, {}, {}, [], manager.freed[:]
 
 
-def _ledger_of(manager: Any, shows_sizes: bool) -> Any:
+def ledger_of(manager: Any, shows_sizes: bool) -> Any:
+    """What reads the state of a manager, as a Snapshot."""
     if hasattr(manager, "has_cache"):
         return _PerInputLedger(manager)
     if hasattr(manager, "cached"):

@@ -1,0 +1,205 @@
+"""A pytest plug-in: `pytest -p cacheproof.pytest --cacheproof` holds vLLM's managers of encoder
+outputs to their contracts in whatever tests touch them.
+
+It changes no decision of a manager. A test under which a manager breaks a contract fails, with both
+sides. What a test does that no scheduler would do is no fault: after it nothing more is said of
+that manager, and the summary says so. Without `--cacheproof` nothing is done at all.
+"""
+
+from collections import Counter
+from collections.abc import Generator
+from importlib import metadata
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.judges.live import SILENT, live_contracts
+from cacheproof.differential.judges.watch import NOTES, ManagerWatch, Note
+from cacheproof.differential.targets.attached import Attachment
+from cacheproof.spec.registry import by_id
+from cacheproof.spec.versions import release_key
+
+NAME = "cacheproof"
+OUTSIDE = "outside of tests"
+NOTES_SHOWN = 20
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options."""
+    group = parser.getgroup(NAME, "contracts of vLLM's caches")
+    group.addoption(
+        "--cacheproof",
+        action="store_true",
+        help="fail tests under which a manager of encoder outputs breaks a contract",
+    )
+    group.addoption(
+        "--cacheproof-strict",
+        action="store_true",
+        help="fail also tests that call a manager as no scheduler would; implies --cacheproof",
+    )
+    group.addoption(
+        "--cacheproof-release",
+        metavar="X",
+        help="the vLLM release whose contracts hold (default: the one that is installed)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Attach the contracts, if they are asked for."""
+    strict = config.getoption("--cacheproof-strict")
+    if strict or config.getoption("--cacheproof"):
+        config.pluginmanager.register(Contracts(_release(config), strict=strict), NAME)
+
+
+def _release(config: pytest.Config) -> str | None:
+    """The release whose contracts hold; None: the newest's.
+
+    Raises:
+        pytest.UsageError: `--cacheproof-release` names none.
+    """
+    asked: str | None = config.getoption("--cacheproof-release")
+    if asked is None:
+        return _installed()
+    try:
+        release_key(asked)
+    except ValueError as error:
+        raise pytest.UsageError(f"--cacheproof-release: {error}") from None
+    return asked
+
+
+def _installed() -> str | None:
+    """The installed vLLM; None where that is a checkout without a version."""
+    try:
+        version = metadata.version("vllm")
+        return version if release_key(version) >= (0, 8) else None
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+
+
+class Contracts:
+    """What is watched, and what was found, in one process; the one that xdist's workers report to
+    adds theirs up."""
+
+    def __init__(self, release: str | None, *, strict: bool) -> None:
+        self._watch = ManagerWatch(release)
+        self._strict = strict
+        self._alone = 0
+        self._fails_outside = False
+        self._attachment = Attachment(self._watch)
+        self._broken: list[tuple[str, str]] = []
+        self._notes: list[tuple[str, str, str, str]] = []
+        self._attachment.attach()
+
+    def pytest_unconfigure(self) -> None:
+        """Leave vLLM as it was."""
+        self._attachment.detach()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Let a test fail under which a contract was broken."""
+        report = yield
+        texts = self._taken(item.nodeid)
+        if texts:
+            text = "\n\n".join(texts)
+            if report.outcome == "failed":
+                report.sections.append((NAME, text))
+            else:
+                self._alone += 1
+                report.outcome, report.longrepr = "failed", text
+                vars(report).pop("wasxfail", None)
+        return report
+
+    def _taken(self, where: str) -> list[str]:
+        """Keep what was found, and say what of it is a failure."""
+        breaks, notes = self._watch.take()
+        self._broken += [(where, contract) for one in breaks for contract in one.contracts]
+        self._notes += [(where, one.why, one.text, one.caller) for one in notes]
+        return [one.text for one in breaks] + ([*map(_misuse, notes)] if self._strict else [])
+
+    def pytest_collection_finish(self) -> None:
+        """What modules of tests did as they were imported is no test's."""
+        self._fails_outside |= bool(self._taken(OUTSIDE))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Tell the process that the summary is made in; what was broken outside of tests counts."""
+        self.pytest_collection_finish()
+        if self._fails_outside and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[NAME] = self._counts()
+
+    def _counts(self) -> dict[str, Any]:
+        watch = self._watch
+        return {
+            "managers": dict(watch.managers),
+            "calls": watch.calls,
+            "alone": self._alone,
+            "spoke": {kind: dict(spoke) for kind, spoke in watch.spoke.items()},
+            "broken": self._broken,
+            "notes": self._notes,
+        }
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Add up what a worker of xdist has counted."""
+        counts = getattr(node, "workeroutput", {}).get(NAME)
+        if counts is not None:
+            self._watch.managers.update(counts["managers"])
+            self._watch.calls += counts["calls"]
+            self._alone += counts["alone"]
+            for kind, spoke in counts["spoke"].items():
+                self._watch.spoke[kind].update(spoke)
+            self._broken += [tuple(one) for one in counts["broken"]]
+            self._notes += [tuple(one) for one in counts["notes"]]
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """What was judged, which contracts spoke, and where nothing could be said."""
+        terminalreporter.section(f"{NAME}: contracts of vLLM {self._watch.release or 'newest'}")
+        for line in self._summary():
+            terminalreporter.line(line)
+
+    def _summary(self) -> Generator[str, None, None]:
+        watch = self._watch
+        broken = Counter(contract for _, contract in self._broken)
+        made = ", ".join(f"{count} {kind}" for kind, count in sorted(watch.managers.items()))
+        count = sum(watch.managers.values())
+        yield f"{count} managers ({made or 'none'}), {watch.calls} calls judged"
+        for kind in SILENT:
+            ids = live_contracts(kind, watch.release)
+            spoke = watch.spoke[kind]
+            said = [f"{one} {spoke[one]}" for one in ids if spoke[one]]
+            yield f"{kind}: spoke " + (", ".join(said) or "none")
+            never = [one for one in ids if not spoke[one]]
+            if never:
+                yield f"{kind}: never spoke {', '.join(never)}"
+            if SILENT[kind]:
+                yield f"{kind}: cannot speak without a scheduler {', '.join(SILENT[kind])}"
+        if self._alone:
+            yield f"{self._alone} tests fail for what is broken alone"
+        for contract, count in sorted(broken.items()):
+            yield f"BROKEN {contract} {count} times: {by_id(contract).title}"
+        yield from (f"  {contract} in {where}" for where, contract in self._broken)
+        yield from self._noted()
+
+    def _noted(self) -> Generator[str, None, None]:
+        """The managers of which nothing more could be said."""
+        if not self._notes:
+            return
+        yield f"{len(self._notes)} managers were left alone after what no scheduler does:"
+        reasons = Counter(why for _, why, _, _ in self._notes)
+        for why, count in sorted(reasons.items()):
+            said = NOTES[why] if why in NOTES else f"promise of the caller: {by_id(why).title}"
+            yield f"  {why}, {count} times: {said}"
+        for where, why, text, caller in self._notes[:NOTES_SHOWN]:
+            yield f"  {why} in {where} by {caller}: {text}"
+        if len(self._notes) > NOTES_SHOWN:
+            yield f"  and {len(self._notes) - NOTES_SHOWN} more"
+
+
+def _misuse(note: Note) -> str:
+    said = NOTES[note.why] if note.why in NOTES else by_id(note.why).title
+    return f"{note.why} broken by {note.caller}\n  {said}\n  {note.text}"

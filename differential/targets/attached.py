@@ -1,0 +1,167 @@
+"""Puts a watch around the managers of encoder outputs of a vLLM in this process, wherever it was
+imported from, by wrapping their public methods at the classes, those of subclasses too.
+
+Nothing is imported: a module is wrapped when somebody else imports it. A call that a manager makes
+of itself is its own business; the watch is asked of those that come from outside. A method that is
+put in the place of a wrapped one, as tests do, is what is called.
+"""
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from inspect import getattr_static
+from types import ModuleType
+from typing import Any, Protocol
+
+from cacheproof.differential.targets.host.recorder import OPERATIONS
+
+MODULE = "vllm.v1.core.encoder_cache_manager"
+CLASSES = ("EncoderCacheManager", "EncoderDecoderCacheManager")
+BEGIN = "begin"
+"""The operation by which a manager is made."""
+Method = Callable[..., Any]
+
+
+class Watch(Protocol):
+    """Is asked to make each call of a manager."""
+
+    def call(
+        self, manager: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
+    ) -> Any:
+        """Answer or raise what `method(manager, *args, **kwargs)` does; `operation` is BEGIN or one
+        of a recorder."""
+
+
+class Attachment:
+    """What is wrapped, from `attach` to `detach`."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._inside = threading.local()
+        self._undo: list[tuple[type, str, Any]] = []
+        self._finder = _OnImport(MODULE, self._wrap_module)
+
+    def attach(self) -> None:
+        """Wrap the managers, now or when their module is imported."""
+        if MODULE in sys.modules:
+            self._wrap_module(sys.modules[MODULE])
+        else:
+            sys.meta_path.insert(0, self._finder)
+
+    def detach(self) -> None:
+        """Put everything back as it was."""
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        for owner, name, method in reversed(self._undo):
+            if method is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, method)
+        self._undo.clear()
+
+    def wrap(self, base: type) -> None:
+        """Wrap a class of managers, and those that are or will be derived from it."""
+        if hasattr(base.__init_subclass__, _MARK):
+            return
+        for owner in _family(base):
+            self._wrap_class(owner)
+        self._wrap_subclasses_of(base)
+
+    def _wrap_module(self, module: ModuleType) -> None:
+        for name in CLASSES:
+            if hasattr(module, name):
+                self.wrap(getattr(module, name))
+
+    def _wrap_class(self, owner: type) -> None:
+        """Wrap what a class defines, and what it inherits from one that is not wrapped."""
+        for name, operation in {"__init__": BEGIN, **OPERATIONS}.items():
+            method = getattr_static(owner, name, None)
+            if callable(method) and not hasattr(method, _MARK):
+                self._put(owner, name, self._wrapped(operation, method))
+
+    def _wrap_subclasses_of(self, base: type) -> None:
+        """Classes that are yet to be derived are wrapped when they are."""
+        given = base.__init_subclass__
+        of_class = getattr(given, "__func__", lambda cls, **arguments: given(**arguments))
+
+        def init_subclass(cls: type, **arguments: Any) -> None:
+            of_class(cls, **arguments)
+            self._wrap_class(cls)
+
+        setattr(init_subclass, _MARK, True)
+        self._put(base, "__init_subclass__", classmethod(init_subclass))
+
+    def _put(self, owner: type, name: str, wrapped: Any) -> None:
+        self._undo.append((owner, name, vars(owner).get(name)))
+        setattr(owner, name, wrapped)
+
+    def _wrapped(self, operation: str, method: Method) -> Method:
+        @functools.wraps(method)
+        def call(manager: Any, *args: Any, **kwargs: Any) -> Any:
+            inside = vars(self._inside).setdefault("managers", set())
+            if id(manager) in inside:
+                return method(manager, *args, **kwargs)
+            inside.add(id(manager))
+            try:
+                return self._watch.call(manager, operation, method, args, kwargs)
+            finally:
+                inside.discard(id(manager))
+
+        setattr(call, _MARK, True)
+        return call
+
+
+_MARK = "_is_watched_by_cacheproof"
+
+
+def _family(base: type) -> Iterator[type]:
+    yield base
+    derived: list[type] = base.__subclasses__()
+    for one in derived:
+        yield from _family(one)
+
+
+class _OnImport(MetaPathFinder):
+    """Has a function called with a module as soon as that is imported."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module's own spec, whose loader calls the function when it is done."""
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Then(spec.loader, self._then)
+        return spec
+
+
+class _Then(Loader):
+    """A loader that calls a function behind another one's work."""
+
+    def __init__(self, loader: Loader, then: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._then = then
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As the other one."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As the other one, then the function."""
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._then(module)
