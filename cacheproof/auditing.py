@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -29,7 +30,7 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.wording import told
-from cacheproof.options import FindingsOption, JsonOption, KnownOption, folder_of
+from cacheproof.options import A_WEEK, FindingsOption, JsonOption, KnownOption, folder_of
 from cacheproof.spec.versions import Versions
 
 LOOK_EVERY_SECONDS = 0.2
@@ -332,6 +333,9 @@ def minimise(
         str | None,
         typer.Option("--target", metavar="T", help="By default the release that was recorded."),
     ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=A_WEEK, help="Stop making it smaller after so long.")
+    ] = 600,
     findings: FindingsOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -354,7 +358,13 @@ def minimise(
         for trace in retold.tellings():
             output.say(f"{rule}: {len(trace.events):,} events on {ran.name}")
             try:
-                small = found_in(ran, trace, rule, kind=found.violation.kind)
+                small = found_in(
+                    ran,
+                    trace,
+                    rule,
+                    kind=found.violation.kind,
+                    until=time.monotonic() + seconds,
+                )
             except HarnessError as error:
                 output.say(f"{rule}: {error}")
                 continue

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.audit.following import Contradiction, Follower
+from cacheproof.differential.audit.miniature import miniatures
 from cacheproof.differential.audit.streams import Gap, Part
 from cacheproof.differential.recording.messages import Added, Keyframe, Opened
 from cacheproof.differential.traces.manager import Add, Update
@@ -91,10 +92,15 @@ class Retold:
 
     def tellings(self) -> Iterator[Trace]:
         """Traces that may break what the engine broke, the shortest first."""
-        begins = self._begins()
-        for begin in begins:
-            for own_texts in (False, True):
-                yield self._empty.with_events(self._told(begin, own_texts=own_texts))
+        told = [
+            smaller
+            for begin in self._begins()
+            for own_texts in (False, True)
+            for smaller in miniatures(
+                self._empty.with_events(self._told(begin, own_texts=own_texts))
+            )
+        ]
+        yield from sorted(told, key=lambda trace: len(trace.events))
 
     def _begins(self) -> list[int]:
         count, idle = len(self._events), self._idle
