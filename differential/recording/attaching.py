@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from cacheproof.differential.recording import plugin, settings
-from cacheproof.differential.recording.after_import import after_import
 from cacheproof.differential.recording.engine import Hasher, SchedulerRecording
 from cacheproof.differential.recording.worker import WorkerRecording
 from cacheproof.differential.recording.writer import Limits, Writer
+from cacheproof.differential.targets.after_import import after_import
 
 _logger = logging.getLogger("vllm.cacheproof")
 _lock = threading.Lock()

@@ -7,16 +7,13 @@ put in the place of a wrapped one, as tests do, is what is called.
 """
 
 import functools
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from inspect import getattr_static
 from types import ModuleType
 from typing import Any, Protocol
 
+from cacheproof.differential.targets.after_import import after_import
 from cacheproof.differential.targets.host.recorder import OPERATIONS
 
 MODULE = "vllm.v1.core.encoder_cache_manager"
@@ -43,19 +40,15 @@ class Attachment:
         self._watch = watch
         self._inside = threading.local()
         self._undo: list[tuple[type, str, Any]] = []
-        self._finder = _OnImport(MODULE, self._wrap_module)
+        self._cancel: Callable[[], None] = lambda: None
 
     def attach(self) -> None:
         """Wrap the managers, now or when their module is imported."""
-        if MODULE in sys.modules:
-            self._wrap_module(sys.modules[MODULE])
-        else:
-            sys.meta_path.insert(0, self._finder)
+        self._cancel = after_import(MODULE, self._wrap_module)
 
     def detach(self) -> None:
         """Put everything back as it was."""
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
+        self._cancel()
         for owner, name, method in reversed(self._undo):
             if method is None:
                 delattr(owner, name)
@@ -123,45 +116,3 @@ def _family(base: type) -> Iterator[type]:
     derived: list[type] = base.__subclasses__()
     for one in derived:
         yield from _family(one)
-
-
-class _OnImport(MetaPathFinder):
-    """Has a function called with a module as soon as that is imported."""
-
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        self._name = name
-        self._then = then
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The module's own spec, whose loader calls the function when it is done."""
-        if name != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Then(spec.loader, self._then)
-        return spec
-
-
-class _Then(Loader):
-    """A loader that calls a function behind another one's work."""
-
-    def __init__(self, loader: Loader, then: Callable[[ModuleType], None]) -> None:
-        self._loader = loader
-        self._then = then
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the other one."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """As the other one, then the function."""
-        assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._then(module)

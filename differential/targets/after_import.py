@@ -11,13 +11,16 @@ from typing import Any
 Use = Callable[[Any], None]
 
 
-def after_import(name: str, use: Use) -> None:
-    """Call `use` with the module: now if it is imported, else as soon as it is."""
+def after_import(name: str, use: Use) -> Callable[[], None]:
+    """Call `use` with the module: now if it is imported, else as soon as it is. Returns what has it
+    not called any more."""
     module = sys.modules.get(name)
     if module is not None:
         use(module)
-    else:
-        sys.meta_path.insert(0, _Finder(name, use))
+        return lambda: None
+    finder = _Finder(name, use)
+    sys.meta_path.insert(0, finder)
+    return finder.cancel
 
 
 class _Finder(MetaPathFinder):
@@ -27,12 +30,18 @@ class _Finder(MetaPathFinder):
         self._name = name
         self._use = use
 
+    def cancel(self) -> None:
+        """Find nothing any more."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """The module's own spec, whose loader hands it on when it is done."""
         if fullname != self._name:
             return None
-        sys.meta_path.remove(self)
+        self.cancel()
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader, self._use)
@@ -46,12 +55,14 @@ class _Loader(Loader):
         self._loader = loader
         self._use = use
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         self._use(module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
