@@ -23,7 +23,9 @@ from cacheproof import (
     generating,
     installed,
     main_job,
+    minimising,
     proving,
+    recording,
     searching,
 )
 from cacheproof.console import Output
@@ -67,7 +69,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (auditing.record, auditing.audit, auditing.minimise):
+for command in (recording.record, auditing.audit, minimising.minimise):
     app.command()(command)
 app.add_typer(installed.vllm_app, name="vllm")
 app.add_typer(installed.connector_app, name="connector")

@@ -42,6 +42,11 @@ class Drawings:
         named = {"--html": self.html, "--perfetto": self.perfetto}
         return {option: file for option, file in named.items() if file is not None}
 
+    @property
+    def are_asked_for(self) -> bool:
+        """Whether any is."""
+        return bool(self._asked)
+
     def require_timeline(self, trace: Trace, where: str) -> None:
         """See whether there is anything to draw, where it is asked for.
 

@@ -5,6 +5,7 @@ counted and named.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.audit.silence import NEVER_JUDGED, not_judged
 from cacheproof.differential.audit.steady import Steady, is_steady_step, is_steady_update
 from cacheproof.differential.audit.streams import Gap, Part
+from cacheproof.differential.judges.retrace import Moment, judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
     Cleared,
@@ -31,6 +33,7 @@ from cacheproof.differential.traces.manager import Reset
 from cacheproof.differential.traces.scheduler import SchedulerConfig, SchedulerHeader
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.releases import MODELLED
+from cacheproof.spec.registry import Contract
 
 WINDOW = 200
 GAPS_MAX = 100
@@ -97,7 +100,15 @@ class Account:
 
 
 class Auditor:
-    """Audits one scheduler, and the stores of its workers. Feed it parts of streams in order."""
+    """Audits one scheduler, and the stores of its workers. Feed it parts of streams in order.
+
+    Attributes:
+        account, found: what was seen and found so far.
+        rules: the contracts that judge it; `silent` are those that cannot.
+        skips: whether steps that say nothing new are judged by the step before them.
+        number: that of the last record; events: how many were judged.
+        moments: where what is around each event is kept, if it is to be drawn.
+    """
 
     def __init__(self) -> None:
         self.account = Account()
@@ -109,11 +120,13 @@ class Auditor:
         self.release: str | None = None
         self.judge: AuditJudge | None = None
         self.follower: Follower | None = None
+        self.rules: Sequence[Contract] = ()
+        self.moments: deque[Moment] | None = None
         self._protocol = Protocol()
         self._window: deque[Observed | Steady] = deque(maxlen=WINDOW)
         self.skips = True
-        self._number = 0
-        self._events = 0
+        self.number = 0
+        self.events = 0
         self._suspended = ""
         self._stored: dict[int, deque[Stored]] = {}
         self._stores: dict[int, dict[str, int] | None] = {}
@@ -129,7 +142,7 @@ class Auditor:
         if isinstance(part, Gap):
             self._gap(part.why)
             return
-        self._number, message = part
+        self.number, message = part
         account = self.account
         account.records += 1
         if isinstance(message, Opened):
@@ -241,7 +254,7 @@ class Auditor:
                 if not word:
                     self.judge.forget_those_gone(self._present())
                     return
-                self._gap(f"keyframe {self._number} shows other {word} than the records before it")
+                self._gap(f"keyframe {self.number} shows other {word} than the records before it")
             if any("resumable" in request.flags for request in keyframe.requests):
                 return
             if self.trace.header.manager == "encoder_decoder" and keyframe.running:
@@ -255,16 +268,21 @@ class Auditor:
                 self.follower.arrivals,
                 self.silent,
             )
+            self.rules = self.judge.rules
             self.account.requests += len(keyframe.requests)
             self._suspended = ""
             self._window.clear()
         except (Contradiction, *_HARD) as error:
-            self._suspend(f"keyframe {self._number}: {error}")
+            self._suspend(f"keyframe {self.number}: {error}")
 
     def _judge(self, message: Any) -> None:
         assert self.judge is not None
         assert self.follower is not None
-        if self.skips and self._is_steady(message, self.judge, self.follower):
+        if (
+            self.skips
+            and self.moments is None
+            and self._is_steady(message, self.judge, self.follower)
+        ):
             return
         arrivals = len(self.follower.present)
         try:
@@ -272,18 +290,24 @@ class Auditor:
                 self._window.append(observed)
                 if observed.record.calls:
                     self.account.traffic.count(observed)
-                self.judge.judge(self._events, observed.event, observed.record)
-                self._events += 1
+                self._judge_event(self.judge, observed)
+                self.events += 1
                 if self.judge.violations:
                     self._harvest()
         except (Contradiction, *_HARD) as error:
-            self._suspend(f"record {self._number}: {error}")
+            self._suspend(f"record {self.number}: {error}")
             return
         self.account.requests += max(0, len(self.follower.present) - arrivals)
         if isinstance(message, Scheduled):
             self.account.judged_steps += 1
             if self.account.judged_steps % 64 == 0:
                 self.judge.forget_those_gone(self._present())
+
+    def _judge_event(self, judge: AuditJudge, observed: Observed) -> None:
+        if self.moments is None:
+            judge.judge(self.events, observed.event, observed.record)
+        else:
+            self.moments.append(judged(judge, self.events, observed.event, observed.record))
 
     def _is_steady(self, message: Any, judge: AuditJudge, follower: Follower) -> bool:
         """Judge a message that says nothing new, if that is what it is."""
@@ -302,7 +326,7 @@ class Auditor:
         else:
             return False
         self._window.append(Steady(outcome, row, message.free_blocks, kind is Updated))
-        self._events += 1
+        self.events += 1
         return True
 
     def _present(self) -> set[str]:
@@ -322,7 +346,7 @@ class Auditor:
                 self.found.append(
                     Found(
                         violation,
-                        self._number,
+                        self.number,
                         self.account.steps,
                         self.now,
                         tuple(

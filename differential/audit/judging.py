@@ -24,6 +24,7 @@ from cacheproof.differential.traces.scheduler import Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import offered_by
 from cacheproof.spec.records import EncoderCacheState, Step
+from cacheproof.spec.registry import Contract
 
 LONG_AGO = 1 << 20
 """Steps since an entry was encoded of which only the keyframe knows."""
@@ -71,6 +72,11 @@ class AuditJudge(SchedulerJudge):
         self._stored: dict[str, int] = {}
         self.set_capacity(self._capacity)
         self._begin_at(keyframe)
+
+    @property
+    def rules(self) -> list[Contract]:
+        """The contracts that judge it."""
+        return self._evaluator.rules.all
 
     def _begin_at(self, keyframe: Keyframe) -> None:
         """Take what a keyframe shows for what is."""

@@ -1,0 +1,121 @@
+"""The command that makes a small trace of a break in a record."""
+
+import time
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from cacheproof.auditing import RecordArgument
+from cacheproof.console import Output
+from cacheproof.differential.audit.audit import Audit
+from cacheproof.differential.audit.auditor import Auditor, Found
+from cacheproof.differential.audit.retelling import Retold
+from cacheproof.differential.errors import HarnessError, InputError
+from cacheproof.differential.findings import finding_file, report
+from cacheproof.differential.findings.finding import Finding, found_in
+from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search.known import KnownFault, covering
+from cacheproof.differential.search.verdict import UNLISTED, VOID
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.options import A_WEEK, FindingsOption, JsonOption, KnownOption, folder_of
+
+
+def minimise(
+    where: RecordArgument,
+    contract: Annotated[
+        str | None, typer.Option(metavar="ID", help="By default the first that is broken.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="T", help="By default the release that was recorded."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=A_WEEK, help="Stop making it smaller after so long.")
+    ] = 600,
+    known: KnownOption = None,
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Make a small trace of a break in a record, one that the release alone breaks again."""
+    output = Output(json)
+    if where == "-":
+        raise InputError("minimise reads a record twice; expected a file or a folder, not -")
+    folder, faults = folder_of(findings), known_faults.load(known)
+    audit_of = Audit(where)
+    audit_of.look(last=True)
+    stem, auditor, found = _chosen(audit_of, where, contract)
+    assert auditor.opened is not None
+    name = target or _target_of(auditor)
+    assert auditor.trace is not None
+    retold = Retold(auditor.trace)
+    again = Audit(where)
+    retold.read(again.parts(stem), found.record)
+    rule = found.violation.contract.id
+    with closing(resolve(name, report=output.say)) as ran:
+        for trace in retold.tellings():
+            output.say(f"{rule}: {len(trace.events):,} events on {ran.name}")
+            try:
+                small = found_in(
+                    ran,
+                    trace,
+                    rule,
+                    kind=found.violation.kind,
+                    until=time.monotonic() + seconds,
+                )
+            except HarnessError as error:
+                output.say(f"{rule}: {error}")
+                continue
+            if small is not None:
+                small = _annotated(small, faults)
+                finding_file.save(small, folder)
+                file = finding_file.path_of(small, folder)
+                report.print_finding(small, output.report, str(file))
+                output.write_json("minimise", {"finding": small, "file": str(file)})
+                raise typer.Exit(UNLISTED)
+    output.line(
+        f"{rule}: {ran.name} does not break it when the recorded events are run again; what the "
+        "record leaves out (the text of prompts, other plug-ins) may be what it takes"
+    )
+    output.write_json("minimise", {"finding": None, "file": None})
+    raise typer.Exit(VOID)
+
+
+def _annotated(found: Finding, faults: list[KnownFault]) -> Finding:
+    """The finding with what is listed of it."""
+    fault = covering(
+        faults, found.contract, found.release, "scheduler", found.kind, found.trace.runner
+    )
+    if fault is None:
+        return found
+    return found.annotated(fault.thread, fault.note, fault.name)
+
+
+def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Auditor, Found]:
+    """The break to make small."""
+    for stem, auditor in audit_of.auditors.items():
+        for found in auditor.found:
+            if contract in (None, found.violation.contract.id):
+                return stem, auditor, found
+    broken = sorted(
+        {one.violation.contract.id for a in audit_of.auditors.values() for one in a.found}
+    )
+    raise InputError(
+        f"{where}: no break of {contract or 'any contract'} in it; expected "
+        + (f"one of {', '.join(broken)}" if broken else "a record in which audit finds one")
+    )
+
+
+def _target_of(auditor: Auditor) -> str:
+    """What was recorded, as a target."""
+    assert auditor.opened is not None
+    release = auditor.opened.vllm.split("+")[0]
+    manager = auditor.opened.manager_class
+    if manager.startswith("vllm."):
+        return f"vllm@{release}"
+    if "<locals>" in manager:
+        raise InputError(
+            f"the recorded manager {manager} cannot be imported by name; give what to run with "
+            "--target"
+        )
+    return f"{manager}@{release}"
