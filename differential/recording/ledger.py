@@ -9,36 +9,41 @@ from cacheproof.differential.recording.messages import (
     ManagerCall,
     Queue,
 )
+from cacheproof.differential.targets.host.recorder import OPERATIONS as NAMES
 from cacheproof.differential.targets.host.recorder import Recorder
 
 _NUMBER_OF = {operation: number for number, operation in enumerate(OPERATIONS)}
-_READS = frozenset({"inputs", "embeds"})
-"""Asked for every request of every step. They are written down only where something changed."""
+_READS = tuple(name for name, kind in NAMES.items() if kind in ("inputs", "embeds"))
 
 
 class ManagerRecorder(Recorder):
-    """Logs the calls of one manager. A call that only reads and leaves the ledger as long as it was
-    is not logged: whatever else it may have changed shows with the next call that is."""
-
-    _sizes_before: tuple[int, ...]
+    """Logs the calls of one manager, but for those that only read, of which there is one for every
+    request of every step. Should one of them change how much there is, that is logged in its place
+    as the event ends."""
 
     def __init__(self, manager: Any) -> None:
+        reads = {name: getattr(manager, name) for name in _READS if hasattr(manager, name)}
         super().__init__(manager)
+        for name, method in reads.items():
+            setattr(manager, name, method)
         self._queue = list(self.full_state()["queue"])
-
-    def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
-        if operation not in _READS or self._sizes() != self._sizes_before:
-            super()._log(operation, args, answer)
-            self._sizes_before = self._sizes()
 
     def begin(self) -> None:
         super().begin()
-        self._sizes_before = self._sizes()
+        self._sizes_then = self._sizes()
+
+    def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
+        super()._log(operation, args, answer)
+        self._sizes_then = self._sizes()
 
     def written(
         self, number_of: Callable[[str], int], hashed: Callable[[str], str]
     ) -> list[ManagerCall]:
         """The calls since the last time: requests by number, identifiers hashed."""
+        if self._sizes() != self._sizes_then:
+            self._log("inputs", (), None)
+        if not self.calls:
+            return []
         return [self._written(call, number_of, hashed) for call in self.take()]
 
     def _written(
