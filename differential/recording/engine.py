@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.connector import ConnectorRecorder
 from cacheproof.differential.recording.ledger import ManagerRecorder
@@ -178,7 +180,9 @@ class SchedulerRecording:
 
     def _begin(self) -> None:
         assert self._opened is not None
-        self._writer.begin(self._opened, self._keyframe())
+        keyframe = self._keyframe()
+        opened = msgspec.structs.replace(self._opened, started=time.time())
+        self._writer.begin(opened, msgspec.structs.replace(keyframe, time=0))
 
     def _keyframe(self) -> Keyframe:
         assert self._manager is not None
