@@ -42,8 +42,9 @@ class Opened(Message, tag="o", frozen=True):
     """The first record of a file.
 
     role: "scheduler" or "worker". plain: whether identifiers are as they were. started: when the
-    file was begun, in seconds since 1970. settings: of the scheduler, as a trace's configuration has them. protocol: the
-    flags of `host.protocol.Protocol`. unjudged: what the engine uses that no contract follows.
+    file was begun, in seconds since 1970. settings: of the scheduler, as a trace's configuration
+    has them. protocol: the flags of `host.protocol.Protocol`. unjudged: what the engine uses that
+    no contract follows.
     """
 
     schema: int
