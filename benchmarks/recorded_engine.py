@@ -10,6 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(sys.argv[1]).parent))
 REQUESTS = 48
+TOKENS = (200, 400) if sys.argv[2:] == ["long"] else (8, 120)
 
 
 def main() -> None:
@@ -58,12 +59,13 @@ def main() -> None:
         prompts, params = [], []
         for _ in range(REQUESTS):
             count = choice.randint(1, 3)
-            words = [f"t{choice.randint(0, 50)}" for _ in range(choice.randint(3, 30))]
+            longest = 30 if TOKENS[1] < 200 else 8
+            words = [f"t{choice.randint(0, 50)}" for _ in range(choice.randint(3, longest))]
             text = " <image> ".join([" ".join(words)] * (count + 1))
             data = {"image": [choice.choice(pictures) for _ in range(count)]}
             prompts.append({"prompt": text, "multi_modal_data": data})
             params.append(
-                SamplingParams(temperature=0, max_tokens=choice.randint(8, 120), ignore_eos=True)
+                SamplingParams(temperature=0, max_tokens=choice.randint(*TOKENS), ignore_eos=True)
             )
         steps = 0
         begin = time.perf_counter()
