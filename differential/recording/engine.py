@@ -192,7 +192,7 @@ class SchedulerRecording:
             self._steps,
             [
                 KnownRequest(
-                    **known.arrived,
+                    **known.arrived | {"prefix": known.arrived["prefix"][:1]},
                     computed=requests[name].num_computed_tokens,
                     preempted=known.preempted,
                 )
