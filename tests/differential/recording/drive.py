@@ -1,6 +1,6 @@
 """Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around the
-scheduler. Reads {"folder", "traces", "fault"} as JSON from standard input; leaves a folder of
-records for each trace, and prints what the host itself saw of it."""
+scheduler. Reads {"folder", "runs"} as JSON from standard input, a run being a trace and
+the fault that is planted; leaves a folder of records for each trace, and prints what the host itself saw of it."""
 
 import importlib.util
 import json
@@ -40,7 +40,7 @@ def main() -> None:
     writer_of = ours("differential.recording.writer")
     protocol = release.hello(None)["protocol"]
     session = module.SchedulerSession
-    folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["traces"])))
+    folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["runs"])))
     recordings = []
 
     class Recorded(session):
@@ -57,8 +57,8 @@ def main() -> None:
             super().__init__(kit, config)
 
     module.SchedulerSession = Recorded
-    for trace in job["traces"]:
-        request = {"traces": [trace], "fault": job.get("fault")}
+    for trace, fault in job["runs"]:
+        request = {"traces": [trace], "fault": fault}
         try:
             (answered,) = list(release.run(request))
         except Illegal as reason:
@@ -66,7 +66,8 @@ def main() -> None:
         recorded = bool(recordings)
         while recordings:
             recordings.pop().close()
-        print(json.dumps({"protocol": protocol, "recorded": recorded, **answered}), file=results, flush=True)
+        told = {"protocol": protocol, "recorded": recorded, **answered}
+        print(json.dumps(told), file=results, flush=True)
 
 
 if __name__ == "__main__":
