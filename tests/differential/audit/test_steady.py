@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from cacheproof.audit_report import _steps_before
-from cacheproof.differential.audit import auditor as auditor_module
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.judging import AuditJudge
-from cacheproof.differential.audit.steady import Steady
 from cacheproof.differential.audit.streams import Part
 from tests.differential.audit.spoiled import audit, file_of, parts_of, records_of, spoil
 from tests.differential.recording.driven import Driven, found_by
@@ -31,19 +29,6 @@ def differing(parts: Sequence[Part]) -> list[str]:
     """In what both ways differ."""
     short, long = (verdict(audit(parts, skips=skips)) for skips in (True, False))
     return [name for name in short if repr(short[name]) != repr(long[name])]
-
-
-def skipped(monkeypatch: pytest.MonkeyPatch) -> list[Steady]:
-    """Collects the steps that are judged the short way."""
-    seen = []
-
-    def noted(*arguments: Any) -> Steady:
-        seen.append(Steady(*arguments))
-        return seen[-1]
-
-    monkeypatch.setattr(auditor_module, "Steady", noted)
-    monkeypatch.setattr(noted, "observed", Steady.observed, raising=False)
-    return seen
 
 
 def test_both_ways_say_the_same_of_real_traces(driven: list[Driven]) -> None:
@@ -73,10 +58,6 @@ def test_an_engine_that_stands_still_is_found_at_the_same_step(driven: list[Driv
     assert "LV-1" in found_by(one.audited())
 
 
-def _never_leaves(self: Any) -> None:
-    self._row = 0
-
-
 def _stands_still_too(base: Any) -> Any:
     def wrong(self: Any, record: Any) -> Any:
         return base(self, record) or (None if record.outcome["scheduled"] else record.outcome)
@@ -84,15 +65,39 @@ def _stands_still_too(base: Any) -> Any:
     return wrong
 
 
+def _forgets_other_steps(steady_update: Any) -> Any:
+    def wrong(self: Any) -> Any:
+        outcome = steady_update(self)
+        if outcome is not None:
+            self._at.in_flight.append(outcome["scheduled"])
+        return outcome
+
+    return wrong
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [
-        ("_leave_row", _never_leaves),
-        ("_base", _stands_still_too(AuditJudge._base)),
-    ],
+    [("_base", _stands_still_too), ("steady_update", _forgets_other_steps)],
 )
 def test_a_short_way_that_is_wrong_says_something_else(
     monkeypatch: pytest.MonkeyPatch, driven: list[Driven], name: str, wrong: Any
 ) -> None:
-    monkeypatch.setattr(AuditJudge, name, wrong)
+    monkeypatch.setattr(AuditJudge, name, wrong(getattr(AuditJudge, name)))
     assert any(differing(parts_of(file_of(records_of(one.folder)))) for one in driven)
+
+
+def test_most_steps_of_requests_that_decode_are_judged_the_short_way(
+    monkeypatch: pytest.MonkeyPatch, driven: list[Driven]
+) -> None:
+    (one,) = [one for one in driven if one.fault is None and one.trace.header.seed is None]
+    short = 0
+    is_steady = Auditor._is_steady
+
+    def counted(self: Auditor, *arguments: Any) -> bool:
+        nonlocal short
+        found = is_steady(self, *arguments)
+        short += found
+        return found
+
+    monkeypatch.setattr(Auditor, "_is_steady", counted)
+    assert short < one.audited().events < 2 * short

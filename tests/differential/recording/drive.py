@@ -1,5 +1,5 @@
 """Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around the
-scheduler. Reads {"folder", "runs"} as JSON from standard input, a run being a trace and
+scheduler. Reads {"folder", "runs", "keyframe_steps"} as JSON from standard input, a run being a trace and
 the fault that is planted; leaves a folder of records for each trace, and prints what the host itself saw of it."""
 
 import importlib.util
@@ -38,6 +38,7 @@ def main() -> None:
     engine = ours("differential.recording.engine")
     settings = ours("differential.recording.settings")
     writer_of = ours("differential.recording.writer")
+    engine.KEYFRAME_STEPS = job["keyframe_steps"]
     protocol = release.hello(None)["protocol"]
     session = module.SchedulerSession
     folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["runs"])))

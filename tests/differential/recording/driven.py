@@ -14,13 +14,17 @@ from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.recording.engine import KEYFRAME_STEPS
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.releases import host_command
-from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.base import Item
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.scheduler import Abort, Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
+from tests.differential import scheduler_traces
 
 PACKAGE = Path(__file__).parents[3] / "cacheproof"
 Run = tuple[Trace, str | None]
@@ -82,18 +86,33 @@ def whole_traces(release: str, count: int, lanes: Iterable[str] = ()) -> Iterato
                 yield trace
 
 
+def long_trace(rounds: int, steps: int = 12) -> Trace:
+    """Requests that decode for a while beside each other; one in four is aborted."""
+    events: list[Any] = []
+    for number in range(rounds):
+        items = Item(f"h{number % 5}", 3, 4), Item(f"h{(number + 1) % 5}", 12, 3)
+        events.append(Add(f"q{number}", prompt=20, items=items, max_tokens=25))
+        events += [Schedule(), Update()] * steps
+        if number % 4 == 3:
+            events.append(Abort(f"q{number - 1}"))
+    return scheduler_traces.trace(*events, num_blocks=20)
+
+
 def lines_of(trace: Trace) -> dict[str, Any]:
     """A trace as a host is sent it."""
     header, *events = map(json.loads, dump(trace).splitlines())
     return {"header": header, "events": events}
 
 
-def start(release: str, runs: Sequence[Run], folder: Path) -> "subprocess.Popen[str]":
+def start(
+    release: str, runs: Sequence[Run], folder: Path, keyframe_steps: int = KEYFRAME_STEPS
+) -> "subprocess.Popen[str]":
     """The process that runs them, each record in a folder of its own."""
     command, environment = host_command(releases.install(release, report=print))
     job = {
         "folder": str(folder),
         "runs": [(lines_of(trace), fault) for trace, fault in runs],
+        "keyframe_steps": keyframe_steps,
     }
     started = subprocess.Popen(
         [*command, str(Path(__file__).with_name("drive.py")), str(PACKAGE)],
@@ -108,9 +127,11 @@ def start(release: str, runs: Sequence[Run], folder: Path) -> "subprocess.Popen[
     return started
 
 
-def run_recorded(release: str, runs: Sequence[Run], folder: Path) -> list[Driven]:
+def run_recorded(
+    release: str, runs: Sequence[Run], folder: Path, keyframe_steps: int = KEYFRAME_STEPS
+) -> list[Driven]:
     """The runs that the release neither refuses before they begin nor calls illegal."""
-    with start(release, runs, folder) as started:
+    with start(release, runs, folder, keyframe_steps) as started:
         assert started.stdout is not None
         lines = started.stdout.readlines()
     assert started.returncode == 0
