@@ -18,18 +18,32 @@ _READS = frozenset({"inputs", "embeds"})
 
 class ManagerRecorder(Recorder):
     """Logs the calls of one manager. A call that only reads and leaves the ledger as long as it was
-    is not logged: whatever else it may have changed shows with the next call that is."""
+    is not logged: whatever else it may have changed shows with the next call that is. What goes
+    wrong here is raised by `written`, never to who called the manager."""
 
     _sizes_before: tuple[int, ...]
 
     def __init__(self, manager: Any) -> None:
+        self._has_ended = False
+        self._failure: Exception | None = None
         super().__init__(manager)
         self._queue = list(self.full_state()["queue"])
 
+    def end(self) -> None:
+        """Log no more."""
+        self._has_ended = True
+        self.calls.clear()
+
     def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
-        if operation not in _READS or self._sizes() != self._sizes_before:
-            super()._log(operation, args, answer)
-            self._sizes_before = self._sizes()
+        if self._has_ended:
+            return
+        try:
+            if operation not in _READS or self._sizes() != self._sizes_before:
+                super()._log(operation, args, answer)
+                self._sizes_before = self._sizes()
+        except Exception as error:
+            self._failure = error
+            self.end()
 
     def begin(self) -> None:
         super().begin()
@@ -39,6 +53,8 @@ class ManagerRecorder(Recorder):
         self, number_of: Callable[[str], int], hashed: Callable[[str], str]
     ) -> list[ManagerCall]:
         """The calls since the last time: requests by number, identifiers hashed."""
+        if self._failure is not None:
+            raise self._failure
         return [self._written(call, number_of, hashed) for call in self.take()]
 
     def _written(

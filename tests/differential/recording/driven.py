@@ -30,6 +30,10 @@ PACKAGE = Path(__file__).parents[3] / "cacheproof"
 Run = tuple[Trace, str | None]
 """A trace, and the fault that is planted while it runs."""
 
+Failure = tuple[str, str, str, bool]
+"""A module of the recorder, a class, a method that raises at its sixth call, and whether it raises
+ever after."""
+
 
 @dataclass(frozen=True)
 class Driven:
@@ -105,7 +109,11 @@ def lines_of(trace: Trace) -> dict[str, Any]:
 
 
 def start(
-    release: str, runs: Sequence[Run], folder: Path, keyframe_steps: int = KEYFRAME_STEPS
+    release: str,
+    runs: Sequence[Run],
+    folder: Path,
+    keyframe_steps: int = KEYFRAME_STEPS,
+    fails_in: Failure | None = None,
 ) -> "subprocess.Popen[str]":
     """The process that runs them, each record in a folder of its own."""
     command, environment = host_command(releases.install(release, report=print))
@@ -113,6 +121,7 @@ def start(
         "folder": str(folder),
         "runs": [(lines_of(trace), fault) for trace, fault in runs],
         "keyframe_steps": keyframe_steps,
+        "fails_in": fails_in,
     }
     started = subprocess.Popen(
         [*command, str(Path(__file__).with_name("drive.py")), str(PACKAGE)],
@@ -128,10 +137,14 @@ def start(
 
 
 def run_recorded(
-    release: str, runs: Sequence[Run], folder: Path, keyframe_steps: int = KEYFRAME_STEPS
+    release: str,
+    runs: Sequence[Run],
+    folder: Path,
+    keyframe_steps: int = KEYFRAME_STEPS,
+    fails_in: Failure | None = None,
 ) -> list[Driven]:
     """The runs that the release neither refuses before they begin nor calls illegal."""
-    with start(release, runs, folder, keyframe_steps) as started:
+    with start(release, runs, folder, keyframe_steps, fails_in) as started:
         assert started.stdout is not None
         lines = started.stdout.readlines()
     assert started.returncode == 0
