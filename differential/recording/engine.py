@@ -398,7 +398,7 @@ class SchedulerRecording:
         if not self._ended:
             self._end()
             self._writer.put(Closed(self._tick(), self._writer.lost))
-            self._writer.close()
+        self._writer.close()
 
     def _raised(self, operation: str, error: BaseException) -> None:
         text = str(error)[:1000] if self._hasher.is_plain else ""

@@ -159,9 +159,7 @@ if sys.argv[1:]:
 
 
 def test_a_block_that_inflates_to_gigabytes_is_refused_in_64_mib() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", BOMB], capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, text=True, check=True)
     assert ran.stdout == "[] True\n"
 
 

@@ -9,7 +9,13 @@ import pytest
 
 from cacheproof.differential.recording import plugin
 from cacheproof.reference.releases import NEWEST
-from tests.differential.recording.driven import Failure, audited, long_trace, run_recorded
+from tests.differential.recording.driven import (
+    Driven,
+    Failure,
+    audited,
+    long_trace,
+    run_recorded,
+)
 
 OFF = """
 import sys
@@ -97,6 +103,14 @@ def test_a_variable_that_is_wrong_is_told_and_the_engine_runs(
     assert line.startswith(f"cacheproof: nothing is recorded: {why}")
 
 
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Driven:
+    """A run whose recorder works."""
+    folder = tmp_path_factory.mktemp("right")
+    (driven,) = run_recorded(NEWEST, [(long_trace(4), None)], folder)
+    return driven
+
+
 FAILURES: list[Failure] = [
     ("engine", "SchedulerRecording", name, False)
     for name in ("_scheduled", "_updated", "_added", "_before", "_standing", "_tick", "_number")
@@ -113,14 +127,9 @@ FAILURES: list[Failure] = [
     "failure", [pytest.param(failure, marks=pytest.mark.sample(4)) for failure in FAILURES]
 )
 def test_what_goes_wrong_in_the_recorder_ends_the_record_and_not_the_engine(
-    failure: Failure, tmp_path: Path
+    failure: Failure, right: Driven, tmp_path: Path
 ) -> None:
-    folders = tmp_path / "right", tmp_path / "failing"
-    for folder in folders:
-        folder.mkdir()
-    trace = long_trace(4)
-    (right,) = run_recorded(NEWEST, [(trace, None)], folders[0])
-    (failing,) = run_recorded(NEWEST, [(trace, None)], folders[1], fails_in=failure)
+    (failing,) = run_recorded(NEWEST, [(right.trace, None)], tmp_path, fails_in=failure)
     assert failing.result.records == right.result.records
     assert right.audited().account.gap_count == 0
     *_, is_forever = failure
