@@ -112,7 +112,7 @@ def test_prometheus_scrapes_the_metrics_and_knows_every_expression_of_the_dashbo
         json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]})
     )
     with socket.create_server(("127.0.0.1", 0)) as free:
-        own = "127.0.0.1:{}".format(free.getsockname()[1])
+        own = f"127.0.0.1:{free.getsockname()[1]}"
     words = [f"--config.file={configuration}", f"--storage.tsdb.path={tmp_path / 'data'}"]
     with subprocess.Popen(
         ["prometheus", *words, f"--web.listen-address={own}"], stderr=subprocess.DEVNULL

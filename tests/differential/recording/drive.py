@@ -1,6 +1,7 @@
-"""Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around the
-scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in"} as JSON from standard input, a run being a trace and
-the fault that is planted; leaves a folder of records for each trace, and prints what the host itself saw of it."""
+"""Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around
+the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in"} as JSON from standard input,
+a run being a trace and the fault that is planted. Leaves a folder of records for each trace, and
+prints what the host itself saw of it."""
 
 import importlib.util
 import json
