@@ -11,12 +11,14 @@ from cacheproof.console import Output
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor, Found
 from cacheproof.differential.audit.following import Observed
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets import places, releases
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.records import CallRecord
+from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.wording import told
 from cacheproof.formats.result import Case, Excuse, Problem, Result, Suite, rule_of
@@ -141,6 +143,16 @@ class AuditReport:
         return HOLDS if is_whole and not account.lost else VOID
 
 
+def _can_be(fault: KnownFault, trace: Trace) -> bool:
+    """Whether an engine of that configuration does what the fault's lanes do."""
+    config = trace.header.config
+    assert isinstance(config, SchedulerConfig)
+    has = {"scheduler with loads": config.ec_connector, "scheduler with windows": config.groups}
+    return not fault.lanes or any(
+        LANES[lane].manager == trace.header.manager and has.get(lane, True) for lane in fault.lanes
+    )
+
+
 def _window(auditor: Auditor, found: Found) -> Trace:
     """The events before a break, as a trace."""
     assert auditor.trace is not None
@@ -160,14 +172,17 @@ def _time(seconds: float) -> str:
 
 def _listed(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> Iterator[str]:
     """Listed faults of the release that break the same contract."""
-    if auditor.release is None:
+    if auditor.release is None or auditor.trace is None or auditor.opened is None:
         return
+    if not auditor.opened.manager_class.startswith("vllm."):
+        return  # its faults are its own
     names = dict.fromkeys(
         (one.name, one.page)
         for one in faults
         if one.contract == found.violation.contract.id
         and auditor.release in Versions(one.releases)
         and one.kind in (None, found.violation.kind)
+        and _can_be(one, auditor.trace)
     )
     for name, page in names:
         where = f" (docs/{page})" if page else ""

@@ -26,6 +26,8 @@ ROOMS = {
     "judges": {"media", "traces", "targets"},
     "findings": {"judges", "media", "targets", "traces"},
     "search": {"findings", "judges", "lanes", "targets", "traces", "variants"},
+    "recording": {"targets"},
+    "audit": {"judges", "recording", "targets", "traces"},
 }
 """The folders of differential/, each with those that it may import; beside them errors and files,
 which all may."""
@@ -33,6 +35,7 @@ FOR_ALL_ROOMS = {"depths", "errors", "files"}
 """`depths` names modules of all rooms, and imports them when it is asked for one."""
 TARGETS = "differential/targets/"
 HOST = "differential/targets/host/"
+RECORDING = "differential/recording/"
 HOST_MAY_IMPORT = (
     sys.stdlib_module_names
     | {"vllm", "torch", "transformers", "numpy", "PIL", "msgspec"}
@@ -90,8 +93,10 @@ def complaint(path: str, module: str) -> str | None:
         if top not in HOST_MAY_IMPORT:
             return "the host has the standard library, vLLM and what vLLM needs"
         return None
-    if top == "vllm" and not path.startswith(TARGETS) and path != PLUG_IN:
-        return f"only {TARGETS} and {PLUG_IN} know that vLLM exists"
+    if top == "vllm" and not path.startswith((TARGETS, RECORDING)) and path != PLUG_IN:
+        return f"only {TARGETS}, {RECORDING} and {PLUG_IN} know that vLLM exists"
+    if path.startswith(RECORDING) and not is_light(module):
+        return "an engine loads it: the standard library, msgspec, vLLM and what hosts have"
     if top == "cacheproof":
         folder = rest.partition(".")[0]
         owner = folder if folder in MAY_IMPORT else "cacheproof"
@@ -100,6 +105,17 @@ def complaint(path: str, module: str) -> str | None:
         if owner == home == "differential":
             return complaint_of_room(path, rest)
     return None
+
+
+def is_light(module: str) -> bool:
+    """Whether an engine that is recorded may load a module."""
+    ours = (
+        "cacheproof.differential.recording",
+        "cacheproof.differential.targets.host",
+        "cacheproof.differential.targets.after_import",
+    )
+    top = module.partition(".")[0]
+    return module.startswith(ours) or top in {*sys.stdlib_module_names, "msgspec", "vllm"}
 
 
 def complaint_of_room(path: str, rest: str) -> str | None:
@@ -150,6 +166,8 @@ def test_imports_point_one_way(path: str) -> None:
         ("reference/request.py", "from cacheproof.gpu_runner import store"),
         ("reference/request.py", "from cacheproof.differential.traces.trace import Trace"),
         ("gpu_runner/store.py", "from cacheproof.proofs import goals"),
+        ("differential/recording/engine.py", "from cacheproof.differential.targets import pip"),
+        ("differential/recording/engine.py", "import rich"),
         ("proofs/goals.py", "from cacheproof.gpu_runner import store"),
         ("proofs/goals.py", "from cacheproof import cli"),
         ("proofs/goals.py", "from cacheproof.differential.judges import manager"),
@@ -193,6 +211,8 @@ def test_a_forbidden_import_is_flagged(path: str, statement: str) -> None:
         ("differential/targets/spec.py", "from cacheproof.differential.targets import process"),
         ("differential/targets/host/recorder.py", "from .protocol import FLAGS"),
         ("differential/targets/host/recorder.py", "import vllm.v1.core"),
+        ("differential/recording/settings.py", "import vllm"),
+        ("differential/recording/ledger.py", "from cacheproof.differential.targets.host import x"),
         (
             "differential/targets/host/kv_cache_stand_in.py",
             "from cacheproof.reference import request",

@@ -128,6 +128,7 @@ class Auditor:
         self.number = 0
         self.events = 0
         self._suspended = ""
+        self._lasting: set[str] = set()
         self._stored: dict[int, deque[Stored]] = {}
         self._stores: dict[int, dict[str, int] | None] = {}
         self._store_steps: dict[int, int] = {}
@@ -343,7 +344,11 @@ class Auditor:
             count = self.account.broken.get(key, 0)
             if count or len(self.account.broken) < KINDS_MAX:
                 self.account.broken[key] = count + 1
-            if not count:
+            is_lasting = violation.contract.kind == "state"  # what is wrong once stays wrong
+            met = self._lasting if is_lasting else ()
+            if not count and violation.contract.id not in met:
+                if is_lasting:
+                    self._lasting.add(violation.contract.id)
                 self.found.append(
                     Found(
                         violation,

@@ -9,9 +9,11 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.connector import ConnectorRecorder
@@ -80,12 +82,11 @@ class Hasher:
 class _Known:
     """A request as it arrived, and its number."""
 
-    __slots__ = ("arrived", "number", "preempted")
+    __slots__ = ("arrived", "number")
 
     def __init__(self, number: int, arrived: dict[str, Any]) -> None:
         self.number = number
         self.arrived = arrived
-        self.preempted = False
 
 
 class SchedulerRecording:
@@ -109,7 +110,9 @@ class SchedulerRecording:
         self._steps = 0
         self._steps_until_keyframe = KEYFRAME_STEPS
         self._ends: dict[str, int | None] = {}
-        self._in_flight: deque[list[str]] = deque()
+        self._in_flight: deque[Mapping[str, Any]] = deque()
+        self._preempted: set[str] = set()
+        self._flagged: set[str] = set()
         self._running: list[str] = []
         self._waiting: list[str] = []
         self._lengths: tuple[int, ...] = ()
@@ -191,7 +194,9 @@ class SchedulerRecording:
 
     def _begin(self) -> None:
         assert self._opened is not None
-        self._writer.begin(self._opened, self._keyframe())
+        keyframe = self._keyframe()
+        opened = msgspec.structs.replace(self._opened, started=time.time())
+        self._writer.begin(opened, msgspec.structs.replace(keyframe, time=0))
 
     def _keyframe(self) -> Keyframe:
         assert self._manager is not None
@@ -208,7 +213,7 @@ class SchedulerRecording:
                 KnownRequest(
                     **known.arrived | {"prefix": known.arrived["prefix"][:1]},
                     computed=requests[name].num_computed_tokens,
-                    preempted=known.preempted,
+                    preempted=name in self._preempted,
                 )
                 for name, known in self._known.items()
                 if name in requests
@@ -236,28 +241,36 @@ class SchedulerRecording:
         arrived = settings.arrived(request, self._arrivals, self._hasher)
         self._known[name] = _Known(self._arrivals, arrived)
         self._arrivals += 1
+        if arrived["flags"]:
+            self._flagged.add(name)
         self._put(Added, **arrived, **self._standing(anew=True))
 
     def _scheduled(self, output: Any, *_: Any, **__: Any) -> None:
         cached = output.scheduled_cached_reqs
         computed = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
         computed.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
-        scheduled = output.num_scheduled_tokens
-        ends, before, number = {}, self._ends, self._number
+        ends: dict[str, int | None] = {}
+        before, number, stayed = self._ends, self._number, 0
         tokens = []
-        for name, count in scheduled.items():
+        for name, count in output.num_scheduled_tokens.items():
             start = computed.get(name)
             ends[name] = None if start is None else start + count
-            if count != 1 or start is None or before.get(name) != start:
+            end = before.get(name)
+            stayed += end is not None
+            if count != 1 or start is None or end != start:
                 tokens.append((number(name), count, start))
-        gone = [number(name) for name in before if name not in ends]
-        self._steps += 1
+        gone = (
+            []
+            if stayed == len(before)
+            else [number(name) for name in before if ends.get(name) is None]
+        )
         order = self._order(before, ends, tokens)
+        self._steps += 1
         self._ends = ends
-        self._in_flight.append(list(scheduled))
+        self._in_flight.append(ends)
         ran = self._running
         standing = self._standing(anew=bool(tokens or gone))
-        encode = output.scheduled_encoder_inputs
+        encode, finished = output.scheduled_encoder_inputs, output.finished_req_ids
         self._put(
             Scheduled,
             tokens=tokens,
@@ -266,11 +279,11 @@ class SchedulerRecording:
             encode={number(name): list(inputs) for name, inputs in encode.items()},
             notices=list(map(self._hasher.identifier, notices_of(output))),
             blocks={number(name): ids for name, ids in blocks_of(output).items()},
-            finished=[number(name) for name in output.finished_req_ids if name in self._known],
+            finished=[number(name) for name in finished if name in self._known],
             rest=self._rest(output, computed, ran),
             **standing,
         )
-        for name in output.finished_req_ids:
+        for name in finished:
             if name not in self._scheduler.requests:
                 self._retire(name)
         self._steps_until_keyframe -= 1
@@ -278,35 +291,28 @@ class SchedulerRecording:
             self._writer.put(self._keyframe())
 
     def _order(
-        self, before: Collection[str], now: Mapping[str, Any], tokens: Iterable[Any]
+        self, before: Mapping[str, Any], now: Mapping[str, Any], tokens: Sequence[Any]
     ) -> list[int] | None:
         """The order of a step's requests, where it does not follow from the step before."""
+        if not tokens and list(before) == list(now):
+            return None
         told = {number for number, _, _ in tokens}
         known = [name for name in before if name in now and self._number(name) not in told]
         likely = [*map(self._number, known), *(number for number, _, _ in tokens)]
         actual = list(map(self._number, now))
         return None if likely == actual else actual
 
-    def _rest(
-        self, output: Any, computed: Mapping[str, Any], ran: Collection[str]
-    ) -> dict[str, Any]:
+    def _rest(self, output: Any, computed: Mapping[str, Any], ran: Sequence[str]) -> dict[str, Any]:
         """What is said of a step beside its tokens, by name; nothing of what says nothing."""
-        scheduler, known = self._scheduler, self._known
+        scheduler = self._scheduler
         new = [one.req_id for one in output.scheduled_new_reqs]
-        if self._running is not ran:
-            for name in set(ran).difference(self._running):
-                request = scheduler.requests.get(name)
-                if request is not None and request.status is self._facts.preempted:
-                    known[name].preempted = True
-        preempted = (
-            [name for name in ran if name in known and known[name].preempted]
-            if self._running is not ran
-            else []
-        )
-        resumed = [name for name in computed if known[name].preempted and name not in preempted]
-        for name in resumed:
-            known[name].preempted = False
-        updates = getattr(output, "encoder_input_updates", None) or {}
+        preempted = self._preempted_of(ran)
+        resumed = [
+            name
+            for name in (computed if self._preempted else ())
+            if name in self._preempted and name not in preempted
+        ]
+        self._preempted.difference_update(resumed)
         said: dict[str, Any] = {
             "new": [name for name in new if name not in resumed],
             "told_new": new,
@@ -318,13 +324,14 @@ class SchedulerRecording:
         told: dict[str, Any] = {
             word: list(map(self._number, names)) for word, names in said.items() if names
         }
-        drafts = output.scheduled_spec_decode_tokens
-        by_request: dict[str, Any] = {
-            "drafts": {name: len(tokens) for name, tokens in drafts.items()},
-            "withheld": withheld_of(output, scheduler.requests) if new else {},
-            "sent_again": inputs_of(updates, is_sent=True),
-            "dropped": inputs_of(updates, is_sent=False),
-        }
+        by_request: dict[str, Any] = {}
+        if drafts := output.scheduled_spec_decode_tokens:
+            by_request["drafts"] = {name: len(tokens) for name, tokens in drafts.items()}
+        if new:
+            by_request["withheld"] = withheld_of(output, scheduler.requests)
+        if updates := getattr(output, "encoder_input_updates", None):
+            by_request["sent_again"] = inputs_of(updates, is_sent=True)
+            by_request["dropped"] = inputs_of(updates, is_sent=False)
         for word, values in by_request.items():
             if values:
                 told[word] = {self._number(name): value for name, value in values.items()}
@@ -337,32 +344,66 @@ class SchedulerRecording:
             told["unasked"] = said_unasked
         return told
 
+    def _preempted_of(self, ran: Sequence[str]) -> list[str]:
+        """Who of those that ran is preempted now."""
+        if self._running is ran:
+            return []
+        requests, runs = self._scheduler.requests, set(self._running)
+        preempted = [
+            name
+            for name in ran
+            if name not in runs
+            and (request := requests.get(name)) is not None
+            and request.status is self._facts.preempted
+        ]
+        self._preempted.update(preempted)
+        return preempted
+
     def _awaiting(self) -> list[str]:
         """Who waits for something of its own: a grammar, a load, more prompt."""
+        if not self._may_wait:
+            return []
         requests = self._scheduler.requests
         return [
             name for name in self._waiting if requests[name].status.name.startswith("WAITING_FOR")
         ]
 
+    @property
+    def _may_wait(self) -> bool:
+        """Whether any request can wait for something of its own."""
+        scheduler = self._scheduler
+        return (
+            bool(self._flagged)
+            or getattr(scheduler, "connector", None) is not None
+            or getattr(scheduler, "ec_connector", None) is not None
+        )
+
     def _updated(self, answer: Any, output: Any, *_: Any, **__: Any) -> None:
-        expected = self._in_flight.popleft() if self._in_flight else []
-        sampled: dict[str, int] = {}
-        ended = []
+        expected = self._in_flight.popleft() if self._in_flight else {}
+        others: dict[str, int] = {}
+        ended, met = [], 0
         for client in (answer or {}).values():
             for one in client.outputs:
-                count = len(one.new_token_ids)
-                if count:
-                    sampled[one.request_id] = sampled.get(one.request_id, 0) + count
+                name, count = one.request_id, len(one.new_token_ids)
                 if one.finish_reason is not None:
-                    ended.append(one.request_id)
-        others = {
-            self._number(name): sampled.get(name, 0)
-            for name in {*expected, *sampled}
-            if name in self._known and (sampled.get(name, 0) != 1 or name not in expected)
-        }
+                    ended.append(name)
+                if count == 1 and name in expected:
+                    met += 1
+                elif count:
+                    others[name] = others.get(name, 0) + count
+        if met != len(expected):
+            told = {
+                one.request_id
+                for client in (answer or {}).values()
+                for one in client.outputs
+                if one.new_token_ids
+            }
+            others |= {name: 0 for name in expected if name not in told}
         self._put(
             Updated,
-            sampled=others,
+            sampled={
+                self._number(name): count for name, count in others.items() if name in self._known
+            },
             ended=list(map(self._number, ended)),
             **self._standing(anew=bool(ended)),
         )
@@ -380,8 +421,7 @@ class SchedulerRecording:
     def _reset_prefix(self, answer: Any, *args: Any, **kwargs: Any) -> None:
         running = bool(kwargs.get("reset_running_requests", bool(args) and args[0]))
         if running:
-            for name in self._running:
-                self._known[name].preempted = True
+            self._preempted.update(self._running)
         what = "running" if running else "prefix"
         self._put(Cleared, what=what, answer=bool(answer), **self._standing(anew=True))
 
@@ -424,6 +464,8 @@ class SchedulerRecording:
     def _retire(self, name: str) -> None:
         """A request is gone. Its number is kept for a while: a ledger may still name it."""
         known = self._known.pop(name, None)
+        self._preempted.discard(name)
+        self._flagged.discard(name)
         if known is not None:
             self._retired[name] = known.number
             if len(self._retired) > RETIRED_MAX:
@@ -455,7 +497,7 @@ class SchedulerRecording:
 
     def _lengths_now(self) -> tuple[int, ...]:
         scheduler = self._scheduler
-        return (len(scheduler.running), *(len(getattr(scheduler, one)) for one in self._queues))
+        return (len(scheduler.running), *[len(getattr(scheduler, one)) for one in self._queues])
 
     def _list_requests(self) -> None:
         """Note who runs and waits; the lists stay the same objects where nothing changed."""

@@ -9,24 +9,26 @@ from cacheproof.differential.recording.messages import (
     ManagerCall,
     Queue,
 )
+from cacheproof.differential.targets.host.recorder import OPERATIONS as NAMES
 from cacheproof.differential.targets.host.recorder import Recorder
 
 _NUMBER_OF = {operation: number for number, operation in enumerate(OPERATIONS)}
-_READS = frozenset({"inputs", "embeds"})
-"""Asked for every request of every step. They are written down only where something changed."""
+_READS = tuple(name for name, kind in NAMES.items() if kind in ("inputs", "embeds"))
 
 
 class ManagerRecorder(Recorder):
-    """Logs the calls of one manager. A call that only reads and leaves the ledger as long as it was
-    is not logged: whatever else it may have changed shows with the next call that is. What goes
-    wrong here is raised by `written`, never to who called the manager."""
-
-    _sizes_before: tuple[int, ...]
+    """Logs the calls of one manager, but for those that only read, of which there is one for every
+    request of every step. Should one of them change how much there is, that is logged in its place
+    as the event ends. What goes wrong here is raised by `written`, never to who called the
+    manager."""
 
     def __init__(self, manager: Any) -> None:
         self._has_ended = False
         self._failure: Exception | None = None
+        reads = {name: getattr(manager, name) for name in _READS if hasattr(manager, name)}
         super().__init__(manager)
+        for name, method in reads.items():
+            setattr(manager, name, method)
         self._queue = list(self.full_state()["queue"])
 
     def end(self) -> None:
@@ -34,20 +36,19 @@ class ManagerRecorder(Recorder):
         self._has_ended = True
         self.calls.clear()
 
+    def begin(self) -> None:
+        super().begin()
+        self._sizes_then = self._sizes()
+
     def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
         if self._has_ended:
             return
         try:
-            if operation not in _READS or self._sizes() != self._sizes_before:
-                super()._log(operation, args, answer)
-                self._sizes_before = self._sizes()
+            super()._log(operation, args, answer)
+            self._sizes_then = self._sizes()
         except Exception as error:
             self._failure = error
             self.end()
-
-    def begin(self) -> None:
-        super().begin()
-        self._sizes_before = self._sizes()
 
     def written(
         self, number_of: Callable[[str], int], hashed: Callable[[str], str]
@@ -55,6 +56,10 @@ class ManagerRecorder(Recorder):
         """The calls since the last time: requests by number, identifiers hashed."""
         if self._failure is not None:
             raise self._failure
+        if self._sizes() != self._sizes_then:
+            self._log("inputs", (), None)
+        if not self.calls:
+            return []
         return [self._written(call, number_of, hashed) for call in self.take()]
 
     def _written(

@@ -41,9 +41,10 @@ class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class Opened(Message, tag="o", frozen=True):
     """The first record of a file.
 
-    role: "scheduler" or "worker". plain: whether identifiers are as they were. started: seconds
-    since the epoch. settings: of the scheduler, as a trace's configuration has them. protocol: the
-    flags of `host.protocol.Protocol`. unjudged: what the engine uses that no contract follows.
+    role: "scheduler" or "worker". plain: whether identifiers are as they were. started: when the
+    file was begun, in seconds since 1970. settings: of the scheduler, as a trace's configuration
+    has them. protocol: the flags of `host.protocol.Protocol`. unjudged: what the engine uses that
+    no contract follows.
     """
 
     schema: int

@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+import msgspec
+
 from cacheproof.differential.recording.engine import Hasher, say_why_it_ended
 from cacheproof.differential.recording.messages import Opened, Raised, Stored
 from cacheproof.differential.recording.writer import Writer
@@ -47,7 +49,7 @@ class WorkerRecording:
         store = getattr(store, "encoder_outputs", store)  # of the second model runner
         if self._writer.wants_file:
             self._held = {}
-            self._writer.begin(self._opened)
+            self._writer.begin(msgspec.structs.replace(self._opened, started=time.time()))
         if not output.scheduled_encoder_inputs and store.keys() == self._held.keys():
             changed: dict[str, int | None] = {}
         else:

@@ -1,0 +1,76 @@
+"""The engine of `recorder.py`, run in the interpreter of a release: for each seed on standard input
+it answers 48 requests with pictures, and prints how long that took and in how many steps."""
+
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(sys.argv[1]).parent))
+REQUESTS = 48
+
+
+def main() -> None:
+    results = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    import types
+
+    package = sys.modules["cacheproof"] = types.ModuleType("cacheproof")
+    package.__path__ = [sys.argv[1]]
+    from PIL import Image
+    from vllm import LLM, SamplingParams
+
+    from cacheproof.differential.recording import plugin
+    from cacheproof.gpu_runner.tiny_models import ensure
+
+    plugin.register()  # as vLLM does where cacheproof is installed
+    llm = LLM(
+        model=str(ensure("llava", Path(os.environ["CACHEPROOF_MODELS"]))),
+        dtype="float32",
+        seed=0,
+        enforce_eager=True,
+        block_size=32,
+        max_model_len=512,
+        max_num_seqs=16,
+        max_num_batched_tokens=512,
+        num_gpu_blocks_override=256,
+        limit_mm_per_prompt={"image": 8},
+        disable_log_stats=True,
+    )
+    core = llm.llm_engine.engine_core.engine_core
+    steps = 0
+    execute = core.model_executor.execute_model
+
+    def counted(*args, **kwargs):
+        nonlocal steps
+        steps += 1
+        return execute(*args, **kwargs)
+
+    core.model_executor.execute_model = counted
+    pictures = [
+        Image.frombytes("RGB", (8, 8), random.Random(number).randbytes(192)) for number in range(30)
+    ]
+    print("{}", file=results, flush=True)
+    for line in sys.stdin:
+        choice = random.Random(int(line))
+        prompts, params = [], []
+        for _ in range(REQUESTS):
+            count = choice.randint(1, 3)
+            words = [f"t{choice.randint(0, 50)}" for _ in range(choice.randint(3, 30))]
+            text = " <image> ".join([" ".join(words)] * (count + 1))
+            data = {"image": [choice.choice(pictures) for _ in range(count)]}
+            prompts.append({"prompt": text, "multi_modal_data": data})
+            params.append(
+                SamplingParams(temperature=0, max_tokens=choice.randint(8, 120), ignore_eos=True)
+            )
+        steps = 0
+        begin = time.perf_counter()
+        llm.generate(prompts, params, use_tqdm=False)
+        seconds = time.perf_counter() - begin
+        print(json.dumps({"seconds": seconds, "steps": steps}), file=results, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What the recorder costs a real engine: two engines with one workload, one of them recorded, take
+turns; each turn is timed.
+
+    .venv/bin/python benchmarks/recorder.py [--rounds 30] [--release 0.32.0]
+
+Prints the median of the paired ratios of time for a step, and how far they spread.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.targets.releases import host_command
+
+PACKAGE = Path(__file__).parents[1] / "cacheproof"
+ENGINE = Path(__file__).with_name("recorded_engine.py")
+
+
+class Engine:
+    """An engine in a process of its own, that works when it is told to."""
+
+    def __init__(self, release: str, record: Path | None) -> None:
+        found = releases.find(release, kind=releases.ENGINE)
+        if found is None:
+            raise SystemExit(f"engine@{release} is not there; run a test of it, or a replay on it")
+        command, environment = host_command(found)
+        environment["CACHEPROOF_MODELS"] = str(Cache.locate().models)
+        environment.pop("CACHEPROOF_RECORD", None)
+        if record is not None:
+            environment["CACHEPROOF_RECORD"] = str(record)
+        self._process = subprocess.Popen(
+            [*command, str(ENGINE), str(PACKAGE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        self._line()  # it is there
+
+    def turn(self, seed: int) -> tuple[float, int]:
+        """Seconds and steps of a turn."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seed}\n")
+        self._process.stdin.flush()
+        told = json.loads(self._line())
+        return told["seconds"], told["steps"]
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("an engine ended without a word")
+        return line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--release", default="0.32.0")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        plain, recorded = Engine(arguments.release, None), Engine(arguments.release, Path(folder))
+        ratios, step_of = [], {"off": [], "on": []}
+        for number in range(-2, arguments.rounds):
+            pair = [("off", plain), ("on", recorded)]
+            times = {name: engine.turn(number) for name, engine in pair[:: 1 if number % 2 else -1]}
+            if number < 0:
+                continue  # caches are cold
+            each = {name: seconds / steps for name, (seconds, steps) in times.items()}
+            ratios.append(each["on"] / each["off"])
+            for name, seconds in each.items():
+                step_of[name].append(seconds)
+        plain.close()
+        recorded.close()
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    off, on = (1e6 * statistics.median(step_of[name]) for name in ("off", "on"))
+    print(f"a step: {off:.0f} us without, {on:.0f} us with the recorder")
+    print(f"paired: {middle:.3f} times (quartiles {low:.3f} to {high:.3f}, {len(ratios)} pairs)")
+    print(f"the record: {size / 1024:.0f} KiB", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
