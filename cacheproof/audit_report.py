@@ -69,6 +69,9 @@ class AuditReport:
         """Print the rest and the account. Returns the exit code."""
         self.show_new(audit_of)
         codes = [self._account(stem, auditor) for stem, auditor in audit_of.auditors.items()]
+        for name in audit_of.unbegun:
+            self._output.line(f"{name}: the head of the record is missing: nothing was judged")
+            codes.append(VOID)
         for stem, auditor in audit_of.auditors.items():
             self._output.found(self._result(stem, auditor))
         self._output.write_json(

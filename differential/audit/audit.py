@@ -1,37 +1,45 @@
 """Audits all that a folder, a file or a pipe has of engines: each scheduler beside its workers."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from cacheproof.differential.audit.auditor import Auditor
-from cacheproof.differential.audit.streams import Folder, Part, Stream, folder_or_file
+from cacheproof.differential.audit.streams import Folder, Gap, Part, Stream, folder_or_file
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.recording.messages import Opened
 
+_BEGUN_MAX = 100
 _MIX_EVERY = 256
 """Records of a scheduler after which its workers' are read as far."""
 
 
 class _Source:
-    """A stream, and what has been taken of it."""
+    """A stream, and what has been taken of it. `begun` has its first record, behind what is missing
+    before that; records without one before them are of no use."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.first: Part | None = None
+        self.begun: deque[Part] = deque(maxlen=_BEGUN_MAX)
         self._parts: Iterator[Part] | None = None
+        self._is_last = False
 
-    def opened(self) -> Opened | None:
+    def opened(self, *, last: bool) -> Opened | None:
         """Its first record, once that is there."""
-        if self.first is None:
-            self.first = self.take()
+        while self.stream.opened is None and (part := self.take(last=last)) is not None:
+            if isinstance(part, Gap) or self.stream.opened is not None:
+                self.begun.append(part)
         return self.stream.opened
 
     def take(self, *, last: bool = False) -> Part | None:
         """The next part, None where there is none yet."""
         if self._parts is None:
             self._parts = self.stream.end() if last else self.stream.read()
+            self._is_last = last
         part = next(self._parts, None)
         if part is None:
             self._parts = None
+            if last and not self._is_last:
+                return self.take(last=True)
         return part
 
 
@@ -60,7 +68,7 @@ class Audit:
         for stem, stream in streams.items():
             if stem not in self._sources:
                 self._sources[stem] = self._unpaired[stem] = _Source(stream)
-        count = self._pair()
+        count = self._pair(last=last)
         for stem, auditor in self.auditors.items():
             count += self._advance(stem, auditor, seen, last=last)
         if last and not self.auditors:
@@ -71,6 +79,11 @@ class Audit:
             )
         return count
 
+    @property
+    def unbegun(self) -> list[str]:
+        """Streams of which nothing can be judged: the head of their files is missing."""
+        return [one.stream.name for one in self._unpaired.values() if one.stream.opened is None]
+
     def parts(self, stem: str) -> Iterator[Part]:
         """All parts of one scheduler's record, once more, from its beginning: of an audit that has
         not looked yet."""
@@ -78,22 +91,22 @@ class Audit:
             return self._where.streams[stem].end()
         return self._where.end()
 
-    def _pair(self) -> int:
+    def _pair(self, *, last: bool) -> int:
         """Give each stream that has begun its place."""
         count = 0
         for stem, source in list(self._unpaired.items()):
-            opened = source.opened()
+            opened = source.opened(last=last)
             if opened is None:
                 continue
             if opened.role == "scheduler":
                 auditor = self.auditors[stem] = Auditor()
                 self._workers[stem] = []
-                if source.first is not None:
-                    auditor.feed(source.first)
+                for part in source.begun:
+                    auditor.feed(part)
                     count += 1
                 del self._unpaired[stem]
         for stem, source in list(self._unpaired.items()):
-            worker = source.opened()
+            worker = source.stream.opened
             if worker is None:
                 continue
             for of, auditor in self.auditors.items():
@@ -101,8 +114,8 @@ class Audit:
                 if scheduler is not None and scheduler.process in (worker.process, worker.parent):
                     rank = len(self._workers[of])
                     self._workers[of].append((rank, source))
-                    if source.first is not None:
-                        auditor.feed_worker(rank, source.first)
+                    for part in source.begun:
+                        auditor.feed_worker(rank, part)
                     del self._unpaired[stem]
                     break
         return count
@@ -118,6 +131,8 @@ class Audit:
                 self._advance_workers(stem, auditor, last=last)
                 seen()
         self._advance_workers(stem, auditor, last=last)
+        if last:
+            self._end_workers(stem, auditor)
         return count
 
     def _advance_workers(self, stem: str, auditor: Auditor, *, last: bool) -> None:
@@ -128,3 +143,9 @@ class Audit:
                     break
                 auditor.feed_worker(rank, part)
         auditor.match_stores()
+
+    def _end_workers(self, stem: str, auditor: Auditor) -> None:
+        """What workers did after the last step that was judged: they may have raised."""
+        for rank, source in self._workers[stem]:
+            while (part := source.take(last=True)) is not None:
+                auditor.feed_worker(rank, part)

@@ -156,6 +156,7 @@ class Auditor:
         account.steps += isinstance(message, Scheduled)
         if isinstance(message, Closed):
             account.closed = True
+            account.lost = max(account.lost, message.lost)
         elif isinstance(message, Raised):
             self._note_raised(message)
         if isinstance(message, Cleared) and message.what == "session":

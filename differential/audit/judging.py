@@ -144,13 +144,17 @@ class AuditJudge(SchedulerJudge):
             self._updated_at = self._at.state
         else:
             self._row_of = None
+        if self.violations:
+            self._row_of = None  # what stays broken is counted at every event
 
     def _base(self, record: StepRecord) -> dict[str, Any] | None:
-        """The outcome of a step that a row of steady ones may follow: each of its requests is past
+        """The outcome of a step that a row of steady ones may follow: it has requests, each is past
         its prompt and gets one token, and contracts see nothing else of it."""
         outcome, at = record.outcome, self._at
         if record.raised is not None or not outcome or any(map(outcome.get, _STIRS)):
             return None
+        if not outcome["scheduled"]:
+            return None  # who stands still is judged at every step
         computed = outcome["computed"]
         if len(computed) != len(outcome["scheduled"]) or self._is_decoder:
             return None

@@ -11,8 +11,11 @@ NOT_JUDGED = {
     "pooling or diffusion": PROGRESS,
 }
 """By what `recording.settings` says of an engine."""
-NEVER_JUDGED = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
+_TEXTS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
 """They ask what stands in KV blocks, which the text of prompts decides: no record has it."""
+_TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3"})
+"""They follow a KV connector, of which no record says anything."""
+NEVER_JUDGED = _TEXTS | _TRANSFERS
 
 
 def not_judged(features: set[str]) -> frozenset[str]:

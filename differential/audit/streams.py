@@ -42,6 +42,7 @@ class Stream:
         self._sources = list(sources)
         self._reader: BlockReader | None = None
         self._source: BinaryIO | None = None
+        self._begin = b""
         self._next: int | None = None
         self.opened: Opened | None = None
 
@@ -52,13 +53,15 @@ class Stream:
     def read(self) -> Iterator[Part]:
         """The records up to the end of what is there now."""
         while True:
-            if self._reader is None:
+            if self._source is None:
                 if not self._sources:
                     return
-                self._open(self._sources.pop(0))
-            assert self._reader is not None
-            for found in self._reader.read():
-                yield from self._parts(found)
+                self._source = self._sources.pop(0)
+            if self._reader is None:
+                self._open(self._source)
+            if self._reader is not None:
+                for found in self._reader.read():
+                    yield from self._parts(found)
             if not self._sources:
                 return
             yield from self._leave()
@@ -66,14 +69,17 @@ class Stream:
     def end(self) -> Iterator[Part]:
         """What is left when nothing more comes."""
         yield from self.read()
-        if self._reader is not None:
+        if self._source is not None:
             yield from self._leave()
 
     def _open(self, source: BinaryIO) -> None:
-        begin = source.read(len(MAGIC))
+        """Read the magic line, as far as it is written yet."""
+        begin = self._begin = self._begin + source.read(len(MAGIC) - len(self._begin))
         if begin != MAGIC:
+            if MAGIC.startswith(begin):
+                return
             kind = MAGIC.rsplit(b" ", 1)[0]
-            if begin.startswith(kind):
+            if begin.startswith(kind + b" "):
                 version = begin[len(kind) :].split(b"\n")[0].decode("ascii", "replace").strip()
                 expected = MAGIC[len(kind) :].decode().strip()
                 raise InputError(
@@ -84,17 +90,20 @@ class Stream:
                 f"{self.name}: no record of an engine; expected a file that begins with "
                 f"{kind.decode()!r}, as CACHEPROOF_RECORD=DIR has an engine write them"
             )
-        self._source, self._reader = source, BlockReader(source)
+        self._reader = BlockReader(source)
 
     def _leave(self) -> Iterator[Part]:
-        assert self._reader is not None
         assert self._source is not None
-        for found in self._reader.end():
-            yield from self._parts(found)
-        if self._reader.held:
-            yield Gap(f"{self._reader.held} bytes at the end of a file are no whole block")
+        if self._reader is None:
+            yield Gap("a file ends in its first line")
+        else:
+            for found in self._reader.end():
+                yield from self._parts(found)
+            if self._reader.held:
+                yield Gap(f"{self._reader.held} bytes at the end of a file are no whole block")
         self._source.close()
-        self._reader = None
+        self._source = self._reader = None
+        self._begin = b""
 
     def _parts(self, found: Block | Garbled) -> Iterator[Part]:
         if isinstance(found, Garbled):

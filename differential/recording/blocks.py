@@ -111,7 +111,6 @@ class BlockReader:
     def end(self) -> Iterator[Block | Garbled]:
         """Nothing more will come: what is left is read without waiting for the rest of a block."""
         while len(self._buffer) >= HEAD.size:
-            del self._buffer[:1]
             self._skip(1, "a block that is torn off")
             yield from self._take()
 

@@ -16,13 +16,16 @@ ConnectorCall = tuple[str, int | None, str | int | None, Any]
 
 
 class ConnectorRecorder:
-    """Logs the calls of one connector, on the scheduler's side."""
+    """Logs the calls of one connector, on the scheduler's side. What goes wrong here is raised by
+    `take`, never to who called the connector."""
 
     def __init__(
         self, connector: Any, number_of: Callable[[str], int], hashed: Callable[[str], str]
     ) -> None:
         self.connector = connector
         self._calls: list[ConnectorCall] = []
+        self._has_ended = False
+        self._failure: Exception | None = None
         self._number_of = number_of
         self._hashed = hashed
         for name in METHODS:
@@ -31,13 +34,25 @@ class ConnectorRecorder:
 
     def take(self) -> list[ConnectorCall]:
         """The calls since the last time."""
+        if self._failure is not None:
+            raise self._failure
         calls, self._calls = self._calls, []
         return calls
+
+    def end(self) -> None:
+        """Log no more."""
+        self._has_ended = True
+        self._calls.clear()
 
     def _wrap(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             answer = method(*args, **kwargs)
-            self._log(name, (*args, *kwargs.values()), answer)
+            if not self._has_ended:
+                try:
+                    self._log(name, (*args, *kwargs.values()), answer)
+                except Exception as error:
+                    self._failure = error
+                    self.end()
             return answer
 
         return call

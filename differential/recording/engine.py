@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -43,6 +44,15 @@ from cacheproof.differential.targets.host.scheduler_told import (
 KEYFRAME_STEPS = 4096
 RETIRED_MAX = 4096
 _logger = logging.getLogger("vllm.cacheproof")
+
+
+def say_why_it_ended(error: Exception, writer: Writer) -> None:
+    """A recording ends of what went wrong in it."""
+    with suppress(Exception):
+        _logger.warning("cacheproof: the recording has ended: %r", error, exc_info=error)
+        why = str(error)[:200].encode(errors="replace").decode()
+        writer.put(Raised(0, "recording", type(error).__name__, why, []))
+        writer.flush(1.0)
 
 
 class Hasher:
@@ -152,10 +162,14 @@ class SchedulerRecording:
         try:
             function(*args, **kwargs)
         except Exception as error:
-            self._ended = True
-            _logger.warning("cacheproof: the recording has ended: %r", error, exc_info=True)
-            self._writer.put(Raised(0, "recording", type(error).__name__, str(error)[:200], []))
-            self._writer.flush(1.0)
+            self._end()
+            say_why_it_ended(error, self._writer)
+
+    def _end(self) -> None:
+        self._ended = True
+        for recorder in (self._manager, self._connector):
+            if recorder is not None:
+                recorder.end()
 
     # what is written down
 
@@ -197,7 +211,7 @@ class SchedulerRecording:
             self._steps,
             [
                 KnownRequest(
-                    **known.arrived,
+                    **known.arrived | {"prefix": known.arrived["prefix"][:1]},
                     computed=requests[name].num_computed_tokens,
                     preempted=name in self._preempted,
                 )
@@ -422,9 +436,9 @@ class SchedulerRecording:
     def close(self) -> None:
         """The engine ends in order."""
         if not self._ended:
-            self._ended = True
+            self._end()
             self._writer.put(Closed(self._tick(), self._writer.lost))
-            self._writer.close()
+        self._writer.close()
 
     def _raised(self, operation: str, error: BaseException) -> None:
         text = str(error)[:1000] if self._hasher.is_plain else ""

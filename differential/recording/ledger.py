@@ -19,27 +19,43 @@ _READS = tuple(name for name, kind in NAMES.items() if kind in ("inputs", "embed
 class ManagerRecorder(Recorder):
     """Logs the calls of one manager, but for those that only read, of which there is one for every
     request of every step. Should one of them change how much there is, that is logged in its place
-    as the event ends."""
+    as the event ends. What goes wrong here is raised by `written`, never to who called the
+    manager."""
 
     def __init__(self, manager: Any) -> None:
+        self._has_ended = False
+        self._failure: Exception | None = None
         reads = {name: getattr(manager, name) for name in _READS if hasattr(manager, name)}
         super().__init__(manager)
         for name, method in reads.items():
             setattr(manager, name, method)
         self._queue = list(self.full_state()["queue"])
 
+    def end(self) -> None:
+        """Log no more."""
+        self._has_ended = True
+        self.calls.clear()
+
     def begin(self) -> None:
         super().begin()
         self._sizes_then = self._sizes()
 
     def _log(self, operation: str, args: tuple[Any, ...], answer: Any) -> None:
-        super()._log(operation, args, answer)
-        self._sizes_then = self._sizes()
+        if self._has_ended:
+            return
+        try:
+            super()._log(operation, args, answer)
+            self._sizes_then = self._sizes()
+        except Exception as error:
+            self._failure = error
+            self.end()
 
     def written(
         self, number_of: Callable[[str], int], hashed: Callable[[str], str]
     ) -> list[ManagerCall]:
         """The calls since the last time: requests by number, identifiers hashed."""
+        if self._failure is not None:
+            raise self._failure
         if self._sizes() != self._sizes_then:
             self._log("inputs", (), None)
         if not self.calls:

@@ -177,7 +177,8 @@ class KnownRequest(Message, frozen=True):
 
 class Keyframe(Message, tag="k", frozen=True):
     """All that is there: at the head of a file, after a loss, and now and then. `lost` counts the
-    records that were lost since the keyframe before; `steps` those that were decided so far."""
+    records that were lost so far; `steps` those that were decided. Of prefixes only the first hash
+    is there."""
 
     time: int
     lost: int

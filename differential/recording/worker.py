@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.recording.engine import Hasher
+from cacheproof.differential.recording.engine import Hasher, say_why_it_ended
 from cacheproof.differential.recording.messages import Opened, Raised, Stored
 from cacheproof.differential.recording.writer import Writer
 
@@ -41,8 +41,7 @@ class WorkerRecording:
             function(argument)
         except Exception as error:
             self._ended = True
-            self._writer.put(Raised(0, "recording", type(error).__name__, str(error)[:200], []))
-            self._writer.flush(1.0)
+            say_why_it_ended(error, self._writer)
 
     def _executed(self, output: Any) -> None:
         self._steps += 1

@@ -1,8 +1,8 @@
 """Appends records to files from a thread of its own, and never makes the engine wait.
 
 What cannot be written is lost and counted: records are numbered before anything can happen to them.
-A file is left for the next one where it has grown to its size; the oldest are deleted, so that a
-process never keeps more than its share.
+A file is left for the next one where it has grown to its size; the oldest are deleted before their
+process would keep more than its share.
 """
 
 import contextlib
@@ -55,7 +55,9 @@ class Writer:
         self._wake = threading.Event()
         self._idle = threading.Condition(self._lock)
         self._ends = False
-        self._files: deque[Path] = deque()
+        self._begun = 0
+        self._files: deque[tuple[Path, int]] = deque()
+        self._kept_bytes = 0
         self._file: Any = None
         self._file_size = 0
         self._file_number = 0
@@ -107,6 +109,7 @@ class Writer:
             if self._waiting_bytes + len(frame) > self._limits.waiting_bytes:
                 self._note_loss(1)
                 return
+            self._begun += is_first
             self._waiting.append((number, frame, is_first))
             self._waiting_bytes += len(frame)
             if self._waiting_bytes > BLOCK_BYTES:
@@ -118,8 +121,8 @@ class Writer:
 
     def _note_loss(self, count: int) -> None:
         self.lost += count
-        self._wants_file = True
         self._not_before = time.monotonic() + RETRY_SECONDS
+        self._wants_file = True
 
     # the thread
 
@@ -136,9 +139,7 @@ class Writer:
         while self._waiting:
             first, frames, is_first, size = self._take_block()
             try:
-                if is_first:
-                    self._open_next()
-                self._write(pack(frames, first))
+                self._write(pack(frames, first), is_first=is_first)
             except OSError:
                 self._lose(len(frames))
             with self._lock:
@@ -159,27 +160,34 @@ class Writer:
                 size += len(frame)
         return first, frames, is_first, size
 
+    def _write(self, block: bytes, *, is_first: bool) -> None:
+        data = MAGIC + block if is_first else block
+        self._make_room(len(data))
+        if is_first:
+            self._open_next()
+        if self._file is None:
+            raise OSError("no file")
+        self._write_bytes(data)
+        if self._file_size > self._limits.file_bytes and self._begun == self._file_number:
+            self._wants_file = True
+
+    def _make_room(self, count: int) -> None:
+        """Delete the oldest files, but never the last, until so many bytes more are allowed."""
+        while self._kept_bytes + count > self._limits.total_bytes and len(self._files) > 1:
+            path, size = self._files.popleft()
+            path.unlink(missing_ok=True)
+            self._kept_bytes -= size
+
     def _open_next(self) -> None:
         self._leave_file()
         self._file_number += 1
         path = self._folder / f"{self._stem}-{self._file_number:06}{SUFFIX}"
         self._file = path.open("xb", buffering=0)
-        self._files.append(path)
+        self._files.append((path, 0))
         self._file_size = 0
-        self._write_bytes(MAGIC)
-        most = max(2, self._limits.total_bytes // self._limits.file_bytes)
-        while len(self._files) > most:
-            self._files.popleft().unlink(missing_ok=True)
-
-    def _write(self, block: bytes) -> None:
-        if self._file is None:
-            raise OSError("no file")
-        self._write_bytes(block)
-        if self._file_size > self._limits.file_bytes:
-            self._wants_file = True
 
     def _write_bytes(self, data: bytes) -> None:
-        """All of it or nothing: a full disk may take a part."""
+        """All of it or nothing: a full disk may take a part. A file that stays empty is deleted."""
         rest = memoryview(data)
         try:
             while rest:
@@ -187,10 +195,14 @@ class Writer:
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file.fileno(), self._file_size)
-                self._file.seek(self._file_size)
             self._leave_file()
+            if not self._file_size:
+                path, _ = self._files.pop()
+                path.unlink(missing_ok=True)
             raise
         self._file_size += len(data)
+        self._kept_bytes += len(data)
+        self._files[-1] = self._files[-1][0], self._file_size
 
     def _leave_file(self) -> None:
         if self._file is not None:

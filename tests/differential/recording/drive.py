@@ -1,11 +1,13 @@
-"""Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around the
-scheduler. Reads {"folder", "traces", "fault"} as JSON from standard input; leaves a folder of
-records for each trace, and prints what the host itself saw of it."""
+"""Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around
+the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in"} as JSON from standard input,
+a run being a trace and the fault that is planted. Leaves a folder of records for each trace, and
+prints what the host itself saw of it."""
 
 import importlib.util
 import json
 import os
 import sys
+from itertools import count
 from pathlib import Path
 
 OURS = Path(sys.argv[1])
@@ -20,6 +22,19 @@ def load_host() -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules["host"] = module
     spec.loader.exec_module(module)
+
+
+def fail_in(kind, name, is_forever):
+    """Have a method of the recorder raise at its sixth call, and from then on if that is asked."""
+    method, calls = getattr(kind, name), count()
+
+    def failing(*args, **kwargs):
+        number = next(calls)
+        if number == 5 or (is_forever and number > 5):
+            raise RuntimeError("on purpose")
+        return method(*args, **kwargs)
+
+    setattr(kind, name, failing)
 
 
 def main() -> None:
@@ -38,9 +53,13 @@ def main() -> None:
     engine = ours("differential.recording.engine")
     settings = ours("differential.recording.settings")
     writer_of = ours("differential.recording.writer")
+    engine.KEYFRAME_STEPS = job["keyframe_steps"]
+    if job["fails_in"] is not None:
+        module_name, kind, method, is_forever = job["fails_in"]
+        fail_in(getattr(ours(f"differential.recording.{module_name}"), kind), method, is_forever)
     protocol = release.hello(None)["protocol"]
     session = module.SchedulerSession
-    folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["traces"])))
+    folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["runs"])))
     recordings = []
 
     class Recorded(session):
@@ -57,8 +76,8 @@ def main() -> None:
             super().__init__(kit, config)
 
     module.SchedulerSession = Recorded
-    for trace in job["traces"]:
-        request = {"traces": [trace], "fault": job.get("fault")}
+    for trace, fault in job["runs"]:
+        request = {"traces": [trace], "fault": fault}
         try:
             (answered,) = list(release.run(request))
         except Illegal as reason:
@@ -66,7 +85,8 @@ def main() -> None:
         recorded = bool(recordings)
         while recordings:
             recordings.pop().close()
-        print(json.dumps({"protocol": protocol, "recorded": recorded, **answered}), file=results, flush=True)
+        told = {"protocol": protocol, "recorded": recorded, **answered}
+        print(json.dumps(told), file=results, flush=True)
 
 
 if __name__ == "__main__":

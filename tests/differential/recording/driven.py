@@ -2,19 +2,104 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from cacheproof.differential.audit.audit import Audit
+from cacheproof.differential.audit.auditor import Auditor
+from cacheproof.differential.judges.examination import judge_of
+from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.recording.engine import KEYFRAME_STEPS
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.releases import host_command
+from cacheproof.differential.traces.base import Item
+from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.scheduler import Abort, Schedule
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import dump
+from tests.differential import scheduler_traces
 
 PACKAGE = Path(__file__).parents[3] / "cacheproof"
+Run = tuple[Trace, str | None]
+"""A trace, and the fault that is planted while it runs."""
+
+Failure = tuple[str, str, str, bool]
+"""A module of the recorder, a class, a method that raises at its sixth call, and whether it raises
+ever after."""
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What came of a run: the folder of its record, and what the host saw."""
+
+    release: str
+    trace: Trace
+    fault: str | None
+    folder: Path
+    result: TraceResult
+    protocol: Protocol
+
+    def harness(self) -> set[str]:
+        """The contracts that the harness's judge finds broken."""
+        reach = Reachability()
+        judge = judge_of(self.trace, self.release, self.protocol, self.result.capacity, reach)
+        for number, (event, record) in enumerate(
+            zip(self.trace.events, self.result.records, strict=False)
+        ):
+            judge.judge(number, event, record)
+        return set(judge.violations)
+
+    def audited(self) -> Auditor:
+        """The audit of its record."""
+        return audited(self.folder)
+
+
+def audited(where: Path) -> Auditor:
+    """The audit of a record of one scheduler."""
+    audit = Audit(str(where))
+    audit.look(last=True)
+    (auditor,) = audit.auditors.values()
+    return auditor
+
+
+def found_by(auditor: Auditor) -> set[str]:
+    """The contracts that an audit finds broken."""
+    return {found.violation.contract.id for found in auditor.found}
+
+
+def whole_traces(release: str, count: int, lanes: Iterable[str] = ()) -> Iterator[Trace]:
+    """Of each lane of schedulers, or of those, the first traces that an audit can follow: without
+    requests that are continued."""
+    for name, lane in LANES.items():
+        if lane.depth != "scheduler" or not lane.is_offered_by(release, frozenset({"vllm"})):
+            continue
+        if lanes and name not in lanes:
+            continue
+        left = count
+        for seed in range(100):
+            trace = lane.trace(seed, release)
+            if left and not any(isinstance(one, Add) and one.resumable for one in trace.events):
+                left -= 1
+                yield trace
+
+
+def long_trace(rounds: int, steps: int = 12) -> Trace:
+    """Requests that decode for a while beside each other; one in four is aborted."""
+    events: list[Any] = []
+    for number in range(rounds):
+        items = Item(f"h{number % 5}", 3, 4), Item(f"h{(number + 1) % 5}", 12, 3)
+        events.append(Add(f"q{number}", prompt=20, items=items, max_tokens=25))
+        events += [Schedule(), Update()] * steps
+        if number % 4 == 3:
+            events.append(Abort(f"q{number - 1}"))
+    return scheduler_traces.trace(*events, num_blocks=20)
 
 
 def lines_of(trace: Trace) -> dict[str, Any]:
@@ -23,32 +108,57 @@ def lines_of(trace: Trace) -> dict[str, Any]:
     return {"header": header, "events": events}
 
 
-def run_recorded(
-    release: str, traces: Sequence[Trace], folder: Path, fault: str | None = None
-) -> list[tuple[Path, TraceResult, dict[str, bool]] | None]:
-    """For each trace the folder of its record, what the host saw, and the release's protocol; None
-    for one that the release refuses before it begins."""
-    found = releases.find(release)
-    assert found is not None
-    command, environment = host_command(found)
-    job = {"folder": str(folder), "traces": list(map(lines_of, traces)), "fault": fault}
-    done = subprocess.run(
+def start(
+    release: str,
+    runs: Sequence[Run],
+    folder: Path,
+    keyframe_steps: int = KEYFRAME_STEPS,
+    fails_in: Failure | None = None,
+) -> "subprocess.Popen[str]":
+    """The process that runs them, each record in a folder of its own."""
+    command, environment = host_command(releases.install(release, report=print))
+    job = {
+        "folder": str(folder),
+        "runs": [(lines_of(trace), fault) for trace, fault in runs],
+        "keyframe_steps": keyframe_steps,
+        "fails_in": fails_in,
+    }
+    started = subprocess.Popen(
         [*command, str(Path(__file__).with_name("drive.py")), str(PACKAGE)],
-        input=json.dumps(job),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
         env=environment,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    results: list[tuple[Path, TraceResult, dict[str, bool]] | None] = []
+    assert started.stdin is not None
+    with started.stdin as pipe:
+        json.dump(job, pipe)
+    return started
+
+
+def run_recorded(
+    release: str,
+    runs: Sequence[Run],
+    folder: Path,
+    keyframe_steps: int = KEYFRAME_STEPS,
+    fails_in: Failure | None = None,
+) -> list[Driven]:
+    """The runs that the release neither refuses before they begin nor calls illegal."""
+    with start(release, runs, folder, keyframe_steps, fails_in) as started:
+        assert started.stdout is not None
+        lines = started.stdout.readlines()
+    assert started.returncode == 0
+    assert len(lines) == len(runs)
+    driven: list[Driven] = []
     begun = 0
-    for line in done.stdout.splitlines():
+    for (trace, fault), line in zip(runs, lines, strict=True):
         told = json.loads(line)
         protocol, recorded = told.pop("protocol"), told.pop("recorded")
         if not recorded:
-            results.append(None)
             continue
-        results.append((folder / str(begun), msgspec.convert(told, TraceResult), protocol))
+        result = msgspec.convert(told, TraceResult)
+        if not result.illegal:
+            place = folder / str(begun)
+            driven.append(Driven(release, trace, fault, place, result, Protocol(**protocol)))
         begun += 1
-    return results
+    return driven
