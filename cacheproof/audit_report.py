@@ -72,6 +72,8 @@ class AuditReport:
         for name in audit_of.unbegun:
             self._output.line(f"{name}: the head of the record is missing: nothing was judged")
             codes.append(VOID)
+        for name in audit_of.without_scheduler:
+            self._output.line(f"{name}: a worker's record without its scheduler's: not judged")
         for stem, auditor in audit_of.auditors.items():
             self._output.found(self._result(stem, auditor))
         self._output.write_json(

@@ -134,6 +134,8 @@ def _is_alive(auditor: Auditor) -> bool:
         return False
     try:
         os.kill(auditor.opened.process, 0)
+    except PermissionError:
+        return True  # somebody else's
     except (OSError, OverflowError):
         return False
     return True

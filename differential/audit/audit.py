@@ -84,6 +84,11 @@ class Audit:
         """Streams of which nothing can be judged: the head of their files is missing."""
         return [one.stream.name for one in self._unpaired.values() if one.stream.opened is None]
 
+    @property
+    def without_scheduler(self) -> list[str]:
+        """Records of workers beside which there is none of their scheduler."""
+        return [one.stream.name for one in self._unpaired.values() if one.stream.opened is not None]
+
     def parts(self, stem: str) -> Iterator[Part]:
         """All parts of one scheduler's record, once more, from its beginning: of an audit that has
         not looked yet."""

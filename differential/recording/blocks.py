@@ -21,6 +21,9 @@ _LENGTH = struct.Struct("<I")
 RAW_MAX = 8 << 20
 """Bytes of records in a block, at most."""
 RECORD_MAX = 4 << 20
+GARBLED_MAX = 500
+"""Blocks that are searched for others within them; of a file with more, each is passed over whole,
+so that one made of heads alone takes no time without end."""
 _CHUNK = 1 << 16
 
 
@@ -93,6 +96,7 @@ class BlockReader:
         self._buffer = bytearray()
         self._skipped = 0
         self._why = ""
+        self._garbled = 0
 
     @property
     def held(self) -> int:
@@ -135,7 +139,9 @@ class BlockReader:
                     raise ValueError("another checksum than its head says")
                 records = unpack(payload, raw_length, count)
             except ValueError as error:
-                self._skip(len(MARK), str(error))
+                self._garbled += 1
+                is_usual = self._garbled <= GARBLED_MAX
+                self._skip(len(MARK) if is_usual else HEAD.size + length, str(error))
                 continue
             if self._skipped:
                 yield Garbled(self._skipped, self._why)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cacheproof.differential.recording import blocks
 from cacheproof.differential.recording.blocks import (
+    GARBLED_MAX,
     HEAD,
     MARK,
     RAW_MAX,
@@ -183,3 +184,11 @@ def test_a_block_that_is_still_being_written_is_read_when_it_is_whole() -> None:
         stream.seek(place)
         read += reader.read()
     assert read == [Block(0, [b"a"]), Block(1, [b"b"])]
+
+
+def test_a_file_of_heads_alone_is_read_to_its_end() -> None:
+    head = HEAD.pack(MARK, 1 << 20, 1 << 20, 0, 0, 1)
+    reader = BlockReader(io.BytesIO(head * (8 * GARBLED_MAX) + b"\0" * (2 << 20)))
+    found = [*reader.read(), *reader.end()]
+    assert not any(isinstance(one, Block) for one in found)
+    assert reader.held
