@@ -24,6 +24,7 @@ from cacheproof import (
     installed,
     main_job,
     proving,
+    reviewing,
     searching,
 )
 from cacheproof.console import Output
@@ -221,6 +222,37 @@ def diff(
 ) -> None:
     """Where two targets part: of each change between them the smallest trace that shows it."""
     raise typer.Exit(searching.diff(Output(json), left, right, depth, seconds))
+
+
+@app.command()
+def review(
+    base: Annotated[str, typer.Option("--base", metavar="T1", help=TARGET_HELP)],
+    head: Annotated[str, typer.Option("--head", metavar="T2", help=TARGET_HELP)],
+    depth: DepthOption = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, max=A_WEEK, help="Begin no seeds after so long.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A:B", help="Of each lane; by default 0:20.")
+    ] = None,
+    known: KnownOption = None,
+    workers: WorkersOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Review a change: what head decides otherwise than base, mends, brings, and proves."""
+    faults = known_faults.load(known)
+    raise typer.Exit(
+        reviewing.review(
+            Output(json),
+            base,
+            head,
+            depth=depth,
+            seeds=seeds,
+            seconds=seconds,
+            known=faults,
+            workers=workers,
+        )
+    )
 
 
 @app.command()
