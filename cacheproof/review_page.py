@@ -8,8 +8,8 @@ that is longer than any in it.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cacheproof.differential.search.weighing import PartedGroup, Tally
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.weighing import PartedGroup, Tally
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.wording import constructor, visible_line
 from cacheproof.reference.semantics import CHANGES
@@ -22,7 +22,8 @@ EVENTS_SHOWN = 10
 LINE_MAX = 240
 WORDS_MAX = 300
 ROWS_MAX = 12
-_PLAIN = re.compile(r"[^\w .,;()=+/-]", re.ASCII)
+_LOADED = re.compile(r"[^A-Za-z0-9 .,;()=+/-]|(?<=www)\.", re.IGNORECASE)
+"""What Markdown, HTML or a forge may read as more than a character; a `.` may begin a link."""
 
 
 def code(text: str) -> str:
@@ -30,14 +31,15 @@ def code(text: str) -> str:
     shown = visible_line(text)
     if len(shown) > WORDS_MAX:
         shown = f"{shown[:WORDS_MAX]} [...]"
-    words = _PLAIN.sub(lambda found: f"&#{ord(found[0])};", shown).replace("_", "&#95;")
+    words = _LOADED.sub(lambda found: f"&#{ord(found[0])};", shown)
     return f"<code>{words}</code>"
 
 
 def block(lines: Iterable[str]) -> list[str]:
     """Lines of code. A line that is too long is cut."""
     shown = [
-        one if len(one) <= LINE_MAX else f"{one[:LINE_MAX]} [...]" for one in map(visible_line, lines)
+        one if len(one) <= LINE_MAX else f"{one[:LINE_MAX]} [...]"
+        for one in map(visible_line, lines)
     ]
     runs = [len(found) for one in shown for found in re.findall("`+", one)]
     fence = "`" * max(3, 1 + max(runs, default=0))
@@ -96,7 +98,8 @@ def _parted(review: Review) -> str:
     traces = len(review.ran.pairs)
     if not review.parted:
         return f"none differs on {traces:,} traces"
-    return f"{review.parted:,} of {traces:,} traces part, in {len(review.groups)} ways"
+    ways = _counted(len(review.groups), "way")
+    return f"{review.parted:,} of {traces:,} traces part, in {ways}"
 
 
 def _named(tallies: Sequence[Tally]) -> str:
@@ -117,19 +120,13 @@ def _decisions(review: Review) -> Iterator[str]:
     for group in review.groups[:SHOWN_MAX]:
         yield from _decision(group)
     if more := review.groups[SHOWN_MAX:]:
-        yield f"Not shown: {_counted(len(more), 'more way')}, the next in {_place(more[0])}."
+        yield f"Not shown: {'; '.join(map(_told, more[:ROWS_MAX]))}."
 
 
 def _decision(group: PartedGroup) -> Iterator[str]:
-    change = ""
-    if group.change is not None:
-        known = CHANGES[group.change]
-        change = f": {code(known.sentence)} ({code(known.source)})"
     where = ", ".join(group.lanes[:3]) + (", ..." if len(group.lanes) > 3 else "")
     yield "<details>"
-    yield (
-        f"<summary>{_place(group)}{change}; {_counted(group.traces, 'trace')} in {where}</summary>"
-    )
+    yield (f"<summary>{_told(group)}; {_counted(group.traces, 'trace')} in {where}</summary>")
     yield ""
     if group.small is None:
         yield "No smaller trace came out."
@@ -142,9 +139,14 @@ def _decision(group: PartedGroup) -> Iterator[str]:
     yield ""
 
 
-def _place(group: PartedGroup) -> str:
+def _told(group: PartedGroup) -> str:
+    """What parts, and the known change that explains it."""
     operation, field = group.parted.place
-    return f"{code(field)} of {code(operation)}" if operation else code(field)
+    place = f"{code(field)} of {code(operation)}" if operation else code(field)
+    if group.change is None:
+        return f"{place}, by no change that is known"
+    known = CHANGES[group.change]
+    return f"{place}: {code(known.sentence)} ({code(known.source)})"
 
 
 # faults
@@ -171,10 +173,10 @@ def _faults(review: Review) -> Iterator[str]:
 def _rows(tallies: Sequence[Tally]) -> Iterator[str]:
     for one in tallies[:ROWS_MAX]:
         names = ", ".join(map(code, one.names[:3])) + (" ..." if len(one.names) > 3 else "")
-        yield f"| {one.fault or 'not listed'} | {_what(one)} | {one.base:,} | {one.head:,} | {names} |"
-    if more := len(tallies) - ROWS_MAX:
-        if more > 0:
-            yield f"| {more} more | | | | |"
+        counts = f"{one.base:,} | {one.head:,}"
+        yield f"| {one.fault or 'not listed'} | {_what(one)} | {counts} | {names} |"
+    if (more := len(tallies) - ROWS_MAX) > 0:
+        yield f"| {more} more | | | | |"
 
 
 def _what(one: Tally) -> str:
@@ -208,15 +210,15 @@ def _kept(review: Review) -> Iterator[str]:
         f"{_counted(len(review.kept), 'contract')}, {_named_briefly(review.kept)}</summary>"
     )
     yield ""
-    yield "| fault | contract | breaks on base | on head | on head alone |"
-    yield "|---|---|--:|--:|--:|"
+    yield "| fault | contract | breaks on base | on head | on base alone | on head alone |"
+    yield "|---|---|--:|--:|--:|--:|"
     for one in review.kept[:ROWS_MAX]:
         yield (
             f"| {one.fault or 'not listed'} | {_what(one)} | {one.base:,} | {one.head:,} | "
-            f"{one.head_alone:,} |"
+            f"{one.base_alone:,} | {one.head_alone:,} |"
         )
     if (more := len(review.kept) - ROWS_MAX) > 0:
-        yield f"| {more} more | | | | |"
+        yield f"| {more} more | | | | | |"
     yield ""
     yield "</details>"
 

@@ -39,6 +39,7 @@ KEPT_AT_ONCE = 20
 CANARIES_AT_ONCE = 8
 AHEAD = 2
 """Jobs that a worker is given beside the one that it does."""
+LOST = "a worker process ended before its work was done: was it killed, or out of memory?"
 
 
 @dataclass
@@ -55,6 +56,11 @@ class Ran:
     def calls(self) -> int:
         """How many were judged."""
         return sum(pair.calls for pair in self.pairs)
+
+    def told(self) -> str:
+        """What is said while it goes on."""
+        found = sum(self.planted.values())
+        return f"{len(self.pairs):,} traces; {found:,} planted faults found"
 
 
 @dataclass
@@ -93,11 +99,12 @@ class ReviewRun:
         ]
         jobs = itertools.chain(
             _in_turns(
-                itertools.chain(of_kept, self._showing(lanes, seeds, known)), _plants(lanes, self.head)
+                itertools.chain(of_kept, self._showing(lanes, seeds, known)),
+                _plants(lanes, self.head),
             ),
             searches(),
         )
-        for _, outcome in self._done(jobs, lambda: f"{len(ran.pairs):,} traces"):
+        for _, outcome in self._done(jobs, ran.told):
             match outcome:
                 case str():
                     ran.errors.append(outcome)
@@ -153,15 +160,17 @@ class ReviewRun:
         numbered = enumerate(jobs)
         due = 0
         while True:
-            for number, job in itertools.islice(
-                numbered, self.crew.number * (1 + AHEAD) - len(under_way)
-            ):
-                under_way[self.crew.submit(paired.work, job)] = number, job
-            if not under_way:
-                return
-            for future in done_among(under_way):
+            room = self.crew.number * (1 + AHEAD) - len(under_way)
+            for number, job in itertools.islice(numbered, room):
+                try:
+                    under_way[self.crew.submit(paired.work, job)] = number, job
+                except BrokenProcessPool:
+                    waiting[number] = job, LOST
+            for future in done_among(under_way) if under_way else ():
                 number, job = under_way.pop(future)
                 waiting[number] = job, _outcome(future)
+            if due not in waiting and not under_way:
+                return
             while due in waiting:
                 yield waiting.pop(due)
                 due += 1
@@ -187,12 +196,10 @@ def _outcome(future: "Future[Any]") -> Any:
     try:
         return future.result()
     except BrokenProcessPool:
-        return "a worker process ended before its work was done: was it killed, or out of memory?"
+        return LOST
 
 
-def _parts(
-    lanes: Sequence[Lane], seeds: Sequence[int]
-) -> Iterator[tuple[Lane, tuple[int, ...]]]:
+def _parts(lanes: Sequence[Lane], seeds: Sequence[int]) -> Iterator[tuple[Lane, tuple[int, ...]]]:
     """The lanes in turns, a few seeds at a time."""
     for first in range(0, len(seeds), PART_SEEDS):
         for lane in lanes:

@@ -65,9 +65,10 @@ class Review:
 
     @property
     def kept(self) -> list[Tally]:
-        """What both broke, or one did and the other is listed for."""
+        """What both broke, or one did and the other is listed for; what either broke alone first"""
         apart = [*self.mended, *self.brought]
-        return [one for one in self.tallies if one not in apart]
+        rest = [one for one in self.tallies if one not in apart]
+        return sorted(rest, key=lambda one: not (one.base_alone or one.head_alone))
 
     @property
     def worse(self) -> list[Tally]:
@@ -79,7 +80,7 @@ class Review:
         """Why the review says nothing; empty when it does."""
         missed = [name for name, found in self.ran.planted.items() if not found]
         return [
-            *(f"harness error: {error}" for error in self.ran.errors),
+            *(f"harness error: {error}" for error in dict.fromkeys(self.ran.errors)),
             *(f"the fault planted against {name} was not found" for name in missed),
             *([] if self.ran.calls else ["no call was judged"]),
             *(

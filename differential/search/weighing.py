@@ -1,6 +1,6 @@
 """What the pairs of a review amount to: partings by what parted, breaks by contract and fault."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cacheproof.differential.lanes.all_lanes import LANES
@@ -38,14 +38,13 @@ class Tally:
     """How often a contract broke in a kind, as the listed `fault` or as none: on base, on head, and
     on each alone where the other ran the trace and kept the contract.
 
-    `of_base` and `of_head`: it is listed for their release. `names` are kept traces that show it on
-    base alone.
+    `of_base` and `of_head`: the fault is listed for their release as well. `names` are kept traces
+    that show it on base alone.
     """
 
     contract: str
     kind: str
     fault: str | None
-    page: str | None
     of_base: bool = False
     of_head: bool = False
     base: int = 0
@@ -72,7 +71,7 @@ class Tally:
 
 
 def parted_groups(pairs: Iterable[Pair]) -> list[PartedGroup]:
-    """The partings, those first that a known change explains, then by how many traces show them.
+    """The partings, those first that no known change explains, then by how many traces show them.
     One that was not held against the changes counts where the first in its field does."""
     groups: dict[tuple[str, str, str | None], PartedGroup] = {}
     first: dict[tuple[str, str], PartedGroup] = {}
@@ -93,7 +92,7 @@ def parted_groups(pairs: Iterable[Pair]) -> list[PartedGroup]:
                 group.candidates.append(pair.trace)
     for pair, parted in unasked:
         _count(first[parted.place], pair)
-    return sorted(groups.values(), key=lambda one: (one.change is None, -one.traces))
+    return sorted(groups.values(), key=lambda one: (one.change is not None, -one.traces))
 
 
 def _count(group: PartedGroup, pair: Pair) -> None:
@@ -111,17 +110,16 @@ def tallies(
 ) -> list[Tally]:
     """What broke on either target, in the order of the register."""
     found: dict[tuple[str, str, str | None], Tally] = {}
+    releases = base_release, head_release
     for pair in pairs:
         for broken in sorted(pair.base | pair.head):
             on_base, on_head = broken in pair.base, broken in pair.head
-            of_base = _fault(pair, broken, known, base_release)
-            of_head = _fault(pair, broken, known, head_release)
-            fault = (of_base if on_base else of_head) or of_base or of_head
-            name = fault.name if fault else None
-            page = fault.page if fault else None
-            tally = found.setdefault((*broken, name), Tally(*broken, name, page))
-            tally.of_base |= of_base is not None
-            tally.of_head |= of_head is not None
+            ours, theirs = (_listed(pair, broken, known, one) for one in releases)
+            name = _likeliest(pair, ours if on_base else theirs, theirs if on_base else ours,
+                              is_in_both=on_base and on_head)  # fmt: skip
+            tally = found.setdefault((*broken, name), Tally(*broken, name))
+            tally.of_base |= name in ours
+            tally.of_head |= name in theirs
             tally.base += on_base
             tally.head += on_head
             if on_base and not on_head and not pair.head_refuses:
@@ -135,22 +133,27 @@ def tallies(
     return sorted(found.values(), key=lambda one: (one.contract, one.kind, one.fault or ""))
 
 
-def _fault(
+def _listed(
     pair: Pair, broken: Broken, known: Sequence[KnownFault], release: str | None
-) -> KnownFault | None:
-    """The listed fault that a break is. A kept trace is in no lane: it is the fault whose name it
-    has, else the first that a lane of its depth has."""
-    several = list(_covering(pair, broken, known, release))
-    named = (one for one in several if pair.lane is None and pair.name.startswith(one.name))
-    return next(named, several[0] if several else None)
-
-
-def _covering(
-    pair: Pair, broken: Broken, known: Sequence[KnownFault], release: str | None
-) -> Iterator[KnownFault]:
+) -> list[str]:
+    """The listed faults of a release that a break may be. A kept trace may be of any lane of its
+    depth."""
     contract, kind = broken
     trace = pair.trace
     lanes = [pair.lane] if pair.lane else [n for n, o in LANES.items() if o.depth == trace.depth]
-    for fault in known:
-        if any(fault.covers(contract, release, lane, kind, trace.runner) for lane in lanes):
-            yield fault
+    covering = (
+        fault.name
+        for fault in known
+        if any(fault.covers(contract, release, lane, kind, trace.runner) for lane in lanes)
+    )
+    return list(dict.fromkeys(covering))
+
+
+def _likeliest(
+    pair: Pair, listed: Sequence[str], beside: Sequence[str], *, is_in_both: bool
+) -> str | None:
+    """Which of the listed faults a break is: the one that a kept trace is called after; else one
+    that the other release is listed for as well where both break, and is not where one does."""
+    named = (one for one in listed if pair.lane is None and pair.name.startswith(one))
+    fitting = (one for one in listed if (one in beside) == is_in_both)
+    return next(named, next(fitting, listed[0] if listed else None))
