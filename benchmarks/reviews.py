@@ -3,7 +3,7 @@ neighbouring releases.
 
     .venv/bin/python benchmarks/reviews.py --pages reviews
 
-A change replaces one expression of a release in a copy of its tree. Prints a row for each change,
+A change replaces expressions of a release in a copy of its tree. Prints a row for each change,
 and keeps its page and its JSON in the folder. docs/review.md has the rows.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from cacheproof.differential.targets import releases
 
 RELEASE = "0.33.0"
-SEEDS = "0:10"
+SEEDS = "0:4"
 CORE = "vllm/v1/core"
 PAIRS = (("0.28.0", "0.29.0"), ("0.31.0", "0.32.0"), ("0.32.0", "0.33.0"))
 
@@ -36,15 +36,53 @@ class Edit(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An edit under a name, and what it is for."""
+    """Edits under a name, what they are for, and functions that the module of the first gets."""
 
     name: str
-    edit: Edit
     words: str
+    edits: tuple[Edit, ...]
+    functions: str = ""
 
 
-_SCHEDULER = (f"{CORE}/sched/scheduler.py", "schedule")
-_TAKEN_BACK = (*_SCHEDULER, "scheduled_encoder_inputs.pop(preempted_req_id, None)")
+HANDED_OVER = '''
+
+def take_back(scheduler, request, encodes):
+    """Forget what a step was to encode for a request, and note for whom else it may be needed. The
+    compute budget stays spent."""
+    noted = scheduler.__dict__.setdefault("taken_back", set())
+    for number in encodes.pop(request.request_id, ()):
+        noted.add(request.mm_features[number].identifier)
+
+
+def settle(scheduler, encodes, scheduled):
+    """Have each noted item encoded for a request of the step that holds it, or evict its entry.
+    Returns the evicted."""
+    manager = scheduler.encoder_cache_manager
+    cached = getattr(manager, "cached", {})  # an encoder-decoder's manager shares no entry
+    requests = {name: scheduler.requests[name].mm_features for name in scheduled}
+    encoded = {requests[name][n].identifier for name, some in encodes.items() for n in some}
+    noted = scheduler.__dict__.pop("taken_back", set()) - encoded
+    for key in sorted(noted & cached.keys()):
+        if holder := min(cached[key] & requests.keys(), default=None):
+            number = [one.identifier for one in requests[holder]].index(key)
+            encodes.setdefault(holder, []).append(number)
+        elif key in manager.freeable:
+            del cached[key], manager.num_embeds_by_hash[key]
+            manager.num_free_slots += manager.freeable.pop(key)
+            manager.freed.append(key)
+    return manager.get_freed_mm_hashes()
+'''
+"""A mend of phantom-entry."""
+
+
+_SCHEDULE = (f"{CORE}/sched/scheduler.py", "schedule")
+_TAKEN_BACK = (*_SCHEDULE, "scheduled_encoder_inputs.pop(preempted_req_id, None)")
+_TAKE_BACK = Edit(*_TAKEN_BACK, "take_back(self, preempted_req, scheduled_encoder_inputs)")
+_SETTLE = Edit(
+    *_SCHEDULE,
+    "self.encoder_cache_manager.get_freed_mm_hashes()",
+    "settle(self, scheduled_encoder_inputs, num_scheduled_tokens)",
+)
 _SENT = (
     f"{CORE}/sched/output.py",
     "from_request",
@@ -55,46 +93,57 @@ _ROOM = (f"{CORE}/encoder_cache_manager.py", "can_allocate", "num_embeds > self.
 CHANGES = (
     Change(
         "phantom-entry, mended",
-        Edit(*_TAKEN_BACK, "None"),
-        "a step still encodes the item of a request that is preempted in it",
+        "a request of the step that holds the entry encodes it; where there is none, it is evicted",
+        (_TAKE_BACK, _SETTLE),
+        HANDED_OVER,
     ),
     Change(
-        "phantom-entry, mended wrongly",
-        Edit(*_TAKEN_BACK, "scheduled_encoder_inputs.get(preempted_req_id)"),
-        "the same, and the step gets the compute budget back that it spends",
+        "phantom-entry, evicted alone",
+        "the same, without the request that has hit the entry meanwhile",
+        (_TAKE_BACK, _SETTLE),
+        HANDED_OVER.replace("cached[key] & requests.keys()", "()"),
     ),
     Change(
-        "phantom-entry, mended by choice",
-        Edit(
-            *_SCHEDULER,
-            "(r.priority, r.arrival_time)",
-            "(r.request_id not in scheduled_encoder_inputs, r.priority, r.arrival_time)",
-        ),
+        "phantom-entry, encode kept",
+        "the step still encodes the item of the request that is preempted in it",
+        (Edit(*_TAKEN_BACK, "None"),),
+    ),
+    Change(
+        "phantom-entry, another victim",
         "a request of whose items this step encodes one is preempted last",
+        (
+            Edit(
+                *_SCHEDULE,
+                "(r.priority, r.arrival_time)",
+                "(r.request_id not in scheduled_encoder_inputs, r.priority, r.arrival_time)",
+            ),
+        ),
     ),
     Change(
         "stripped-item, mended",
-        Edit(*_SENT, "request.mm_features"),
         "a new request is sent with the data of all its items",
+        (Edit(*_SENT, "request.mm_features"),),
     ),
     Change(
-        "stripped-item, mended wrongly",
-        Edit(
-            *_SENT,
-            "strip_covered_mm_data(request.mm_features, 0 if request.num_preemptions else "
-            "request.num_computed_tokens, uses_mrope=uses_mrope)",
+        "stripped-item, after a preemption",
+        "the same once it was preempted; the first runner's workers were told before",
+        (
+            Edit(
+                *_SENT,
+                "strip_covered_mm_data(request.mm_features, 0 if request.num_preemptions else "
+                "request.num_computed_tokens, uses_mrope=uses_mrope)",
+            ),
         ),
-        "the same, once it was preempted: the first runner's workers were told before",
     ),
     Change(
         "a manager, put otherwise",
-        Edit(*_ROOM, "not num_embeds <= self.num_freeable_slots"),
-        "the same condition in other words",
+        "a condition of `can_allocate` in other words",
+        (Edit(*_ROOM, "not num_embeds <= self.num_freeable_slots"),),
     ),
     Change(
-        "a manager, put otherwise wrongly",
-        Edit(*_ROOM, "not num_embeds - 1 <= self.num_freeable_slots"),
-        "one embedding more than can be freed is admitted",
+        "a manager, off by one",
+        "the same, with one embedding more than can be freed",
+        (Edit(*_ROOM, "not num_embeds - 1 <= self.num_freeable_slots"),),
     ),
 )
 
@@ -125,12 +174,15 @@ def edited(source: str, edit: Edit) -> str:
     return (data[:start] + edit.instead.encode() + data[start + len(segment.encode()) :]).decode()
 
 
-def write_copy(edit: Edit, folder: Path) -> None:
-    """A copy of the release's tree with the edit, for the target `path:FOLDER`."""
+def write_copy(change: Change, folder: Path) -> None:
+    """A copy of the release's tree with the change, for the target `path:FOLDER`."""
     tree = releases.install(RELEASE, report=print).tree
     shutil.copytree(tree, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / edit.path
-    file.write_text(edited(file.read_text(), edit))
+    for edit in change.edits:
+        file = folder / edit.path
+        file.write_text(edited(file.read_text(), edit))
+    with open(folder / change.edits[0].path, "a") as module:
+        module.write(change.functions)
 
 
 def reviewed(base: str, head: str, pages: Path, name: str, *options: str) -> dict[str, Any]:
@@ -182,7 +234,7 @@ def rows(pages: Path, only: str | None, options: list[str]) -> Iterator[str]:
         for number, change in enumerate(CHANGES):
             if only in (None, change.name):
                 folder = Path(scratch, str(number))
-                write_copy(change.edit, folder)
+                write_copy(change, folder)
                 said = reviewed(f"vllm@{RELEASE}", f"path:{folder}", pages, change.name, *options)
                 yield row(change.name, said)
     for base, head in PAIRS:

@@ -73,8 +73,10 @@ def _head(review: Review) -> Iterator[str]:
     yield ""
     yield f"**{_verdict(review)}** Exit code {review.exit_code}."
     yield ""
-    for reason in review.void_because:
-        yield f"- void: {code(reason)}"
+    reasons = review.void_because
+    yield from (f"- void: {code(reason)}" for reason in reasons[:SHOWN_MAX])
+    if (more := len(reasons) - SHOWN_MAX) > 0:
+        yield f"- void for {_counted(more, 'more reason')}"
     yield f"- decisions: {_parted(review)}"
     yield f"- mends: {_named(review.mended)}"
     yield f"- brings: {_named(review.brought)}"
