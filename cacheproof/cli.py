@@ -1,8 +1,8 @@
 """The command line. Reports go to standard output, progress and errors to standard error.
 
 Exit codes: 0 all holds, apart from listed faults; 1 an unlisted safety or liveness finding, or
-targets part; 2 usage, input or environment; 3 void; 4 a target whose text is no release's parts
-from the model.
+targets part, or head of a review breaks what base keeps; 2 usage, input or environment; 3 void; 4 a
+target whose text is no release's parts from the model, or decisions of a review differ.
 """
 
 import io
@@ -56,7 +56,7 @@ from cacheproof.reference.semantics import UnknownRelease
 EXIT_CODES = (
     "Exit codes: 0 all holds, apart from listed faults; 1 an unlisted finding, or targets part; 2 "
     "usage, input or environment; 3 void; 4 a target whose text is no release's parts from the "
-    "model, and breaks no contract."
+    "model, and breaks no contract. Of a review: 1 head breaks what base keeps; 4 decisions differ."
 )
 app = typer.Typer(
     help="Checks the caches behind multimodal requests in vLLM V1.",

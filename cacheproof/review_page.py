@@ -19,7 +19,7 @@ from cacheproof.review_verdict import Review
 SHOWN_MAX = 6
 """So many traces of each section are shown."""
 EVENTS_SHOWN = 10
-LINE_MAX = 240
+LINE_MAX = 400
 WORDS_MAX = 300
 ROWS_MAX = 12
 _LOADED = re.compile(r"[^A-Za-z0-9 .,;()=+/-]|(?<=www)\.", re.IGNORECASE)
@@ -77,6 +77,7 @@ def _head(review: Review) -> Iterator[str]:
     yield from (f"- void: {code(reason)}" for reason in reasons[:SHOWN_MAX])
     if (more := len(reasons) - SHOWN_MAX) > 0:
         yield f"- void for {_counted(more, 'more reason')}"
+    yield from (f"- {code(one)}" for side in (review.base, review.head) for one in side.announced)
     yield f"- decisions: {_parted(review)}"
     yield f"- mends: {_named(review.mended)}"
     yield f"- brings: {_named(review.brought)}"

@@ -112,19 +112,21 @@ class ReviewRun:
                     ran.planted |= outcome
                 case list():
                     ran.pairs += outcome
+        ran.planted = {name: ran.planted.get(name, False) for name in self._worth(lanes, ran)}
+        return ran
+
+    def _worth(self, lanes: Sequence[Lane], ran: Ran) -> Iterator[str]:
+        """The planted faults that must be found: not against what head breaks of itself."""
         broken = {
             (contract, pair.lane, kind)
             for pair in ran.pairs
             if pair.lane is not None
             for contract, kind in pair.head
         }
-        worth = {
-            name_in(lane, canary)
-            for lane in lanes
-            for canary in canaries_in(lane, self.head, broken)
-        } | {difference_in(lane) for lane in lanes}
-        ran.planted = {name: found for name, found in ran.planted.items() if name in worth}
-        return ran
+        for lane in lanes:
+            yield from (name_in(lane, one) for one in canaries_in(lane, self.head, broken))
+            if canaries_in(lane, self.head):
+                yield difference_in(lane)
 
     def small(self, groups: Sequence[PartedGroup], brought: Sequence[Tally]) -> list[str]:
         """Make a trace of each small, and put it there. Returns what broke on the way."""

@@ -17,12 +17,13 @@ WORSE = ("safety", "liveness")
 
 @dataclass(frozen=True)
 class Side:
-    """A target as a review names it: by what the user wrote, whose contracts it is held to, and
-    whether its text is that of the release."""
+    """A target as a review names it: by what the user wrote, whose contracts it is held to, whether
+    its text is that of the release, and what is to be said of it before."""
 
     name: str
     release: str | None
     is_release: bool
+    announced: tuple[str, ...] = ()
 
 
 @dataclass

@@ -132,7 +132,7 @@ def _side(target: Target) -> Side:
     is_release = not has_text_of_its_own(target) and not (
         isinstance(target, HostTarget) and target.plug_in_kind is not None
     )
-    return Side(target.name, target.release, is_release)
+    return Side(target.name, target.release, is_release, tuple(target.announcement))
 
 
 def _seeds_told(seeds: range, seconds: float | None) -> str:

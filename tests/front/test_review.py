@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from cacheproof import reviewing
+from cacheproof import review_run, reviewing
 from cacheproof.differential.search.diff import Comparison
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.targets.reference import ReferenceTarget
@@ -133,6 +133,15 @@ def test_a_head_of_which_nothing_can_be_said_makes_it_void(
     ended = run("review", "--base", NEW, "--head", "odd", *FEW)
     assert words in ended.out
     assert ended.code == VOID
+
+
+def test_faults_that_were_never_planted_count_as_missed(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review_run, "_plants", lambda lanes, head: iter(()))
+    ended = run("review", "--base", NEW, "--head", NEW, *FEW)
+    assert ended.code == VOID
+    assert "void: <code>the fault planted against EC-1 (encoder cache) was not found" in ended.out
 
 
 def test_a_comparison_that_sees_nothing_is_void() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.paired import Pair, Parted
-from cacheproof.differential.search.weighing import parted_groups, tallies
+from cacheproof.differential.search.weighing import Tally, parted_groups, tallies
 from cacheproof.differential.traces.manager import ManagerConfig, ManagerHeader, Update
 from cacheproof.differential.traces.trace import Trace
 
@@ -22,15 +22,15 @@ def pair(
     parted: Parted | None = None,
     refused: tuple[bool, bool] = (False, False),
 ) -> Pair:
-    broken = (frozenset({WRONG} if one else ()) for one in (base, head))
-    return Pair(lane, name, TRACE, *broken, *refused, parted, 1)
+    on_base, on_head = (frozenset({WRONG} if one else ()) for one in (base, head))
+    return Pair(lane, name, TRACE, on_base, on_head, *refused, parted, 1)
 
 
 def fault(name: str, releases: str) -> KnownFault:
     return KnownFault("EC-1", releases, "safety", "a note", name=name)
 
 
-def only(pairs: list[Pair], known: list[KnownFault]):
+def only(pairs: list[Pair], known: list[KnownFault]) -> Tally:
     (tally,) = tallies(pairs, known, "0.32.0", "0.33.0")
     return tally
 
