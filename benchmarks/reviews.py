@@ -203,8 +203,8 @@ def reviewed(base: str, head: str, pages: Path, name: str, *options: str) -> dic
 def row(name: str, said: dict[str, Any]) -> str:
     """What a review said, as a row of docs/review.md."""
     proofs = said["proofs"]
-    gained = sum(one["head"] == "holds" for one in proofs["changes"])
-    lost = sum(one["base"] == "holds" for one in proofs["changes"])
+    gained = sum(one["head"] == "holds" != one["base"] for one in proofs["changes"])
+    lost = sum(one["base"] == "holds" != one["head"] for one in proofs["changes"])
     proved = f"{proofs['proved_on_both']} kept, {gained} gained, {lost} lost"
     cells = (
         name,

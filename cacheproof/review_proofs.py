@@ -19,7 +19,8 @@ ABSENT = "not asked"
 
 @dataclass(frozen=True)
 class ProofChange:
-    """A contract of a class, and what is known of it on either side."""
+    """A contract of a class, and what is known of it on either side; where that is the same, the
+    note says how far it reaches on each."""
 
     contract: str
     subject: str
@@ -114,7 +115,10 @@ def weighed(
         one, other = of_base.get((subject, contract)), of_head.get((subject, contract))
         base, head = _outcome(one), _outcome(other)
         same += base == head == Outcome.HOLDS
-        if base != head and not _is_unread(one) and not _is_unread(other):
+        if one is not None and other is not None and base == head and one.scope != other.scope:
+            note = f"of base: {one.scope}; of head: {other.scope}"
+            changes.append(ProofChange(contract, subject, base, head, note))
+        elif base != head and not _is_unread(one) and not _is_unread(other):
             note = other.note if other is not None else ""
             changes.append(ProofChange(contract, subject, base, head, note))
     unread = _unread([*of_base.values(), *of_head.values()])

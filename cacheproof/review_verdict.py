@@ -11,6 +11,8 @@ from cacheproof.review_run import Ran
 
 DIFFERS = FROM_MODEL
 """Decisions differ, and nothing is worse."""
+MENDED_MIN = 3
+"""On so many traces of a search head must keep what is listed for the release that it is near."""
 WORSE = ("safety", "liveness")
 """The harms that an exit code is for."""
 
@@ -46,13 +48,17 @@ class Review:
 
     @property
     def mended(self) -> list[Tally]:
-        """What base broke and head never did. A listed fault of the very release that head is was
-        not met, and is not mended."""
-        return [
-            one
-            for one in self.tallies
-            if one.base_alone and not one.head and not (self.head.is_release and one.of_head)
-        ]
+        """What base broke and head never did."""
+        return [one for one in self.tallies if self._is_mended(one)]
+
+    def _is_mended(self, one: Tally) -> bool:
+        """A fault that is listed for head's release was merely not met where head is that release;
+        where head is near to it, this takes a kept trace, or several of a search."""
+        if not one.base_alone or one.head:
+            return False
+        if not one.of_head:
+            return True
+        return not self.head.is_release and (bool(one.names) or one.base_alone >= MENDED_MIN)
 
     @property
     def brought(self) -> list[Tally]:

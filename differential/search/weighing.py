@@ -83,7 +83,8 @@ def parted_groups(pairs: Iterable[Pair]) -> list[PartedGroup]:
         if parted.changes is None:
             unasked.append((pair, parted))
             continue
-        for change in sorted(parted.changes) or [None]:
+        changes: list[str | None] = [*sorted(parted.changes)]
+        for change in changes or [None]:
             key = ("", "", change) if change else (*parted.place, None)
             group = groups.setdefault(key, PartedGroup(parted, change))
             first.setdefault(parted.place, group)

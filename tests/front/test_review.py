@@ -12,8 +12,12 @@ import pytest
 from markdown_it import MarkdownIt
 
 from cacheproof import review_run, reviewing
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.canary import canaries_in
 from cacheproof.differential.search.diff import Comparison
+from cacheproof.differential.search.paired import Both, PlantInHead
 from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.weighing import Tally
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.semantics import CHANGES, Semantics
 from cacheproof.review_page import LINE_MAX, block, code, markdown
@@ -114,7 +118,6 @@ def test_bad_input_is_refused_in_a_line(
     ("name", "words"),
     [
         ("Broken", "void: <code>harness error&#58; host of it crashed (exit status 7)"),
-        ("Deaf", "void: <code>the fault planted against EC-1"),
         ("Deadly", "void: <code>harness error&#58; a worker process ended before its work was"),
     ],
 )
@@ -150,19 +153,29 @@ def test_a_comparison_that_sees_nothing_is_void() -> None:
     assert "a difference (encoder cache) was not found" in blind.void_because[0]
 
 
-def test_the_planted_difference_is_one_that_a_blind_comparison_misses(
+def planted_in(head: ReferenceTarget) -> dict[str, bool]:
+    """What comes of the first fault of a lane that is planted in head."""
+    lane = LANES["encoder cache"]
+    job = PlantInHead(lane, tuple(canaries_in(lane, head)[:1]), compares=True)
+    return job.run(Both(ReferenceTarget(Semantics.of_vllm("0.33.0")), head))
+
+
+def test_a_head_in_which_no_fault_takes_misses_it_by_contract_and_by_comparison(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from cacheproof.differential.lanes.all_lanes import LANES
-    from cacheproof.differential.search.canary import canaries_in
-    from cacheproof.differential.search.paired import Both, PlantInHead, difference_in
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    deaf = importlib.import_module("odd_targets").Deaf(Semantics.of_vllm("0.33.0"))
+    places = {"EC-1 (encoder cache)", "a difference (encoder cache)"}
+    assert planted_in(ReferenceTarget(Semantics.of_vllm("0.33.0"))) == dict.fromkeys(places, True)
+    assert planted_in(deaf) == dict.fromkeys(places, False)
 
-    target = ReferenceTarget(Semantics.of_vllm("0.33.0"), name=NEW, release="0.33.0")
-    lane = LANES["encoder cache"]
-    job = PlantInHead(lane, tuple(canaries_in(lane, target)[:4]), compares=True)
-    assert job.run(Both(target, target))[difference_in(lane)]
+
+def test_a_comparison_that_is_blind_misses_the_planted_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Comparison, "compare", lambda *_: None)
-    assert not job.run(Both(target, target))[difference_in(lane)]
+    found = planted_in(ReferenceTarget(Semantics.of_vllm("0.33.0")))
+    assert found == {"EC-1 (encoder cache)": True, "a difference (encoder cache)": False}
 
 
 # proofs
@@ -207,11 +220,60 @@ def test_a_text_that_proofs_cannot_read_is_named_and_is_no_loss() -> None:
     assert proofs.unread == ("vllm@0.33.0: EncoderCacheManager: line 3: match",)
 
 
+def test_a_proof_that_needs_another_promise_is_a_change_and_no_loss() -> None:
+    proofs = of_head(scope="unbounded; an identifier fixes its size")
+    (change,) = proofs.changes
+    assert change.note == "of base: unbounded; of head: unbounded; an identifier fixes its size"
+    assert proofs.gained == proofs.lost == []
+
+
 def test_a_contract_that_is_proved_of_head_alone_is_gained() -> None:
     place = ROW.subject, ROW.contract
     proofs = weighed({place: replace(ROW, outcome=Outcome.REFUTED)}, {place: ROW})
     assert [one.contract for one in proofs.gained] == ["EC-1"]
     assert proofs.lost == []
+
+
+# mended, or merely not met
+
+
+@pytest.mark.parametrize(
+    ("tally", "is_release", "is_mended"),
+    [
+        ({"base_alone": 1}, True, True),
+        ({"base_alone": 1, "head": 1}, True, False),
+        ({"base_alone": 9, "of_head": True}, True, False),
+        ({"base_alone": 2, "of_head": True}, False, False),
+        ({"base_alone": 3, "of_head": True}, False, True),
+        ({"base_alone": 1, "of_head": True, "names": ["a-trace"]}, False, True),
+    ],
+)
+def test_a_fault_that_was_merely_not_met_is_not_mended(
+    tally: dict[str, Any], is_release: bool, is_mended: bool
+) -> None:
+    done = review(Ran())
+    done.head = replace(done.head, is_release=is_release)
+    done.tallies = [Tally("WM-1", "", "phantom-entry", **tally)]
+    assert bool(done.mended) == is_mended
+    assert bool(done.kept) != is_mended
+
+
+@pytest.mark.parametrize(
+    ("tally", "code"),
+    [
+        ({"head": 1, "head_alone": 1}, UNLISTED),
+        ({"head": 1, "head_alone": 0}, VOID),
+        ({"base": 1, "head": 2, "head_alone": 1}, VOID),
+        ({"head": 1, "head_alone": 1, "of_base": True}, VOID),
+    ],
+)
+def test_what_head_alone_breaks_and_base_was_never_known_to_is_brought(
+    tally: dict[str, Any], code: int
+) -> None:
+    done = review(Ran())
+    done.tallies = [Tally("WM-1", "", None, **tally)]
+    assert bool(done.brought) == (code == UNLISTED)
+    assert done.exit_code == code
 
 
 # nothing of a trace is markup
