@@ -187,15 +187,15 @@ def write_copy(change: Change, folder: Path) -> None:
 
 def reviewed(base: str, head: str, pages: Path, name: str, *options: str) -> dict[str, Any]:
     """Review two targets; the page and the JSON are kept under a name."""
-    stem = pages / name.replace(", ", "-").replace(" ", "-")
-    told = stem.with_suffix(".json")
+    stem = name.replace(", ", "-").replace(" ", "-")
+    told = pages / f"{stem}.json"
     command = [sys.executable, "-m", "cacheproof", "review", "--base", base, "--head", head]
     ended = subprocess.run(
         [*command, "--json", str(told), *options], capture_output=True, text=True, check=False
     )
     if ended.returncode in (2, 130):
         raise RuntimeError(f"{base} and {head}: {ended.stderr}")
-    stem.with_suffix(".md").write_text(ended.stdout)
+    (pages / f"{stem}.md").write_text(ended.stdout)
     found: dict[str, Any] = json.loads(told.read_text())
     return found
 

@@ -25,7 +25,7 @@ Broken = tuple[str, str]
 """A contract that is broken, and the kind in which it is."""
 EXPLAINED_PER_JOB = 2
 """Of a job's partings in one field so many are held against the known changes."""
-SHRINK_BATCHES = 150
+SHRINK_BATCHES = 60
 TIMES = 4
 
 
