@@ -98,11 +98,9 @@ class ReviewRun:
             for first in range(0, len(named), KEPT_AT_ONCE)
         ]
         jobs = itertools.chain(
-            _in_turns(
-                itertools.chain(of_kept, self._showing(lanes, seeds, known)),
-                _plants(lanes, self.head),
-            ),
-            searches(),
+            of_kept,
+            self._showing(lanes, seeds, known),
+            _in_turns(searches(), _plants(lanes, self.head)),
         )
         for _, outcome in self._done(jobs, ran.told):
             match outcome:
@@ -149,9 +147,9 @@ class ReviewRun:
         """The seeds that show listed faults of either release and are not among `seeds`."""
         listed = [showing_seeds(known, one.release) for one in (self.base, self.head)]
         for lane in lanes:
-            own = sorted({seed for one in listed for seed in one.get(lane.name, ())} - {*seeds})
+            own = {seed for one in listed for seed in one.get(lane.name, ()) if seed not in seeds}
             if own:
-                yield RunSeeds(lane, tuple(own))
+                yield RunSeeds(lane, tuple(sorted(own)))
 
     def _done(
         self, jobs: Iterable[PairJob], told: Callable[[], str]

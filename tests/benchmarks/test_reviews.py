@@ -51,18 +51,18 @@ def test_a_row_names_faults_with_their_contracts(script: Any) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("name", "code", "mended", "brought"),
+    ("name", "mended", "brought"),
     [
-        ("phantom-entry, mended", 4, {"WM-1", "WM-2"}, set()),
-        ("phantom-entry, evicted alone", 4, set(), set()),
-        ("phantom-entry, encode kept", 1, {"WM-1", "WM-2"}, {"SC-10"}),
-        ("phantom-entry, another victim", 1, {"WM-1", "WM-2"}, {"SC-13"}),
-        ("stripped-item, mended", 4, {"SC-9"}, set()),
-        ("stripped-item, after a preemption", 0, set(), set()),
+        ("phantom-entry, mended", {"WM-1", "WM-2"}, set()),
+        ("phantom-entry, evicted alone", set(), set()),
+        ("phantom-entry, encode kept", {"WM-1", "WM-2"}, {"SC-10"}),
+        ("phantom-entry, another victim", {"WM-1", "WM-2"}, {"SC-13"}),
+        ("stripped-item, mended", {"SC-9"}, set()),
+        ("stripped-item, after a preemption", set(), set()),
     ],
 )
 def test_a_review_tells_a_mend_from_one_that_is_wrong(
-    script: Any, tmp_path: Path, name: str, code: int, mended: set[str], brought: set[str]
+    script: Any, tmp_path: Path, name: str, mended: set[str], brought: set[str]
 ) -> None:
     (change,) = (one for one in script.CHANGES if one.name == name)
     script.write_copy(change, tmp_path / "copy")
@@ -70,7 +70,7 @@ def test_a_review_tells_a_mend_from_one_that_is_wrong(
         "vllm@0.33.0", f"path:{tmp_path / 'copy'}", tmp_path, name,
         "--depth", "scheduler", "--seeds", "0:1", "--workers", "1",
     )  # fmt: skip
-    assert said["exit_code"] == code
+    assert said["exit_code"] in ((1,) if brought else (0, 4))
     assert mended <= {one["contract"] for one in said["mended"]}
     assert {one["contract"] for one in said["brought"]} == brought
     assert mended or not said["mended"]
