@@ -1,8 +1,8 @@
 """The command line. Reports go to standard output, progress and errors to standard error.
 
 Exit codes: 0 all holds, apart from listed faults; 1 an unlisted safety or liveness finding, or
-targets part; 2 usage, input or environment; 3 void; 4 a target whose text is no release's parts
-from the model.
+targets part, or head of a review breaks what base keeps; 2 usage, input or environment; 3 void; 4 a
+target whose text is no release's parts from the model, or decisions of a review differ.
 """
 
 import io
@@ -26,6 +26,7 @@ from cacheproof import (
     minimising,
     proving,
     recording,
+    reviewing,
     searching,
 )
 from cacheproof.console import Output
@@ -60,7 +61,7 @@ from cacheproof.reference.semantics import UnknownRelease
 EXIT_CODES = (
     "Exit codes: 0 all holds, apart from listed faults; 1 an unlisted finding, or targets part; 2 "
     "usage, input or environment; 3 void; 4 a target whose text is no release's parts from the "
-    "model, and breaks no contract."
+    "model, and breaks no contract. Of a review: 1 head breaks what base keeps; 4 decisions differ."
 )
 app = typer.Typer(
     help="Checks the caches behind multimodal requests in vLLM V1.",
@@ -238,6 +239,37 @@ def diff(
 ) -> None:
     """Where two targets part: of each change between them the smallest trace that shows it."""
     raise typer.Exit(searching.diff(Output(json), left, right, depth, seconds))
+
+
+@app.command()
+def review(
+    base: Annotated[str, typer.Option("--base", metavar="T1", help=TARGET_HELP)],
+    head: Annotated[str, typer.Option("--head", metavar="T2", help=TARGET_HELP)],
+    depth: DepthOption = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, max=A_WEEK, help="Begin no seeds after so long.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A:B", help="Of each lane; by default 0:20.")
+    ] = None,
+    known: KnownOption = None,
+    workers: WorkersOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Review a change: what head decides otherwise than base, mends, brings, and proves."""
+    faults = known_faults.load(known)
+    raise typer.Exit(
+        reviewing.review(
+            Output(json),
+            base,
+            head,
+            depth=depth,
+            seeds=seeds,
+            seconds=seconds,
+            known=faults,
+            workers=workers,
+        )
+    )
 
 
 @app.command()

@@ -49,7 +49,7 @@ class Plan:
             seconds = SECONDS
         return cls(
             lanes,
-            _seed_range(seeds),
+            seed_range(seeds),
             seconds,
             against == "reference",
             shrinks_listed=shrinks_listed,
@@ -66,7 +66,8 @@ def lanes_at(depth: str | None) -> tuple[Lane, ...]:
     return lanes
 
 
-def _seed_range(text: str | None) -> range | None:
+def seed_range(text: str | None) -> range | None:
+    """The seeds of A:B. Raises InputError for a text that is none."""
     if text is None:
         return None
     match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text, re.ASCII)

@@ -48,11 +48,11 @@ def prove(
     names = {REFERENCE, *promised} if None in wanted else {*promised}
     jobs = list(jobs_for(wanted, seed))
     kept = KeptProofs.locate(output.say)
-    found = {} if fresh else _proved_before(jobs, kept)
+    found = {} if fresh else proved_before(jobs, kept)
     before = sum(len(rows) for rows in found.values())
     interruption: KeyboardInterrupt | None = None
     try:
-        for piece, of_piece in _proved_now(jobs, found, output, workers):
+        for piece, of_piece in proved_now(jobs, found, output, workers):
             kept.keep(piece.digest, of_piece)
             found[piece] = of_piece
     except KeyboardInterrupt as heard:
@@ -89,12 +89,13 @@ def prove(
     return code
 
 
-def _proved_before(jobs: Iterable[Job], kept: KeptProofs) -> dict[Piece, list[Evidence]]:
+def proved_before(jobs: Iterable[Job], kept: KeptProofs) -> dict[Piece, list[Evidence]]:
+    """The pieces whose proofs are kept, with their rows."""
     found = {piece: kept.rows(piece.digest) for job in jobs for piece in job.pieces}
     return {piece: rows for piece, rows in found.items() if rows is not None}
 
 
-def _proved_now(
+def proved_now(
     jobs: Iterable[Job],
     found: Mapping[Piece, object],
     output: Output,

@@ -41,7 +41,7 @@ def judge_target(
     """Search a target by a plan with all workers, print what is not listed as it is found, and
     plant this campaign's faults. Raises HarnessError when the target does not start."""
     told = announce(output, target, compared=plan.with_reference)
-    lanes = _lanes_for(plan.lanes, target, output)
+    lanes = lanes_for(plan.lanes, target, output)
     assert target.protocol  # it starts, or there is one line to be said
 
     def show(found: Finding, before: Finding | None) -> None:
@@ -67,7 +67,7 @@ def _reference_for(target: Target) -> Iterator[ReferenceTarget | None]:
             reference.close()
 
 
-def _lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lane]:
+def lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lane]:
     """The lanes that a target can run on this machine; a line says which it lacks a program for.
     The reference has no scheduler of its own; a plug-in is one kind of manager; of a release before
     0.10 the media hasher runs alone.
@@ -322,8 +322,8 @@ def diff(output: Output, left_text: str, right_text: str, depth: str | None, sec
         assert left.protocol
         assert right.protocol
         share_libraries(left, right)
-        of_right = _lanes_for(asked, right, output)
-        lanes = [lane for lane in _lanes_for(asked, left, output) if lane in of_right]
+        of_right = lanes_for(asked, right, output)
+        lanes = [lane for lane in lanes_for(asked, left, output) if lane in of_right]
         with output.bar(f"comparing {left.name} and {right.name}", None) as advance:
             found = find_partings(left, right, lanes, seconds, advance)
     for parting in found.partings:

@@ -76,6 +76,11 @@ def test_the_command_line_takes_every_command_of_the_page() -> None:
         parse(["fuzz", "--target", "path:fork", *shlex.split(search)])
 
 
+def test_the_command_line_takes_the_review_of_a_pull_request() -> None:
+    (call,) = commands((ROOT / "docs" / "review.md").read_text())
+    parse(call[: call.index(">")])
+
+
 def test_an_option_that_is_gone_is_noticed() -> None:
     with pytest.raises(Exception, match="No such option: --minutes"):
         parse(["fuzz", "--target", "path:fork", "--minutes", "2"])

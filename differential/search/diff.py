@@ -63,9 +63,9 @@ def find_partings(
     The first parting that a flag explains is kept, and the first of each lane that none explains. A
     trace that one of the targets refuses is no difference. Raises HarnessError when one broke.
     """
-    comparison = _Comparison(left, right)
+    comparison = Comparison(left, right)
     outcome = Partings(flags=comparison.flags)
-    release = _older(left, right)
+    release = older_release(left, right)
     unshown = comparison.flags | {lane.name for lane in lanes}
     end = time.monotonic() + seconds
     starts = itertools.count(0, BATCH_TRACES) if seeds is None else range(0, seeds, BATCH_TRACES)
@@ -92,7 +92,7 @@ def find_partings(
     return outcome
 
 
-class _Comparison:
+class Comparison:
     """Two targets side by side. `flags` are those that they do not share, where both are modelled
     releases."""
 
@@ -115,7 +115,7 @@ class _Comparison:
 
     def of(self, traces: list[Trace]) -> list[Difference | None]:
         return [
-            self._compare(ours, theirs)
+            self.compare(ours, theirs)
             for ours, theirs in zip(self._left.run(traces), self._right.run(traces), strict=True)
         ]
 
@@ -155,10 +155,11 @@ class _Comparison:
         changed = self._changed[flag]
         if not changed.compares(trace):
             return None
-        difference = self._compare(ours, changed.run([trace])[0])
+        difference = self.compare(ours, changed.run([trace])[0])
         return None if difference is None else difference.event
 
-    def _compare(self, ours: TraceResult, theirs: TraceResult) -> Difference | None:
+    def compare(self, ours: TraceResult, theirs: TraceResult) -> Difference | None:
+        """Where the results of one trace part; a trace that one target refuses is no difference."""
         if ours.illegal or theirs.illegal:
             return None
         return compare(self._shown(ours), self._shown(theirs))
@@ -174,7 +175,7 @@ def _semantics(target: Target) -> Semantics | None:
         return None
 
 
-def _older(left: Target, right: Target) -> str | None:
+def older_release(left: Target, right: Target) -> str | None:
     """The older release: what it offers, the other offers too."""
     releases = [target.model for target in (left, right) if target.model is not None]
     return min(releases, key=release_key, default=None)

@@ -172,11 +172,16 @@ def program(trace: Trace) -> list[str]:
     return [*lines, "))"]
 
 
+def constructor(struct: Any) -> str:
+    """A struct as its constructor's call, without what is default, in one line however long."""
+    return f"{type(struct).__name__}({', '.join(_arguments(struct))})"
+
+
 def _call(before: str, struct: Any, after: str = "") -> list[str]:
     """A struct as its constructor's call, without what is default; on several lines if long."""
     arguments = _arguments(struct)
     name = f"{before}{type(struct).__name__}"
-    line = f"{name}({', '.join(arguments)}){after}"
+    line = f"{before}{constructor(struct)}{after}"
     if len(line) <= _WIDTH:
         return [line]
     return [f"{name}(", *(f"    {argument}," for argument in arguments), f"){after}"]

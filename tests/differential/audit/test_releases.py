@@ -57,7 +57,7 @@ def test_the_audit_of_a_record_is_the_harness_s_verdict(release: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(name, marks=pytest.mark.sample(8)) for name in SCHEDULER_FAULTS]
+    "fault", [pytest.param(name, marks=pytest.mark.sample(24)) for name in SCHEDULER_FAULTS]
 )
 def test_a_planted_fault_is_found_as_the_harness_finds_it(fault: str, tmp_path: Path) -> None:
     traces = [*whole_traces(NEWEST, 2), long_trace(4)]

@@ -124,7 +124,7 @@ FAILURES: list[Failure] = [
 
 
 @pytest.mark.parametrize(
-    "failure", [pytest.param(failure, marks=pytest.mark.sample(4)) for failure in FAILURES]
+    "failure", [pytest.param(failure, marks=pytest.mark.sample(9)) for failure in FAILURES]
 )
 def test_what_goes_wrong_in_the_recorder_ends_the_record_and_not_the_engine(
     failure: Failure, right: Driven, tmp_path: Path

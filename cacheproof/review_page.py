@@ -1,0 +1,273 @@
+"""A review as one page of Markdown, fit for a comment on a pull request.
+
+Nothing that a target or a trace says is markup there: in a sentence it stands as code, with all
+that Markdown, HTML or a forge could read written as entities; in a block of code behind a fence
+that is longer than any in it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.weighing import PartedGroup, Tally
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.wording import constructor, visible_line
+from cacheproof.reference.semantics import CHANGES
+from cacheproof.review_proofs import ProofChange
+from cacheproof.review_verdict import Review
+
+SHOWN_MAX = 6
+"""So many traces of each section are shown."""
+EVENTS_SHOWN = 10
+LINE_MAX = 400
+WORDS_MAX = 300
+ROWS_MAX = 12
+_LOADED = re.compile(r"[^A-Za-z0-9 .,;()=+/-]|(?<=www)\.", re.IGNORECASE)
+"""What Markdown, HTML or a forge may read as more than a character; a `.` may begin a link."""
+
+
+def code(text: str) -> str:
+    """A name or a sentence that is not ours, as code in a sentence, a heading or a table."""
+    shown = visible_line(text)
+    if len(shown) > WORDS_MAX:
+        shown = f"{shown[:WORDS_MAX]} [...]"
+    words = _LOADED.sub(lambda found: f"&#{ord(found[0])};", shown)
+    return f"<code>{words}</code>"
+
+
+def block(lines: Iterable[str]) -> list[str]:
+    """Lines of code. A line that is too long is cut."""
+    shown = [
+        one if len(one) <= LINE_MAX else f"{one[:LINE_MAX]} [...]"
+        for one in map(visible_line, lines)
+    ]
+    runs = [len(found) for one in shown for found in re.findall("`+", one)]
+    fence = "`" * max(3, 1 + max(runs, default=0))
+    return [f"{fence}python", *shown, fence]
+
+
+def trace_lines(trace: Trace) -> list[str]:
+    """A trace in a few lines of Python, its last events where there are many."""
+    hidden = max(0, len(trace.events) - EVENTS_SHOWN)
+    return [
+        f"config = {constructor(trace.header.config)}",
+        *([f"# {hidden} earlier events are not shown"] if hidden else []),
+        *map(constructor, trace.events[hidden:]),
+    ]
+
+
+def markdown(review: Review) -> str:
+    """The page."""
+    sections = (
+        _head(review),
+        _decisions(review),
+        _faults(review),
+        _proofs(review),
+        _not_looked_at(review),
+    )
+    return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _head(review: Review) -> Iterator[str]:
+    yield f"## {code(review.base.name)} to {code(review.head.name)}, reviewed by cacheproof"
+    yield ""
+    yield f"**{_verdict(review)}** Exit code {review.exit_code}."
+    yield ""
+    reasons = review.void_because
+    yield from (f"- void: {code(reason)}" for reason in reasons[:SHOWN_MAX])
+    if (more := len(reasons) - SHOWN_MAX) > 0:
+        yield f"- void for {_counted(more, 'more reason')}"
+    yield from (f"- {code(one)}" for side in (review.base, review.head) for one in side.announced)
+    yield f"- decisions: {_parted(review)}"
+    yield f"- mends: {_named(review.mended)}"
+    yield f"- brings: {_named(review.brought)}"
+    gained, lost = len(review.proofs.gained), len(review.proofs.lost)
+    yield f"- proofs: {gained} gained, {lost} lost"
+
+
+def _verdict(review: Review) -> str:
+    match review.exit_code:
+        case code if code == UNLISTED:
+            return "Worse: head breaks what base keeps."
+        case code if code == VOID:
+            return "Void: this review shows nothing."
+        case code if code == HOLDS:
+            return "Nothing worse was found, and no decision that differs."
+        case _:
+            return "Nothing worse was found. Decisions differ."
+
+
+def _parted(review: Review) -> str:
+    traces = len(review.ran.pairs)
+    if not review.parted:
+        return f"none differs on {traces:,} traces"
+    ways = _counted(len(review.groups), "way")
+    return f"{review.parted:,} of {traces:,} traces part, in {ways}"
+
+
+def _named(tallies: Sequence[Tally]) -> str:
+    """Listed faults by their names, what is not listed by its contract."""
+    names = dict.fromkeys(one.fault or f"{one.contract} (not listed)" for one in tallies)
+    return ", ".join(names) or "nothing"
+
+
+# decisions
+
+
+def _decisions(review: Review) -> Iterator[str]:
+    yield "### Decisions that changed"
+    yield ""
+    if not review.groups:
+        yield "None was seen."
+        return
+    for group in review.groups[:SHOWN_MAX]:
+        yield from _decision(group)
+    if more := review.groups[SHOWN_MAX:]:
+        yield f"Not shown: {'; '.join(map(_told, more[:ROWS_MAX]))}."
+
+
+def _decision(group: PartedGroup) -> Iterator[str]:
+    where = ", ".join(group.lanes[:3]) + (", ..." if len(group.lanes) > 3 else "")
+    yield "<details>"
+    yield (f"<summary>{_told(group)}; {_counted(group.traces, 'trace')} in {where}</summary>")
+    yield ""
+    if group.small is None:
+        yield "No smaller trace came out."
+    else:
+        yield f"{code(group.small.difference.sentence)} (base against head)"
+        yield ""
+        yield from block(trace_lines(group.small.trace))
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _told(group: PartedGroup) -> str:
+    """What parts, and the known change that explains it."""
+    operation, field = group.parted.place
+    place = f"{code(field)} of {code(operation)}" if operation else code(field)
+    if group.change is None:
+        return f"{place}, by no change that is known"
+    known = CHANGES[group.change]
+    return f"{place}: {code(known.sentence)} ({code(known.source)})"
+
+
+# faults
+
+
+def _faults(review: Review) -> Iterator[str]:
+    yield "### Contracts that break on one side alone"
+    yield ""
+    if not review.mended and not review.brought:
+        yield "None."
+    if review.mended:
+        yield "| mended | contract | breaks on base | on head | kept traces that show it |"
+        yield "|---|---|--:|--:|---|"
+        yield from _rows(review.mended)
+        yield ""
+    for tally in review.brought[:SHOWN_MAX]:
+        yield from _brought(tally)
+    if more := review.brought[SHOWN_MAX:]:
+        yield f"Not shown: {_counted(len(more), 'more break')}."
+        yield ""
+    yield from _kept(review)
+
+
+def _rows(tallies: Sequence[Tally]) -> Iterator[str]:
+    for one in tallies[:ROWS_MAX]:
+        names = ", ".join(map(code, one.names[:3])) + (" ..." if len(one.names) > 3 else "")
+        counts = f"{one.base:,} | {one.head:,}"
+        yield f"| {one.fault or 'not listed'} | {_what(one)} | {counts} | {names} |"
+    if (more := len(tallies) - ROWS_MAX) > 0:
+        yield f"| {more} more | | | | |"
+
+
+def _what(one: Tally) -> str:
+    return one.contract + (f" {code(one.kind)}" if one.kind else "")
+
+
+def _brought(one: Tally) -> Iterator[str]:
+    listed = f"listed as {one.fault}" if one.fault else "not listed"
+    yield "<details open>"
+    yield (
+        f"<summary>Brought: {_what(one)} ({one.harm}; {listed}), on "
+        f"{_counted(one.head_alone, 'trace')} that base keeps</summary>"
+    )
+    yield ""
+    if one.small is not None:
+        alike = f"{one.small.same} of {one.small.times} runs alike"
+        yield f"{code(one.small.sentence)} ({alike}; base keeps it)"
+        yield ""
+        yield from block(trace_lines(one.small.trace))
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _kept(review: Review) -> Iterator[str]:
+    if not review.kept:
+        return
+    yield "<details>"
+    yield (
+        f"<summary>Broken by both, or listed for the one that did not: "
+        f"{_counted(len(review.kept), 'contract')}, {_named_briefly(review.kept)}</summary>"
+    )
+    yield ""
+    yield "| fault | contract | breaks on base | on head | on base alone | on head alone |"
+    yield "|---|---|--:|--:|--:|--:|"
+    for one in review.kept[:ROWS_MAX]:
+        yield (
+            f"| {one.fault or 'not listed'} | {_what(one)} | {one.base:,} | {one.head:,} | "
+            f"{one.base_alone:,} | {one.head_alone:,} |"
+        )
+    if (more := len(review.kept) - ROWS_MAX) > 0:
+        yield f"| {more} more | | | | | |"
+    yield ""
+    yield "</details>"
+
+
+def _named_briefly(tallies: Sequence[Tally]) -> str:
+    names = list(dict.fromkeys(one.fault or one.contract for one in tallies))
+    return ", ".join(names[:SHOWN_MAX]) + (", ..." if len(names) > SHOWN_MAX else "")
+
+
+# proofs
+
+
+def _proofs(review: Review) -> Iterator[str]:
+    proofs = review.proofs
+    yield "### Proofs"
+    yield ""
+    if not proofs.classes:
+        yield "The classes that are proved read alike." if not proofs.unread else "None was made."
+        return
+    classes = ", ".join(map(code, proofs.classes))
+    yield (
+        f"Read otherwise: {classes}. Proved on both sides: "
+        f"{_counted(proofs.proved_on_both, 'contract')}."
+    )
+    if proofs.changes:
+        yield ""
+        yield "| contract | of | base | head | |"
+        yield "|---|---|---|---|---|"
+        yield from map(_proof_row, proofs.changes[:ROWS_MAX])
+        if (more := len(proofs.changes) - ROWS_MAX) > 0:
+            yield f"| {more} more | | | | |"
+
+
+def _proof_row(one: ProofChange) -> str:
+    note = code(one.note) if one.note else ""
+    return f"| {one.contract} | {code(one.subject)} | {one.base} | {one.head} | {note} |"
+
+
+# what was not looked at
+
+
+def _not_looked_at(review: Review) -> Iterator[str]:
+    yield "### Not looked at"
+    yield ""
+    yield from (f"- {one}" for one in review.skipped)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

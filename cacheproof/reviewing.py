@@ -1,0 +1,170 @@
+"""The command review: what a change of vLLM decides otherwise, mends, brings and proves."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from cacheproof.announcing import has_text_of_its_own
+from cacheproof.console import Output
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.findings.finding_file import load as load_finding
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.weighing import parted_groups, tallies
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import resolve, share_libraries
+from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.plan import lanes_at, seed_range
+from cacheproof.review_page import SHOWN_MAX, code, markdown
+from cacheproof.review_proofs import review_proofs
+from cacheproof.review_run import Ran, ReviewRun, working
+from cacheproof.review_verdict import Review, Side
+from cacheproof.searching import lanes_for
+
+SEEDS = range(20)
+"""Of each lane, unless seeds or seconds are asked for: about two minutes on two cores."""
+SEEDS_BY_TIME = range(10**6)
+KEPT_TRACES = Path(__file__).resolve().parents[1] / "docs" / "findings"
+"""The traces of listed faults; they are in a checkout of cacheproof alone."""
+RUNNERS: tuple[ModelRunner, ...] = ("first", "second")
+
+
+def review(
+    output: Output,
+    base_text: str,
+    head_text: str,
+    *,
+    depth: str | None,
+    seeds: str | None,
+    seconds: float | None,
+    known: Sequence[KnownFault],
+    workers: int | None,
+) -> int:
+    """Compare two targets and print the page. Returns the exit code.
+
+    Raises:
+        InputError: a target that is none, or two that have no lane in common.
+    """
+    wanted = seed_range(seeds)
+    if wanted is None:
+        wanted = SEEDS if seconds is None else SEEDS_BY_TIME
+    with (
+        closing(resolve(base_text, report=output.say)) as base,
+        closing(resolve(head_text, report=output.say)) as head,
+    ):
+        for target in (base, head):
+            for line in target.announcement:
+                output.say(line)
+            assert target.protocol  # it starts, or there is one line to be said
+        share_libraries(base, head)
+        asked = lanes_at(depth)
+        lanes, left_out = _lanes(asked, base, head, output)
+        kept, unread = _kept_traces(base, head, {lane.depth for lane in lanes})
+        found: list[Review] = []
+
+        def do(run: ReviewRun) -> None:
+            ran = run.traces(lanes, wanted, seconds, kept, known)
+            one = Review(
+                _side(base),
+                _side(head),
+                _seeds_told(wanted, seconds),
+                ran,
+                parted_groups(ran.pairs),
+                tallies(ran.pairs, known, base.release, head.release),
+                review_proofs(output, base_text, head_text, workers),
+            )
+            ran.errors += run.small(one.groups[:SHOWN_MAX], one.brought[:SHOWN_MAX])
+            found.append(one)
+
+        working(output, base, head, workers, do)
+    (done,) = found
+    done.skipped = list(_skipped(done, lanes, left_out, unread))
+    output.line(markdown(done))
+    output.write_json("review", done.to_json())
+    return done.exit_code
+
+
+def _lanes(
+    asked: Sequence[Lane], base: Target, head: Target, output: Output
+) -> tuple[list[Lane], list[Lane]]:
+    """The lanes that both run, and those that one of them alone does.
+
+    Raises:
+        InputError: there is none that both run.
+    """
+    of_base, of_head = lanes_for(asked, base, output), lanes_for(asked, head, output)
+    lanes = [lane for lane in of_base if lane in of_head]
+    if not lanes:
+        raise InputError(
+            f"{base.name} and {head.name} have no lane in common; expected two targets of one kind"
+        )
+    return lanes, [lane for lane in asked if (lane in of_base) != (lane in of_head)]
+
+
+def _kept_traces(
+    base: Target, head: Target, depths: set[str]
+) -> tuple[Mapping[str, Trace], str | None]:
+    """The traces of listed faults that both run, under each model runner where there is a
+    scheduler; and why there are none."""
+    if not KEPT_TRACES.is_dir():
+        return {}, "the traces of listed faults, which an installed cacheproof has not"
+    found: dict[str, Trace] = {}
+    for path in sorted(KEPT_TRACES.glob("*.jsonl")):
+        trace = load_finding(path)
+        assert isinstance(trace, Trace)
+        if trace.depth not in depths or not all(_runs(one, trace) for one in (base, head)):
+            continue
+        for runner in RUNNERS if trace.has_scheduler else RUNNERS[:1]:
+            name = f"{path.stem}, second runner" if runner == "second" else path.stem
+            found[name] = trace.under_runner(runner) if trace.has_scheduler else trace
+    return found, None
+
+
+def _runs(target: Target, trace: Trace) -> bool:
+    if isinstance(target, ReferenceTarget) and not target.runs(trace):
+        return False
+    return target.runs_depth(trace.depth)
+
+
+def _side(target: Target) -> Side:
+    is_release = not has_text_of_its_own(target) and not (
+        isinstance(target, HostTarget) and target.plug_in_kind is not None
+    )
+    return Side(target.name, target.release, is_release, tuple(target.announcement))
+
+
+def _seeds_told(seeds: range, seconds: float | None) -> str:
+    if seconds is None:
+        return f"seeds {seeds.start} to {seeds.stop - 1} of each lane"
+    return f"seeds from {seeds.start} on, for {seconds:.0f} s"
+
+
+def _skipped(
+    done: Review, lanes: Sequence[Lane], left_out: Sequence[Lane], unread: str | None
+) -> Iterator[str]:
+    """What the page says of what was not looked at."""
+    depths = ", ".join(dict.fromkeys(lane.depth for lane in lanes))
+    searched = f"{done.seeds}, at these depths: {depths}"
+    yield f"All but {searched}; no real engine, no other release."
+    if done.ran.stopped:
+        yield "Another run may stop at another seed."
+    if left_out:
+        yield f"Lanes of one side alone: {', '.join(lane.name for lane in left_out)}."
+    yield from _refused(done.ran)
+    if unread:
+        yield f"Not replayed: {unread}."
+    for line in done.proofs.unread:
+        yield f"Proofs: {code(line)}"
+
+
+def _refused(ran: Ran) -> Iterator[str]:
+    """Traces that were not compared."""
+    both = sum(one.base_refuses and one.head_refuses for one in ran.pairs)
+    base = sum(one.base_refuses and not one.head_refuses for one in ran.pairs)
+    head = sum(one.head_refuses and not one.base_refuses for one in ran.pairs)
+    told = {"both": both, "base alone": base, "head alone": head}
+    if any(told.values()):
+        words = ", ".join(f"{number:,} by {who}" for who, number in told.items() if number)
+        yield f"Traces that a side refuses, for what it lacks: {words}."

@@ -1,0 +1,265 @@
+"""Two targets over the same traces, base and head: both judged by the contracts, and compared.
+
+What the workers of a review do, each in a process with hosts of both. As in `work`, a job is a
+value that says all there is to do, and its outcome depends on nothing else.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.findings.finding import digest
+from cacheproof.differential.findings.shrinking.shrink import shrink
+from cacheproof.differential.judges.examination import Examination, examine
+from cacheproof.differential.judges.lockstep import Difference
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search.campaign import BATCH_TRACES
+from cacheproof.differential.search.canary import Canary, plant
+from cacheproof.differential.search.diff import Comparison, older_release
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.traces.trace import Trace
+
+Broken = tuple[str, str]
+"""A contract that is broken, and the kind in which it is."""
+EXPLAINED_PER_JOB = 2
+"""Of a job's partings in one field so many are held against the known changes."""
+SHRINK_BATCHES = 60
+TIMES = 4
+
+
+@dataclass(frozen=True)
+class Parted:
+    """Where two targets part, without the values: after which operation, in which field; and the
+    known changes that explain it, None where that was not asked."""
+
+    operation: str
+    field: str
+    changes: frozenset[str] | None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """What parts."""
+        return self.operation, self.field
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What became of a trace on both targets. `lane` is None of one that was kept under a name. A
+    target that refuses it breaks nothing."""
+
+    lane: str | None
+    name: str
+    trace: Trace
+    base: frozenset[Broken]
+    head: frozenset[Broken]
+    base_refuses: bool
+    head_refuses: bool
+    parted: Parted | None
+    calls: int
+
+
+@dataclass(frozen=True)
+class SmallParting:
+    """A trace made small on which two targets part."""
+
+    trace: Trace
+    difference: Difference
+    changes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class SmallBreak:
+    """A trace made small on which head breaks a contract that base keeps; `same` of `times` runs
+    of it on head came out alike."""
+
+    trace: Trace
+    event: int
+    sentence: str
+    same: int
+    times: int = TIMES
+
+
+@dataclass
+class Both:
+    """Base and head, side by side in a process."""
+
+    base: Target
+    head: Target
+
+    def __post_init__(self) -> None:
+        self.comparison = Comparison(self.base, self.head)
+
+    def examined(self, traces: Sequence[Trace]) -> Iterator[tuple[Examination, Examination]]:
+        """Each trace, judged on base and on head."""
+        for trace, ours, theirs in zip(
+            traces, self.base.run(traces), self.head.run(traces), strict=True
+        ):
+            yield examine(trace, ours, self.base), examine(trace, theirs, self.head)
+
+    def close(self) -> None:
+        """Give back their processes; the next job starts them anew."""
+        self.base.close()
+        self.head.close()
+
+
+@dataclass(frozen=True)
+class RunSeeds:
+    """Seeds of a lane, of what the older of both releases offers."""
+
+    lane: Lane
+    seeds: Sequence[int]
+
+    def run(self, both: Both) -> list[Pair]:
+        release = older_release(both.base, both.head)
+        traces = [self.lane.trace(seed, release) for seed in self.seeds]
+        names = [f"seed {seed}" for seed in self.seeds]
+        return list(_pairs(both, self.lane.name, names, traces))
+
+
+@dataclass(frozen=True)
+class RunKept:
+    """Traces that were kept, by name."""
+
+    names: Sequence[str]
+    traces: Sequence[Trace]
+
+    def run(self, both: Both) -> list[Pair]:
+        return list(_pairs(both, None, self.names, self.traces))
+
+
+@dataclass(frozen=True)
+class PlantInHead:
+    """Faults to be planted in head, and looked for: each by its contract, and the first that shows
+    by the comparison with head as it is."""
+
+    lane: Lane
+    canaries: tuple[Canary, ...]
+    compares: bool
+
+    def run(self, both: Both) -> dict[str, bool]:
+        found = plant(self.canaries, both.head, self.lane)
+        if self.compares:
+            found[difference_in(self.lane)] = self._is_a_difference_seen(both)
+        return found
+
+    def _is_a_difference_seen(self, both: Both) -> bool:
+        traces = [self.lane.trace(seed, both.head.model) for seed in range(BATCH_TRACES)]
+        sound = both.head.run(traces)
+        return any(
+            both.comparison.compare(one, other) is not None
+            for canary in self.canaries
+            for one, other in zip(sound, both.head.run(traces, canary.fault), strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class ShrinkParting:
+    """A trace on which both part, to be made small: parting in the same field after the same
+    operation, explained by `change` where that is not None."""
+
+    trace: Trace
+    parted: Parted
+    change: str | None
+
+    def run(self, both: Both) -> SmallParting:
+        comparison = both.comparison
+        among = None if self.change is None else (self.change,)
+
+        def still(traces: list[Trace]) -> list[bool]:
+            return [
+                difference is not None
+                and (difference.operation, difference.field) == self.parted.place
+                and (among is None or bool(comparison.explanation(trace, difference, among)))
+                for trace, difference in zip(traces, comparison.of(traces), strict=True)
+            ]
+
+        small = shrink(self.trace, still, batches=SHRINK_BATCHES)
+        (difference,) = comparison.of([small])
+        assert difference is not None
+        return SmallParting(small, difference, comparison.explanation(small, difference))
+
+
+@dataclass(frozen=True)
+class ShrinkBreak:
+    """A trace on which head breaks a contract that base keeps, to be made small."""
+
+    trace: Trace
+    broken: Broken
+
+    def run(self, both: Both) -> SmallBreak:
+        def still(traces: list[Trace]) -> list[bool]:
+            return [self._is_of_head_alone(*pair) for pair in both.examined(traces)]
+
+        small = shrink(self.trace, still, batches=SHRINK_BATCHES)
+        results = [both.head.run([small])[0] for _ in range(TIMES)]
+        violation = examine(small, results[0], both.head).by_kind[self.broken]
+        digests = [digest(one) for one in results]
+        same = digests.count(digests[0])
+        return SmallBreak(small, violation.event, violation.sentence, same)
+
+    def _is_of_head_alone(self, base: Examination, head: Examination) -> bool:
+        return (
+            base.illegal is None and self.broken in head.by_kind and self.broken not in base.by_kind
+        )
+
+
+def difference_in(lane: Lane) -> str:
+    """What the planted fault is called that the comparison is to see."""
+    return f"a difference ({lane.name})"
+
+
+class PairJob(Protocol):
+    """What a worker can be asked to do."""
+
+    def run(self, both: Both) -> Any: ...
+
+
+_here: Both | None = None
+
+
+def begin(base: Target, head: Target) -> None:
+    """Make this process a worker."""
+    global _here
+    _here = Both(base, head)
+
+
+def work(job: PairJob) -> Any:
+    """What comes of a job in this process; a string where a target broke on the way."""
+    assert _here is not None
+    try:
+        return job.run(_here)
+    except HarnessError as error:
+        _here.close()
+        return str(error)
+
+
+def _pairs(
+    both: Both, lane: str | None, names: Sequence[str], traces: Sequence[Trace]
+) -> Iterator[Pair]:
+    explained: Counter[tuple[str, str]] = Counter()
+    for start in range(0, len(traces), BATCH_TRACES):
+        some = traces[start : start + BATCH_TRACES]
+        ours, theirs = both.base.run(some), both.head.run(some)
+        for number, (trace, one, other) in enumerate(zip(some, ours, theirs, strict=True)):
+            base, head = examine(trace, one, both.base), examine(trace, other, both.head)
+            parted = None
+            if (difference := both.comparison.compare(one, other)) is not None:
+                place = difference.operation, difference.field
+                explained[place] += 1
+                changes = None
+                if explained[place] <= EXPLAINED_PER_JOB:
+                    changes = both.comparison.explanation(trace, difference)
+                parted = Parted(*place, changes)
+            yield Pair(
+                lane,
+                names[start + number],
+                trace,
+                frozenset(base.by_kind),
+                frozenset(head.by_kind),
+                base.illegal is not None,
+                head.illegal is not None,
+                parted,
+                base.calls + head.calls,
+            )

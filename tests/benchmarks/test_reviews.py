@@ -1,0 +1,96 @@
+"""Changes whose worth is known: an edit that fits once, and reviews that tell right from wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = (
+    "def pick(some):\n    name = 'ü'; return max(some, key=abs)\n\n\ndef other():\n    return 1\n"
+)
+
+
+def edit(script: Any, expression: str) -> Any:
+    return script.Edit("a.py", "pick", expression, "some[0]")
+
+
+def test_an_expression_of_a_function_is_replaced(script: Any) -> None:
+    found = script.edited(SOURCE, edit(script, "max(some, key=abs)"))
+    assert found == SOURCE.replace("max(some, key=abs)", "some[0]")
+
+
+@pytest.mark.parametrize(("expression", "times"), [("1", 0), ("min(some)", 0)])
+def test_an_edit_that_does_not_fit_once_is_refused(
+    script: Any, expression: str, times: int
+) -> None:
+    with pytest.raises(ValueError, match=f"{times} times, not once"):
+        script.edited(SOURCE, edit(script, expression))
+
+
+def test_an_edit_that_fits_twice_is_refused(script: Any) -> None:
+    twice = SOURCE.replace("'ü'", "max(some, key=abs)")
+    with pytest.raises(ValueError, match="2 times, not once"):
+        script.edited(twice, edit(script, "max(some, key=abs)"))
+
+
+def test_a_row_names_faults_with_their_contracts(script: Any) -> None:
+    tally = {"fault": "phantom-entry", "contract": "WM-1"}
+    said = {
+        "exit_code": 4,
+        "parted": 3,
+        "traces": 1000,
+        "mended": [tally, {**tally, "contract": "WM-2"}],
+        "brought": [{"fault": None, "contract": "SC-10"}],
+        "proofs": {"classes": [], "changes": [], "proved_on_both": 0},
+    }
+    assert script.row("a change", said) == (
+        "| a change | 4 | 3 of 1,000 | phantom-entry (WM-1 WM-2) | not listed (SC-10) | "
+        "read alike |"
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "mended", "brought"),
+    [
+        ("phantom-entry, mended", {"WM-1", "WM-2"}, set()),
+        ("phantom-entry, evicted alone", set(), set()),
+        ("phantom-entry, encode kept", {"WM-1", "WM-2"}, {"SC-10"}),
+        ("phantom-entry, another victim", {"WM-1", "WM-2"}, {"SC-13"}),
+        ("stripped-item, mended", {"SC-9"}, set()),
+        ("stripped-item, after a preemption", set(), set()),
+    ],
+)
+def test_a_review_tells_a_mend_from_one_that_is_wrong(
+    script: Any, tmp_path: Path, name: str, mended: set[str], brought: set[str]
+) -> None:
+    (change,) = (one for one in script.CHANGES if one.name == name)
+    script.write_copy(change, tmp_path / "copy")
+    said = script.reviewed(
+        "vllm@0.33.0", f"path:{tmp_path / 'copy'}", tmp_path, name,
+        "--depth", "scheduler", "--seeds", "0:1", "--workers", "1",
+    )  # fmt: skip
+    assert said["exit_code"] in ((1,) if brought else (0, 4))
+    assert mended <= {one["contract"] for one in said["mended"]}
+    assert {one["contract"] for one in said["brought"]} == brought
+    assert mended or not said["mended"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "code", "lost"),
+    [("a manager, put otherwise", 0, 0), ("a manager, off by one", 1, 1)],
+)
+def test_a_review_tells_what_is_no_longer_proved(
+    script: Any, tmp_path: Path, name: str, code: int, lost: int
+) -> None:
+    (change,) = (one for one in script.CHANGES if one.name == name)
+    script.write_copy(change, tmp_path / "copy")
+    said = script.reviewed(
+        "vllm@0.33.0", f"path:{tmp_path / 'copy'}", tmp_path, name,
+        "--depth", "manager", "--seeds", "0:1", "--workers", "1",
+    )  # fmt: skip
+    gone = [one for one in said["proofs"]["changes"] if one["base"] == "holds"]
+    assert said["proofs"]["classes"] == ["EncoderCacheManager"]
+    assert (len(gone) >= 1) == bool(lost)
+    assert said["exit_code"] == code

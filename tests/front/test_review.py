@@ -1,0 +1,320 @@
+"""What a review says of a change: decisions, faults, proofs; and how it ends."""
+
+import importlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from cacheproof import review_run, reviewing
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.canary import canaries_in
+from cacheproof.differential.search.diff import Comparison
+from cacheproof.differential.search.paired import Both, PlantInHead
+from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.search.weighing import Tally
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.reference.semantics import CHANGES, Semantics
+from cacheproof.review_page import LINE_MAX, block, code, markdown
+from cacheproof.review_proofs import UNREAD, ProofReview, weighed
+from cacheproof.review_run import Ran
+from cacheproof.review_verdict import DIFFERS, Review, Side
+from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
+
+OLD, NEW = "reference@0.28.0", "reference@0.33.0"
+FEW = ("--depth", "manager", "--seeds", "0:2", "--workers", "1")
+ROW = Evidence(
+    "EC-1", "vllm@0.33.0", "EncoderCacheManager", "proof", "unbounded", Outcome.HOLDS, "", "d", 0.0,
+    (RedTwin("a change", refuted=True),),
+)  # fmt: skip
+REPEATED = "an item that a request repeats holds its entry until its last occurrence"
+HOSTILE = "</code></details> | `x` *b* _i_ [l](http://e.x) ![i](u) @all #1 www.e.x a@e.x \n# h <b>"
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+# the command
+
+
+def test_a_target_beside_itself_decides_alike(run: Callable[..., Any]) -> None:
+    ended = run("review", "--base", NEW, "--head", NEW, *FEW)
+    assert ended.code == HOLDS
+    assert "Nothing worse was found, and no decision that differs.** Exit code 0." in ended.out
+    assert "None was seen." in ended.out
+
+
+def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "review.json"
+    ended = run("review", "--base", OLD, "--head", NEW, *FEW, "--json", file)
+    said = read(file)
+    assert ended.code == said["exit_code"] == DIFFERS
+    assert {"repeated-item"} <= {one["fault"] for one in said["mended"]}
+    assert said["brought"] == []
+    assert f"<code>{REPEATED}</code>" in ended.out
+    partings = {CHANGES[one["change"]].sentence: one for one in said["decisions"] if one["change"]}
+    parting = partings[REPEATED]
+    assert 0 < len(parting["trace"]["events"]) <= 10
+
+
+def test_what_a_change_brings_fails_with_its_smallest_trace(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "review.json"
+    ended = run("review", "--base", NEW, "--head", OLD, *FEW, "--json", file)
+    said = read(file)
+    assert ended.code == UNLISTED
+    assert "Worse: head breaks what base keeps." in ended.out
+    (repeated,) = (one for one in said["brought"] if one["contract"] == "EC-6a")
+    assert repeated["fault"] == "repeated-item"
+    assert repeated["base"] == 0 < repeated["head_alone"]
+    assert len(repeated["trace"]["events"]) <= 7
+
+
+def test_nothing_of_it_hangs_on_the_number_of_workers(run: Callable[..., Any]) -> None:
+    one = run("review", "--base", OLD, "--head", NEW, *FEW)
+    two = run("review", "--base", OLD, "--head", NEW, *FEW[:-1], "2")
+    assert one.out == two.out
+
+
+def test_the_page_says_what_was_not_looked_at(run: Callable[..., Any]) -> None:
+    page = run("review", "--base", NEW, "--head", NEW, *FEW).out
+    told = page.partition("### Not looked at")[2]
+    assert "seeds 0 to 1 of each lane, at these depths: manager" in told
+    assert "Proofs: <code>reference" in told
+
+
+def test_a_review_that_ends_by_the_clock_says_so_and_still_plants(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "review.json"
+    timed = *FEW[:2], "--seconds", "1", "--workers", "1", "--json", file
+    ended = run("review", "--base", NEW, "--head", NEW, *timed)
+    assert read(file)["void_because"] == []
+    assert ended.code == HOLDS
+    assert "All but seeds from 0 on, for 1 s" in ended.out
+    assert "Another run may stop at another seed." in ended.out
+    assert read(file)["traces"] > 0
+    assert all(read(file)["planted"].values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Missing option '--base'"),
+        (("--base", NEW), "Missing option '--head'"),
+        (("--base", NEW, "--head", "nope"), "target 'nope': expected reference[@VERSION]"),
+        (("--base", "path:/no/such", "--head", NEW), "/no/such is no vLLM checkout"),
+        (("--base", NEW, "--head", NEW, "--seeds", "3"), "expected A:B with A < B"),
+        (("--base", NEW, "--head", NEW, "--depth", "deep"), "expected one of manager"),
+        (("--base", NEW, "--head", NEW, "--seconds", "0"), "'--seconds'"),
+    ],
+)
+def test_bad_input_is_refused_in_a_line(
+    run: Callable[..., Any], arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in run("review", *arguments).refusal
+
+
+# red twins: of what plants, of what compares, of processes that end
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Broken", "void: <code>harness error&#58; host of it crashed (exit status 7)"),
+        ("Deadly", "void: <code>harness error&#58; a worker process ended before its work was"),
+    ],
+)
+def test_a_head_of_which_nothing_can_be_said_makes_it_void(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    odd = importlib.import_module("odd_targets")
+
+    def resolve(text: str, *, report: object) -> ReferenceTarget:
+        made = getattr(odd, name) if text == "odd" else ReferenceTarget
+        found: ReferenceTarget = made(Semantics.of_vllm("0.33.0"), name=text, release="0.33.0")
+        return found
+
+    monkeypatch.setattr(reviewing, "resolve", resolve)
+    ended = run("review", "--base", NEW, "--head", "odd", *FEW)
+    assert words in ended.out
+    assert ended.code == VOID
+
+
+def test_faults_that_were_never_planted_count_as_missed(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review_run, "_plants", lambda lanes, head: iter(()))
+    ended = run("review", "--base", NEW, "--head", NEW, *FEW)
+    assert ended.code == VOID
+    assert "void: <code>the fault planted against EC-1 (encoder cache) was not found" in ended.out
+
+
+def test_a_comparison_that_sees_nothing_is_void() -> None:
+    blind = review(Ran(planted={"a difference (encoder cache)": False}))
+    assert blind.exit_code == VOID
+    assert "a difference (encoder cache) was not found" in blind.void_because[0]
+
+
+def planted_in(head: ReferenceTarget) -> dict[str, bool]:
+    """What comes of the first fault of a lane that is planted in head."""
+    lane = LANES["encoder cache"]
+    job = PlantInHead(lane, tuple(canaries_in(lane, head)[:1]), compares=True)
+    return job.run(Both(ReferenceTarget(Semantics.of_vllm("0.33.0")), head))
+
+
+def test_a_head_in_which_no_fault_takes_misses_it_by_contract_and_by_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    deaf = importlib.import_module("odd_targets").Deaf(Semantics.of_vllm("0.33.0"))
+    places = {"EC-1 (encoder cache)", "a difference (encoder cache)"}
+    assert planted_in(ReferenceTarget(Semantics.of_vllm("0.33.0"))) == dict.fromkeys(places, True)
+    assert planted_in(deaf) == dict.fromkeys(places, False)
+
+
+def test_a_comparison_that_is_blind_misses_the_planted_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Comparison, "compare", lambda *_: None)
+    found = planted_in(ReferenceTarget(Semantics.of_vllm("0.33.0")))
+    assert found == {"EC-1 (encoder cache)": True, "a difference (encoder cache)": False}
+
+
+# proofs
+
+
+def review(ran: Ran, proofs: ProofReview | None = None) -> Review:
+    """A review of no trace; of nothing that was judged where there are faults planted."""
+    side = Side(NEW, "0.33.0", is_release=True)
+    return Review(side, side, "seeds", ran, [], [], proofs or ProofReview())
+
+
+def of_head(**changed: Any) -> ProofReview:
+    """What is said where a row of base holds, and that of head is changed."""
+    place = ROW.subject, ROW.contract
+    return weighed({place: ROW}, {place: replace(ROW, **changed)})
+
+
+def test_what_is_proved_on_both_sides_is_no_change() -> None:
+    assert of_head() == ProofReview(("EncoderCacheManager",), (), 1, ())
+
+
+def test_a_contract_that_the_changed_text_breaks_is_lost_and_fails() -> None:
+    proofs = of_head(outcome=Outcome.REFUTED, note="free_slots = -1")
+    done = review(Ran(), proofs)
+    assert [one.contract for one in proofs.refuted] == ["EC-1"]
+    assert done.exit_code == UNLISTED
+    assert "| EC-1 | <code>EncoderCacheManager</code> | holds | refuted |" in markdown(done)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"outcome": Outcome.UNKNOWN}, {"outcome": Outcome.ALONE}, {"twins": ()}]
+)
+def test_a_proof_that_is_lost_without_a_counterexample_is_void(changed: dict[str, Any]) -> None:
+    done = review(Ran(), of_head(**changed))
+    assert done.exit_code == VOID
+    assert any("EC-1 of EncoderCacheManager was proved" in one for one in done.void_because)
+
+
+def test_a_text_that_proofs_cannot_read_is_named_and_is_no_loss() -> None:
+    proofs = of_head(outcome=Outcome.UNKNOWN, scope=UNREAD, note="line 3: match")
+    assert proofs.lost == []
+    assert proofs.unread == ("vllm@0.33.0: EncoderCacheManager: line 3: match",)
+
+
+def test_a_proof_that_needs_another_promise_is_a_change_and_no_loss() -> None:
+    proofs = of_head(scope="unbounded; an identifier fixes its size")
+    (change,) = proofs.changes
+    assert change.note == "of base: unbounded; of head: unbounded; an identifier fixes its size"
+    assert proofs.gained == proofs.lost == []
+
+
+def test_a_contract_that_is_proved_of_head_alone_is_gained() -> None:
+    place = ROW.subject, ROW.contract
+    proofs = weighed({place: replace(ROW, outcome=Outcome.REFUTED)}, {place: ROW})
+    assert [one.contract for one in proofs.gained] == ["EC-1"]
+    assert proofs.lost == []
+
+
+# mended, or merely not met
+
+
+@pytest.mark.parametrize(
+    ("tally", "is_release", "is_mended"),
+    [
+        ({"base_alone": 1}, True, True),
+        ({"base_alone": 1, "head": 1}, True, False),
+        ({"base_alone": 9, "of_head": True}, True, False),
+        ({"base_alone": 2, "of_head": True}, False, False),
+        ({"base_alone": 3, "of_head": True}, False, True),
+        ({"base_alone": 1, "of_head": True, "names": ["a-trace"]}, False, True),
+    ],
+)
+def test_a_fault_that_was_merely_not_met_is_not_mended(
+    tally: dict[str, Any], is_release: bool, is_mended: bool
+) -> None:
+    done = review(Ran())
+    done.head = replace(done.head, is_release=is_release)
+    done.tallies = [Tally("WM-1", "", "phantom-entry", **tally)]
+    assert bool(done.mended) == is_mended
+    assert bool(done.kept) != is_mended
+
+
+@pytest.mark.parametrize(
+    ("tally", "code"),
+    [
+        ({"head": 1, "head_alone": 1}, UNLISTED),
+        ({"head": 1, "head_alone": 0}, VOID),
+        ({"base": 1, "head": 2, "head_alone": 1}, VOID),
+        ({"head": 1, "head_alone": 1, "of_base": True}, VOID),
+    ],
+)
+def test_what_head_alone_breaks_and_base_was_never_known_to_is_brought(
+    tally: dict[str, Any], code: int
+) -> None:
+    done = review(Ran())
+    done.tallies = [Tally("WM-1", "", None, **tally)]
+    assert bool(done.brought) == (code == UNLISTED)
+    assert done.exit_code == code
+
+
+# nothing of a trace is markup
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "`" * 5, "a\u202eb", "| a | b |"])
+def test_words_of_strangers_are_text_in_a_paragraph_and_in_a_table(text: str) -> None:
+    reader = MarkdownIt("gfm-like", {"html": True, "linkify": False})
+    for line in (f"- {code(text)}", f"| h |\n|---|\n| {code(text)} |"):
+        (inline, *_) = (
+            one for one in reader.parse(line) if one.type == "inline" and one.content != "h"
+        )
+        kinds = {one.type for one in inline.children or ()}
+        assert kinds <= {"html_inline", "text", "text_special", "softbreak"}, kinds
+        tags = [one.content for one in inline.children or () if one.type == "html_inline"]
+        assert tags == ["<code>", "</code>"]
+
+
+def test_an_address_or_a_name_of_strangers_is_no_link() -> None:
+    shown = re.sub(r"&#\d+;", "", code(HOSTILE))
+    assert [one for one in ("://", "www.", "@", "#") if one in shown] == []
+    assert "http" in shown
+
+
+def test_a_trace_stays_within_its_block_of_code() -> None:
+    lines = block(["config = 1", "````", "</details>", "x" * (LINE_MAX + 1)])
+    (fence,) = MarkdownIt().parse("\n".join(lines))
+    assert fence.type == "fence"
+    assert "</details>" in fence.content
+    assert fence.content.endswith("x [...]\n")
