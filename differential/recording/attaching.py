@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from cacheproof.differential.recording import plugin, settings
-from cacheproof.differential.recording.engine import Hasher, SchedulerRecording
+from cacheproof.differential.recording.engine import SchedulerRecording
+from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.worker import WorkerRecording
 from cacheproof.differential.recording.writer import Limits, Writer
 from cacheproof.differential.targets.after_import import after_import

@@ -5,7 +5,6 @@ what it left is written down after it. Nothing that this module does may reach t
 goes wrong here ends the recording, and the record says so.
 """
 
-import hashlib
 import logging
 import time
 from collections import deque
@@ -17,6 +16,7 @@ import msgspec
 
 from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.connector import ConnectorRecorder
+from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.ledger import ManagerRecorder
 from cacheproof.differential.recording.messages import (
     Aborted,
@@ -53,30 +53,6 @@ def say_why_it_ended(error: Exception, writer: Writer) -> None:
         why = str(error)[:200].encode(errors="replace").decode()
         writer.put(Raised(0, "recording", type(error).__name__, why, []))
         writer.flush(1.0)
-
-
-class Hasher:
-    """Identifiers and block keys under a salt."""
-
-    def __init__(self, salt: bytes, *, plain: bool) -> None:
-        self.is_plain = plain
-        self._salt = salt
-        self._known: dict[str, str] = {}
-
-    def identifier(self, name: str) -> str:
-        """What a record calls an identifier."""
-        if self.is_plain:
-            return name
-        found = self._known.get(name)
-        if found is None:
-            if len(self._known) > 100_000:
-                self._known.clear()
-            found = self._known[name] = self.digest(name.encode()).hex()
-        return found
-
-    def digest(self, data: bytes) -> bytes:
-        """Eight bytes that stand for others."""
-        return hashlib.blake2b(data, digest_size=8, key=self._salt).digest()
 
 
 class _Known:

@@ -69,7 +69,7 @@ def main() -> None:
             folder = next(folders)
             folder.mkdir()
             writer = writer_of.Writer(folder, "scheduler-1-1", writer_of.Limits())
-            hasher = engine.Hasher(b"salt", plain=True)
+            hasher = ours("differential.recording.hashing").Hasher(b"salt", plain=True)
             recordings.append(
                 engine.SchedulerRecording(kit.scheduler, writer, hasher, settings.of_vllm())
             )
