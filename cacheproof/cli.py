@@ -254,13 +254,16 @@ def review(
     ] = None,
     known: KnownOption = None,
     workers: WorkersOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
     json: JsonOption = None,
 ) -> None:
     """Review a change: what head decides otherwise than base, mends, brings, and proves."""
     faults = known_faults.load(known)
-    raise typer.Exit(
-        reviewing.review(
-            Output(json),
+    formats = Formats(junit, sarif)
+    with Output(json, command="review", formats=formats, is_page=True) as output:
+        code = reviewing.review(
+            output,
             base,
             head,
             depth=depth,
@@ -269,7 +272,7 @@ def review(
             known=faults,
             workers=workers,
         )
-    )
+        raise typer.Exit(code)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.differential.traces.trace import ModelRunner, Trace
+from cacheproof.formats.reviewed import result_of
 from cacheproof.plan import lanes_at, seed_range
 from cacheproof.review_page import SHOWN_MAX, code, markdown
 from cacheproof.review_proofs import review_proofs
@@ -81,6 +82,7 @@ def review(
         working(output, base, head, workers, do)
     (done,) = found
     done.skipped = list(_skipped(done, lanes, left_out, unread))
+    output.found(result_of(done, head))
     output.line(markdown(done))
     output.write_json("review", done.to_json())
     return done.exit_code

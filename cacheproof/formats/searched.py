@@ -102,7 +102,7 @@ class _Search:
                 yield self._of_finding(one)
 
     def _of_finding(self, one: Finding) -> Problem:
-        way = _way(one.contract, one.trace, one.event, _operation(one))
+        way = way_of(one.contract, one.trace, one.event, _operation(one))
         excuse = None
         if one.known_note is not None:
             excuse = self._listed(one.fault or "", one.known_note)
@@ -144,7 +144,7 @@ class _Search:
         return covering(self._known, one.contract, release, one.lane, one.kind, runner)
 
     def _of_break(self, one: Break, listed: KnownFault | None) -> Problem:
-        way = _way(one.contract, one.trace, one.event, one.operation)
+        way = way_of(one.contract, one.trace, one.event, one.operation)
         harm = self._harm(one.contract)
         excuse = Excuse(HARMLESS[harm]) if harm in HARMLESS else None
         if listed is not None:
@@ -177,7 +177,8 @@ def _plugged(target: Target) -> tuple[Path, str] | None:
     return None if file is None else (file, own_name)
 
 
-def _way(contract: str, trace: Trace, event: int, operation: str) -> tuple[Function, ...]:
+def way_of(contract: str, trace: Trace, event: int, operation: str) -> tuple[Function, ...]:
+    """The functions of the target that lead to where a contract is broken."""
     rule = None if contract == LOCKSTEP else by_id(contract)
     of_caller = rule is not None and rule.kind == "promise"
     way = places.way(trace, event, operation, of_caller=of_caller)

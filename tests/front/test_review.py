@@ -25,6 +25,7 @@ from cacheproof.review_proofs import UNREAD, ProofReview, weighed
 from cacheproof.review_run import Ran
 from cacheproof.review_verdict import DIFFERS, Review, Side
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin
+from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 OLD, NEW = "reference@0.28.0", "reference@0.33.0"
 FEW = ("--depth", "manager", "--seeds", "0:2", "--workers", "1")
@@ -49,6 +50,23 @@ def test_a_target_beside_itself_decides_alike(run: Callable[..., Any]) -> None:
     assert ended.code == HOLDS
     assert "Nothing worse was found, and no decision that differs.** Exit code 0." in ended.out
     assert "None was seen." in ended.out
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "brings"), [(NEW, OLD, {"EC-6", "EC-6a"}), (NEW, NEW, set())]
+)
+def test_what_head_brings_is_in_the_formats_that_pipelines_read(
+    run: Callable[..., Any], tmp_path: Path, base: str, head: str, brings: set[str]
+) -> None:
+    sarif, junit = tmp_path / "review.sarif", tmp_path / "review.xml"
+    ended = run("review", "--base", base, "--head", head, *FEW, "--sarif", sarif, "--junit", junit)
+    assert complaints_about_sarif(read(sarif)) == []
+    assert complaints_about_junit(junit.read_bytes()) == []
+    (one,) = read(sarif)["runs"]
+    errors = {result["ruleId"] for result in one["results"] if result["level"] == "error"}
+    assert errors >= brings
+    assert bool(errors) == bool(brings) == (ended.code == UNLISTED)
+    assert ("<failure" in junit.read_text()) == bool(brings)
 
 
 def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
