@@ -18,7 +18,7 @@ from recorder import Engine
 
 from cacheproof.differential.audit.audit import Audit
 
-ANSWERS = {"short answers, 8 to 120 tokens": 0, "long answers, 200 to 400 tokens": 1}
+ANSWERS = {"short answers, 8 to 120 tokens": "", "long answers, 200 to 400 tokens": "long"}
 ROUNDS = 5
 
 
@@ -33,9 +33,9 @@ def main() -> None:
         return
     print("| traffic | steps | requests a step | seconds for 100,000 steps | memory, MiB |")
     print("|---|--:|--:|--:|--:|")
-    for words, are_long in ANSWERS.items():
+    for words, kind in ANSWERS.items():
         with tempfile.TemporaryDirectory() as folder:
-            engine = Engine(arguments.release, Path(folder), long_answers=bool(are_long))
+            engine = Engine(arguments.release, Path(folder), kind=kind)
             for seed in range(arguments.turns):
                 engine.turn(seed)
             engine.close()

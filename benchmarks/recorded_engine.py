@@ -10,7 +10,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(sys.argv[1]).parent))
 REQUESTS = 48
-TOKENS = (200, 400) if sys.argv[2:] == ["long"] else (8, 120)
+KIND = sys.argv[2]
+TOKENS = (200, 400) if KIND == "long" else (8, 120)
+SCARCE = {
+    "max_model_len": 400,
+    "max_num_batched_tokens": 128,
+    "num_gpu_blocks_override": 16,
+    "scheduling_policy": "priority",
+}
+"""Memory for KV that hardly suffices, and urgent requests."""
 
 
 def main() -> None:
@@ -27,18 +35,17 @@ def main() -> None:
     from cacheproof.gpu_runner.tiny_models import ensure
 
     plugin.register()  # as vLLM does where cacheproof is installed
+    memory = {"max_model_len": 512, "max_num_batched_tokens": 512, "num_gpu_blocks_override": 256}
     llm = LLM(
         model=str(ensure("llava", Path(os.environ["CACHEPROOF_MODELS"]))),
         dtype="float32",
         seed=0,
         enforce_eager=True,
         block_size=32,
-        max_model_len=512,
         max_num_seqs=16,
-        max_num_batched_tokens=512,
-        num_gpu_blocks_override=256,
         limit_mm_per_prompt={"image": 8},
         disable_log_stats=True,
+        **(SCARCE if KIND == "scarce" else memory),
     )
     core = llm.llm_engine.engine_core.engine_core
     steps = 0
@@ -51,13 +58,14 @@ def main() -> None:
 
     core.model_executor.execute_model = counted
     pictures = [
-        Image.frombytes("RGB", (8, 8), random.Random(number).randbytes(192)) for number in range(30)
+        Image.frombytes("RGB", (8, 8), random.Random(seed).randbytes(192)) for seed in range(30)
     ]
     print("{}", file=results, flush=True)
     for line in sys.stdin:
-        choice = random.Random(int(line))
+        number = random.Random(int(line))
         prompts, params = [], []
         for _ in range(REQUESTS):
+            choice = random.Random(number.randrange(12)) if KIND == "scarce" else number
             count = choice.randint(1, 3)
             longest = 30 if TOKENS[1] < 200 else 8
             words = [f"t{choice.randint(0, 50)}" for _ in range(choice.randint(3, longest))]
@@ -65,11 +73,12 @@ def main() -> None:
             data = {"image": [choice.choice(pictures) for _ in range(count)]}
             prompts.append({"prompt": text, "multi_modal_data": data})
             params.append(
-                SamplingParams(temperature=0, max_tokens=choice.randint(*TOKENS), ignore_eos=True)
+                SamplingParams(temperature=0, max_tokens=number.randint(*TOKENS), ignore_eos=True)
             )
+        urgency = {"priority": [number.randint(0, 3) for _ in prompts]} if KIND == "scarce" else {}
         steps = 0
         begin = time.perf_counter()
-        llm.generate(prompts, params, use_tqdm=False)
+        llm.generate(prompts, params, use_tqdm=False, **urgency)
         seconds = time.perf_counter() - begin
         print(json.dumps({"seconds": seconds, "steps": steps}), file=results, flush=True)
 

@@ -25,7 +25,7 @@ ENGINE = Path(__file__).with_name("recorded_engine.py")
 class Engine:
     """An engine in a process of its own, that works when it is told to."""
 
-    def __init__(self, release: str, record: Path | None, *, long_answers: bool = False) -> None:
+    def __init__(self, release: str, record: Path | None, *, kind: str = "") -> None:
         found = releases.find(release, kind=releases.ENGINE)
         if found is None:
             raise SystemExit(f"engine@{release} is not there; run a test of it, or a replay on it")
@@ -35,7 +35,7 @@ class Engine:
         if record is not None:
             environment["CACHEPROOF_RECORD"] = str(record)
         self._process = subprocess.Popen(
-            [*command, str(ENGINE), str(PACKAGE), *(("long",) if long_answers else ())],
+            [*command, str(ENGINE), str(PACKAGE), kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -45,7 +45,7 @@ def first_line(tree: Path, place: Place) -> str:
     return (tree / place.path).read_text().splitlines()[place.line - 1].strip()
 
 
-@pytest.mark.parametrize("function", set(functions()), ids=lambda one: one.name)
+@pytest.mark.parametrize("function", sorted(set(functions())), ids=lambda one: one.name)
 def test_the_newest_release_has_every_function_that_is_named(
     newest: Path, function: Function
 ) -> None:
