@@ -72,7 +72,7 @@ def audit(
         raise InputError("what is drawn is read twice; expected a file or a folder, not -")
     with Output(json, command="audit", formats=Formats(junit, sarif)) as output:
         report = AuditReport(output, known_faults.load(known), where)
-        audit_of = Audit(where)
+        audit_of = Audit(where, waits=follow)
         if follow:
             with _served(output, metrics_port) as publish:
                 _follow(audit_of, report, publish, until_finding=until_finding)

@@ -50,8 +50,8 @@ class Audit:
         InputError: there is no record, or one in another format.
     """
 
-    def __init__(self, where: str) -> None:
-        self._where = folder_or_file(where)
+    def __init__(self, where: str, *, waits: bool = False) -> None:
+        self._where = folder_or_file(where, waits=waits)
         self._sources: dict[str, _Source] = {}
         self._workers: dict[str, list[tuple[int, _Source]]] = {}
         self._unpaired: dict[str, _Source] = {}

@@ -159,8 +159,9 @@ class Folder:
                 self.streams[stem] = Stream(str(path), [source])
 
 
-def folder_or_file(where: str) -> Folder | Stream:
-    """What to audit: a folder's records, a file's, or those on standard input ("-").
+def folder_or_file(where: str, *, waits: bool = False) -> Folder | Stream:
+    """What to audit: a folder's records, a file's, or those on standard input ("-"). One that
+    `waits` takes a folder too that is yet to come, or to be filled.
 
     Raises:
         InputError: there is nothing of the kind.
@@ -168,10 +169,10 @@ def folder_or_file(where: str) -> Folder | Stream:
     if where == "-":
         return Stream("standard input", [sys.stdin.buffer])
     path = Path(where)
-    if path.is_dir():
+    if path.is_dir() or (waits and not path.exists()):
         folder = Folder(path)
         folder.look()
-        if not folder.streams:
+        if not folder.streams and not waits:
             raise InputError(
                 f"{where}: no records there; expected files named *{SUFFIX}, as "
                 "CACHEPROOF_RECORD=DIR has an engine write them"

@@ -179,3 +179,13 @@ def test_the_dashboard_is_one_of_grafana_s() -> None:
         assert place["x"] + place["w"] <= 24
         references = [target["refId"] for target in panel["targets"]]
         assert len(set(references)) == len(references) > 0
+
+
+def test_a_followed_audit_waits_for_its_folder(
+    start: Start, driven: Driven, tmp_path: Path
+) -> None:
+    command = start("audit", str(tmp_path / "later"), "--follow")
+    shutil.copytree(driven.folder, tmp_path / "later")
+    said, _ = command.communicate()
+    assert "SC-9 broken in step " in said
+    assert command.returncode == 1
