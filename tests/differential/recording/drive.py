@@ -25,12 +25,12 @@ def load_host() -> None:
 
 
 def fail_in(kind, name, is_forever):
-    """Have a method of the recorder raise at its sixth call, and from then on if that is asked."""
+    """Have a method of the recorder raise at its third call, and from then on if that is asked."""
     method, calls = getattr(kind, name), count()
 
     def failing(*args, **kwargs):
         number = next(calls)
-        if number == 5 or (is_forever and number > 5):
+        if number == 2 or (is_forever and number > 2):
             raise RuntimeError("on purpose")
         return method(*args, **kwargs)
 
