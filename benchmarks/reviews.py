@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cacheproof.differential.targets import releases
+from cacheproof.reference.releases import NEWEST
 
-RELEASE = "0.33.0"
+RELEASE = NEWEST
 SEEDS = "0:4"
 CORE = "vllm/v1/core"
-PAIRS = (("0.28.0", "0.29.0"), ("0.31.0", "0.32.0"), ("0.32.0", "0.33.0"))
+PAIRS = (("0.28.0", "0.29.0"), ("0.31.0", "0.32.0"), ("0.32.0", NEWEST))
 
 
 class Edit(NamedTuple):
@@ -246,7 +247,7 @@ def rows(pages: Path, only: str | None, options: list[str]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=Path, default=Path("reviews"))
-    parser.add_argument("--only", help="the name of a change, or such as '0.32.0 to 0.33.0'")
+    parser.add_argument("--only", help="the name of a change, or such as '0.31.0 to 0.32.0'")
     parser.add_argument("--seeds", default=SEEDS)
     parser.add_argument("--workers", default="2")
     arguments = parser.parse_args()

@@ -556,7 +556,7 @@ def test_an_interrupted_proof_writes_what_was_proved_until_then(
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(proving, "_proved_now", interrupted)
+    monkeypatch.setattr(proving, "proved_now", interrupted)
     asked = "--target", "reference", "--junit", files.junit, "--sarif", files.sarif
     ran = run("prove", *asked, "--fresh")
     assert (ran.code, ran.err.splitlines()[-1]) == (130, "cacheproof: interrupted")
