@@ -1,5 +1,5 @@
 """What the recorder costs a real engine: two engines with one workload, one of them recorded, take
-turns; each turn is timed.
+turns; each turn is timed, by the clock and in processor time of all threads.
 
     .venv/bin/python benchmarks/recorder.py [--rounds 30] [--release 0.32.0]
 
@@ -31,6 +31,7 @@ class Engine:
             raise SystemExit(f"engine@{release} is not there; run a test of it, or a replay on it")
         command, environment = host_command(found)
         environment["CACHEPROOF_MODELS"] = str(Cache.locate().models)
+        environment["OMP_NUM_THREADS"] = "1"  # those that wait would count as work
         environment.pop("CACHEPROOF_RECORD", None)
         if record is not None:
             environment["CACHEPROOF_RECORD"] = str(record)
@@ -44,13 +45,13 @@ class Engine:
         )
         self._line()  # it is there
 
-    def turn(self, seed: int) -> tuple[float, int]:
-        """Seconds and steps of a turn."""
+    def turn(self, seed: int) -> dict[str, float]:
+        """Seconds by the clock and by the processor for a step of a turn."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seed}\n")
         self._process.stdin.flush()
         told = json.loads(self._line())
-        return told["seconds"], told["steps"]
+        return {"clock": told["seconds"] / told["steps"], "processor": told["cpu"] / told["steps"]}
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -72,23 +73,24 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         plain, recorded = Engine(arguments.release, None), Engine(arguments.release, Path(folder))
-        ratios, step_of = [], {"off": [], "on": []}
+        each: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
         for number in range(-2, arguments.rounds):
             pair = [("off", plain), ("on", recorded)]
             times = {name: engine.turn(number) for name, engine in pair[:: 1 if number % 2 else -1]}
             if number < 0:
                 continue  # caches are cold
-            each = {name: seconds / steps for name, (seconds, steps) in times.items()}
-            ratios.append(each["on"] / each["off"])
-            for name, seconds in each.items():
-                step_of[name].append(seconds)
+            for name, time in times.items():
+                each[name].append(time)
         plain.close()
         recorded.close()
         size = sum(path.stat().st_size for path in Path(folder).iterdir())
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    off, on = (1e6 * statistics.median(step_of[name]) for name in ("off", "on"))
-    print(f"a step: {off:.0f} us without, {on:.0f} us with the recorder")
-    print(f"paired: {middle:.3f} times (quartiles {low:.3f} to {high:.3f}, {len(ratios)} pairs)")
+    for by in ("clock", "processor"):
+        off, on = ([one[by] for one in each[name]] for name in ("off", "on"))
+        ratios = [one / other for one, other in zip(on, off, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        without, recorded_in = (1e6 * statistics.median(times) for times in (off, on))
+        print(f"{by}: a step in {without:.0f} us without, {recorded_in:.0f} us with the recorder")
+        print(f"  paired: {middle:.3f} times (quartiles {low:.3f} to {high:.3f}, {len(on)} pairs)")
     print(f"the record: {size / 1024:.0f} KiB", file=sys.stderr)
 
 

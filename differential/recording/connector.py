@@ -72,7 +72,7 @@ class ConnectorRecorder:
         if answer is None or isinstance(answer, bool):
             return answer
         if isinstance(answer, list) and all(isinstance(one, bool) for one in answer):
-            return answer
+            return list(answer)
         if isinstance(answer, set):
             return [self._number_of(one) for one in sorted(answer)]
         return None

@@ -5,17 +5,16 @@ what it left is written down after it. Nothing that this module does may reach t
 goes wrong here ends the recording, and the record says so.
 """
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.connector import ConnectorRecorder
+from cacheproof.differential.recording.ending import say_why_it_ended
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.ledger import ManagerRecorder
 from cacheproof.differential.recording.messages import (
@@ -25,14 +24,15 @@ from cacheproof.differential.recording.messages import (
     Closed,
     Keyframe,
     KnownRequest,
+    ManagerCall,
     Message,
     Opened,
     Raised,
     Scheduled,
     Updated,
 )
+from cacheproof.differential.recording.requests import Numbers, Queues, Step
 from cacheproof.differential.recording.writer import Writer
-from cacheproof.differential.targets.host.scheduler_session import WAITING_QUEUES
 from cacheproof.differential.targets.host.scheduler_told import (
     blocks_of,
     inputs_of,
@@ -42,27 +42,8 @@ from cacheproof.differential.targets.host.scheduler_told import (
 )
 
 KEYFRAME_STEPS = 4096
-RETIRED_MAX = 4096
-_logger = logging.getLogger("vllm.cacheproof")
-
-
-def say_why_it_ended(error: Exception, writer: Writer) -> None:
-    """A recording ends of what went wrong in it."""
-    with suppress(Exception):
-        _logger.warning("cacheproof: the recording has ended: %r", error, exc_info=error)
-        why = str(error)[:200].encode(errors="replace").decode()
-        writer.put(Raised(0, "recording", type(error).__name__, why, []))
-        writer.flush(1.0)
-
-
-class _Known:
-    """A request as it arrived, and its number."""
-
-    __slots__ = ("arrived", "number")
-
-    def __init__(self, number: int, arrived: dict[str, Any]) -> None:
-        self.number = number
-        self.arrived = arrived
+_NOBODY: list[Any] = []
+_NOTHING: dict[Any, Any] = {}
 
 
 class SchedulerRecording:
@@ -76,22 +57,19 @@ class SchedulerRecording:
         self._writer = writer
         self._hasher = hasher
         self._opened: Opened | None = None
-        self._queues = [name for name in WAITING_QUEUES if hasattr(scheduler, name)]
+        self._queues = Queues(scheduler)
         self._manager: ManagerRecorder | None = None
         self._connector: ConnectorRecorder | None = None
         self._drafts = 0
-        self._known: dict[str, _Known] = {}
-        self._retired: dict[str, int] = {}
-        self._arrivals = 0
+        self._loads = False
+        self._numbers = Numbers()
+        self._number = self._numbers.of
         self._steps = 0
         self._steps_until_keyframe = KEYFRAME_STEPS
-        self._ends: dict[str, int | None] = {}
+        self._step = Step({})
         self._in_flight: deque[Mapping[str, Any]] = deque()
         self._preempted: set[str] = set()
         self._flagged: set[str] = set()
-        self._running: list[str] = []
-        self._waiting: list[str] = []
-        self._lengths: tuple[int, ...] = ()
         self._present: list[str] = []
         self._inside = False
         self._ended = False
@@ -161,6 +139,9 @@ class SchedulerRecording:
                 self._connector = ConnectorRecorder(
                     connector, self._number, self._hasher.identifier
                 )
+            self._loads = (
+                connector is not None or getattr(self._scheduler, "connector", None) is not None
+            )
             self._drafts = self._opened.settings.get("num_speculative_tokens", 0)
             self._begin()
         elif name == "schedule" and self._writer.wants_file:
@@ -180,22 +161,22 @@ class SchedulerRecording:
         state = self._manager.full_state()
         hashed, numbers = self._hasher.identifier, self._number
         requests = self._scheduler.requests
-        self._list_requests()
+        self._queues.read()
         return Keyframe(
             self._tick(),
             self._writer.lost,
             self._steps,
             [
                 KnownRequest(
-                    **known.arrived | {"prefix": known.arrived["prefix"][:1]},
+                    **known.arrived,
                     computed=requests[name].num_computed_tokens,
                     preempted=name in self._preempted,
                 )
-                for name, known in self._known.items()
+                for name, known in self._numbers.known.items()
                 if name in requests
             ],
-            list(map(numbers, self._running)),
-            list(map(numbers, self._waiting)),
+            list(map(numbers, self._queues.running)),
+            list(map(numbers, self._queues.waiting)),
             self._free_blocks(),
             state["free"],
             state["freeable"],
@@ -206,27 +187,80 @@ class SchedulerRecording:
             [(hashed(name), size) for name, size in state["queue"]],
             list(map(hashed, state["notices"])),
             [list(map(numbers, step)) for step in self._in_flight],
-            {numbers(name): end or 0 for name, end in self._ends.items()},
+            {numbers(name): end or 0 for name, end in self._step.ends_by_name().items()},
         )
 
     def _added(self, answer: Any, request: Any) -> None:
         name = request.request_id
-        if name in self._known:
+        if name in self._numbers.known:
             self._put(Cleared, "session", None, **self._standing(anew=True))
             return
-        arrived = settings.arrived(request, self._arrivals, self._hasher)
-        self._known[name] = _Known(self._arrivals, arrived)
-        self._arrivals += 1
+        arrived = settings.arrived(request, self._numbers.next, self._hasher)
+        self._numbers.add(name, arrived)
         if arrived["flags"]:
             self._flagged.add(name)
         self._put(Added, **arrived, **self._standing(anew=True))
 
     def _scheduled(self, output: Any, *_: Any, **__: Any) -> None:
+        if not self._goes_on(output):
+            self._decided(output)
+        self._steps_until_keyframe -= 1
+        if self._steps_until_keyframe <= 0:
+            self._writer.put(self._keyframe())
+
+    def _goes_on(self, output: Any) -> bool:
+        """Note a step of the commonest kind, if that is what it is: the requests of the step before
+        get one token more each, and perhaps a KV block."""
+        cached, before = output.scheduled_cached_reqs, self._step
+        if (
+            cached.num_computed_tokens != before.ends
+            or cached.req_ids != before.names
+            or output.num_scheduled_tokens != before.ones
+            or list(output.num_scheduled_tokens) != before.names
+            or output.total_num_scheduled_tokens != len(before.names)
+            or output.scheduled_new_reqs
+            or output.scheduled_encoder_inputs
+            or output.scheduled_spec_decode_tokens
+            or output.finished_req_ids
+            or getattr(output, "encoder_input_updates", None)
+            or getattr(self._scheduler, "encoder_cache_mismatch_reqs", None)
+            or self._flagged
+            or self._loads
+            or self._queues.may_have_moved
+            or notices_of(output)
+            or unasked(output, self._drafts)
+        ):
+            return False
+        self._steps += 1
+        before.ends = [start + 1 for start in cached.num_computed_tokens]
+        self._in_flight.append(before.ones)
+        blocks = self._blocks(output) if any(cached.new_block_ids) else _NOTHING
+        self._writer.put(
+            Scheduled(
+                self._tick(),
+                tokens=_NOBODY,
+                gone=_NOBODY,
+                order=None,
+                encode=_NOTHING,
+                notices=_NOBODY,
+                calls=self._calls(),
+                blocks=blocks,
+                finished=_NOBODY,
+                running=None,
+                waiting=None,
+                free_blocks=self._free_blocks(),
+                rest=_NOTHING,
+            )
+        )
+        return True
+
+    def _decided(self, output: Any) -> None:
+        """Note a step of any kind."""
         cached = output.scheduled_cached_reqs
         computed = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
         computed.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
         ends: dict[str, int | None] = {}
-        before, number, stayed = self._ends, self._number, 0
+        before, number, stayed = self._step.ends_by_name(), self._number, 0
         tokens = []
         for name, count in output.num_scheduled_tokens.items():
             start = computed.get(name)
@@ -242,9 +276,9 @@ class SchedulerRecording:
         )
         order = self._order(before, ends, tokens)
         self._steps += 1
-        self._ends = ends
+        self._step = Step(ends)
         self._in_flight.append(ends)
-        ran = self._running
+        ran = self._queues.running
         standing = self._standing(anew=bool(tokens or gone))
         encode, finished = output.scheduled_encoder_inputs, output.finished_req_ids
         self._put(
@@ -254,17 +288,14 @@ class SchedulerRecording:
             order=order,
             encode={number(name): list(inputs) for name, inputs in encode.items()},
             notices=list(map(self._hasher.identifier, notices_of(output))),
-            blocks={number(name): ids for name, ids in blocks_of(output).items()},
-            finished=[number(name) for name in finished if name in self._known],
+            blocks=self._blocks(output),
+            finished=[number(name) for name in finished if name in self._numbers.known],
             rest=self._rest(output, computed, ran),
             **standing,
         )
         for name in finished:
             if name not in self._scheduler.requests:
                 self._retire(name)
-        self._steps_until_keyframe -= 1
-        if self._steps_until_keyframe <= 0:
-            self._writer.put(self._keyframe())
 
     def _order(
         self, before: Mapping[str, Any], now: Mapping[str, Any], tokens: Sequence[Any]
@@ -322,9 +353,9 @@ class SchedulerRecording:
 
     def _preempted_of(self, ran: Sequence[str]) -> list[str]:
         """Who of those that ran is preempted now."""
-        if self._running is ran:
+        if self._queues.running is ran:
             return []
-        requests, runs = self._scheduler.requests, set(self._running)
+        requests, runs = self._scheduler.requests, set(self._queues.running)
         preempted = [
             name
             for name in ran
@@ -337,50 +368,41 @@ class SchedulerRecording:
 
     def _awaiting(self) -> list[str]:
         """Who waits for something of its own: a grammar, a load, more prompt."""
-        if not self._may_wait:
+        if not (self._flagged or self._loads):
             return []
         requests = self._scheduler.requests
         return [
-            name for name in self._waiting if requests[name].status.name.startswith("WAITING_FOR")
+            name
+            for name in self._queues.waiting
+            if requests[name].status.name.startswith("WAITING_FOR")
         ]
-
-    @property
-    def _may_wait(self) -> bool:
-        """Whether any request can wait for something of its own."""
-        scheduler = self._scheduler
-        return (
-            bool(self._flagged)
-            or getattr(scheduler, "connector", None) is not None
-            or getattr(scheduler, "ec_connector", None) is not None
-        )
 
     def _updated(self, answer: Any, output: Any, *_: Any, **__: Any) -> None:
         expected = self._in_flight.popleft() if self._in_flight else {}
-        others: dict[str, int] = {}
-        ended, met = [], 0
-        for client in (answer or {}).values():
-            for one in client.outputs:
-                name, count = one.request_id, len(one.new_token_ids)
-                if one.finish_reason is not None:
-                    ended.append(name)
-                if count == 1 and name in expected:
-                    met += 1
-                elif count:
-                    others[name] = others.get(name, 0) + count
-        if met != len(expected):
-            told = {
-                one.request_id
-                for client in (answer or {}).values()
-                for one in client.outputs
-                if one.new_token_ids
-            }
-            others |= {name: 0 for name in expected if name not in told}
+        outputs = [one for client in (answer or {}).values() for one in client.outputs]
+        usual = {
+            one.request_id
+            for one in outputs
+            if len(one.new_token_ids) == 1 and one.finish_reason is None
+        }
+        if len(usual) == len(outputs) and usual == expected.keys():  # a token each, the commonest
+            calls, free = self._calls(), self._free_blocks()
+            self._writer.put(Updated(self._tick(), _NOTHING, _NOBODY, calls, None, None, free))
+            return
+        sampled: dict[str, int] = dict.fromkeys(expected, 0)
+        for one in outputs:
+            if one.new_token_ids:
+                name = one.request_id
+                sampled[name] = sampled.get(name, 0) + len(one.new_token_ids)
+        ended = [self._number(one.request_id) for one in outputs if one.finish_reason is not None]
         self._put(
             Updated,
             sampled={
-                self._number(name): count for name, count in others.items() if name in self._known
+                self._number(name): count
+                for name, count in sampled.items()
+                if name in self._numbers.known and (count != 1 or name not in expected)
             },
-            ended=list(map(self._number, ended)),
+            ended=ended,
             **self._standing(anew=bool(ended)),
         )
 
@@ -397,7 +419,7 @@ class SchedulerRecording:
     def _reset_prefix(self, answer: Any, *args: Any, **kwargs: Any) -> None:
         running = bool(kwargs.get("reset_running_requests", bool(args) and args[0]))
         if running:
-            self._preempted.update(self._running)
+            self._preempted.update(self._queues.running)
         what = "running" if running else "prefix"
         self._put(Cleared, what=what, answer=bool(answer), **self._standing(anew=True))
 
@@ -418,12 +440,14 @@ class SchedulerRecording:
 
     def _raised(self, operation: str, error: BaseException) -> None:
         text = str(error)[:1000] if self._hasher.is_plain else ""
-        assert self._manager is not None
-        calls = self._manager.written(self._number, self._hasher.identifier)
+        calls = self._calls()
         self._writer.put(Raised(self._tick(), operation, type(error).__name__, text, calls))
         self._writer.flush(1.0)
 
     # its parts
+
+    def _blocks(self, output: Any) -> dict[int, list[list[int]]]:
+        return {self._number(name): ids for name, ids in blocks_of(output).items()}
 
     def _put(self, kind: type[Message], *args: Any, **fields: Any) -> None:
         self._writer.put(kind(self._tick(), *args, **fields))
@@ -433,57 +457,35 @@ class SchedulerRecording:
         passed, self._clock = (now - self._clock) // 1000, now
         return passed
 
-    def _number(self, name: str) -> int:
-        known = self._known.get(name)
-        return self._retired.get(name, -1) if known is None else known.number
-
     def _retire(self, name: str) -> None:
-        """A request is gone. Its number is kept for a while: a ledger may still name it."""
-        known = self._known.pop(name, None)
+        self._numbers.retire(name)
         self._preempted.discard(name)
         self._flagged.discard(name)
-        if known is not None:
-            self._retired[name] = known.number
-            if len(self._retired) > RETIRED_MAX:
-                del self._retired[next(iter(self._retired))]
 
     def _free_blocks(self) -> int:
         count: int = self._scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         return count
 
+    def _calls(self) -> list[ManagerCall]:
+        assert self._manager is not None
+        return self._manager.written(self._number, self._hasher.identifier)
+
     def _standing(self, *, anew: bool = False) -> dict[str, Any]:
         """Who runs and waits, where that changed, and the calls of the manager. The queues are read
         again where something happened that can move them, or where their lengths changed."""
-        assert self._manager is not None
         running: list[int] | None = None
         waiting: list[int] | None = None
-        if anew or self._lengths_now() != self._lengths:
-            ran, waited = self._running, self._waiting
-            self._list_requests()
-            if self._running is not ran:
-                running = list(map(self._number, self._running))
-            if self._waiting is not waited:
-                waiting = list(map(self._number, self._waiting))
+        queues = self._queues
+        if anew or queues.may_have_moved:
+            ran, waited = queues.running, queues.waiting
+            queues.read()
+            if queues.running is not ran:
+                running = list(map(self._number, queues.running))
+            if queues.waiting is not waited:
+                waiting = list(map(self._number, queues.waiting))
         return {
-            "calls": self._manager.written(self._number, self._hasher.identifier),
+            "calls": self._calls(),
             "running": running,
             "waiting": waiting,
             "free_blocks": self._free_blocks(),
         }
-
-    def _lengths_now(self) -> tuple[int, ...]:
-        scheduler = self._scheduler
-        return (len(scheduler.running), *[len(getattr(scheduler, one)) for one in self._queues])
-
-    def _list_requests(self) -> None:
-        """Note who runs and waits; the lists stay the same objects where nothing changed."""
-        scheduler = self._scheduler
-        self._lengths = self._lengths_now()
-        running = [request.request_id for request in scheduler.running]
-        waiting = [
-            request.request_id for queue in self._queues for request in getattr(scheduler, queue)
-        ]
-        if running != self._running:
-            self._running = running
-        if waiting != self._waiting:
-            self._waiting = waiting

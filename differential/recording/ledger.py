@@ -13,14 +13,17 @@ from cacheproof.differential.targets.host.recorder import OPERATIONS as NAMES
 from cacheproof.differential.targets.host.recorder import Recorder
 
 _NUMBER_OF = {operation: number for number, operation in enumerate(OPERATIONS)}
+_DREW_NOTHING: tuple[Any, ...] = ("notices", None, None, None, None, [], None)
+_NOTHING_DRAWN: ManagerCall = (_NUMBER_OF["notices"], None, None, None, None, [], None)
 _READS = tuple(name for name, kind in NAMES.items() if kind in ("inputs", "embeds"))
 
 
 class ManagerRecorder(Recorder):
     """Logs the calls of one manager, but for those that only read, of which there is one for every
     request of every step. Should one of them change how much there is, that is logged in its place
-    as the event ends. What goes wrong here is raised by `written`, never to who called the
-    manager."""
+    before the next call. At a draw of no notices, of which there is one a step, the entries are
+    compared only where there are more or fewer; what else it changed shows in the next call. What
+    goes wrong here is raised by `written`, never to who called the manager."""
 
     def __init__(self, manager: Any) -> None:
         self._has_ended = False
@@ -44,6 +47,13 @@ class ManagerRecorder(Recorder):
         if self._has_ended:
             return
         try:
+            if operation == "notices" and not answer:
+                sizes = self._sizes()
+                if sizes != self._sizes_then:
+                    super()._log("inputs", (), None)
+                    self._sizes_then = sizes
+                self.calls.append(_DREW_NOTHING)
+                return
             super()._log(operation, args, answer)
             self._sizes_then = self._sizes()
         except Exception as error:
@@ -56,11 +66,11 @@ class ManagerRecorder(Recorder):
         """The calls since the last time: requests by number, identifiers hashed."""
         if self._failure is not None:
             raise self._failure
-        if self._sizes() != self._sizes_then:
-            self._log("inputs", (), None)
-        if not self.calls:
-            return []
-        return [self._written(call, number_of, hashed) for call in self.take()]
+        calls, self.calls = self.calls, []
+        return [
+            _NOTHING_DRAWN if call is _DREW_NOTHING else self._written(call, number_of, hashed)
+            for call in calls
+        ]
 
     def _written(
         self, call: tuple[Any, ...], number_of: Callable[[str], int], hashed: Callable[[str], str]

@@ -64,8 +64,8 @@ class Opened(Message, tag="o", frozen=True):
 
 class Added(Message, tag="a", frozen=True):
     """A request arrives. `arrival` is when, by the clock of who sent it, in seconds since 1970;
-    `flags` names what it asks for that no contract follows; `prefix` has a salted hash for each
-    full KV block of its prompt."""
+    `flags` names what it asks for that no contract follows; `prefix` has a salted hash of its
+    prompt's first KV block, if that is full."""
 
     time: int
     request: int
@@ -177,8 +177,7 @@ class KnownRequest(Message, frozen=True):
 
 class Keyframe(Message, tag="k", frozen=True):
     """All that is there: at the head of a file, after a loss, and now and then. `lost` counts the
-    records that were lost so far; `steps` those that were decided. Of prefixes only the first hash
-    is there."""
+    records that were lost so far; `steps` those that were decided."""
 
     time: int
     lost: int

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, Protocol
 from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
 from cacheproof.differential.targets.host import protocol
 
-PREFIX_HASHES_MAX = 1024
-
 
 def _own_version() -> str:
     """The version of cacheproof, where it is installed."""
@@ -182,7 +180,7 @@ def _unjudged(scheduler: Any) -> list[str]:
 def arrived(request: Any, number: int, hasher: Hashes) -> dict[str, Any]:
     """What a record says of a request that arrives, by field."""
     lora = getattr(request, "lora_request", None)
-    hashes = getattr(request, "block_hashes", ())[:PREFIX_HASHES_MAX]
+    first_blocks = getattr(request, "block_hashes", ())[:1]
     asks = {
         "structured": bool(getattr(request, "use_structured_output", False)),
         "pooling": getattr(request, "pooling_params", None) is not None,
@@ -199,7 +197,7 @@ def arrived(request: Any, number: int, hasher: Hashes) -> dict[str, Any]:
         "lora": 0 if lora is None else lora.lora_int_id,
         "skip_reading": bool(getattr(request, "skip_reading_prefix_cache", False)),
         "flags": [name for name, is_asked in asks.items() if is_asked],
-        "prefix": [hasher.digest(bytes_of(one)) for one in hashes],
+        "prefix": [hasher.digest(bytes_of(one)) for one in first_blocks],
         "name": request.request_id if hasher.is_plain else None,
     }
 

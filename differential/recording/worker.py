@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproof.differential.recording.engine import say_why_it_ended
+from cacheproof.differential.recording.ending import say_why_it_ended
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.messages import Opened, Raised, Stored
 from cacheproof.differential.recording.writer import Writer

@@ -1,8 +1,9 @@
 """Appends records to files from a thread of its own, and never makes the engine wait.
 
-What cannot be written is lost and counted: records are numbered before anything can happen to them.
-A file is left for the next one where it has grown to its size; the oldest are deleted before their
-process would keep more than its share.
+The engine's thread leaves a record in a queue; this one encodes it, too. What cannot be written is
+lost and counted: records are numbered before anything can happen to them. A file is left for the
+next one where it has grown to its size; the oldest are deleted before their process would keep more
+than its share.
 """
 
 import contextlib
@@ -21,20 +22,23 @@ from cacheproof.differential.recording.messages import Message
 FLUSH_SECONDS = 0.25
 RETRY_SECONDS = 1.0
 BLOCK_BYTES = 1 << 20
+HURRY_RECORDS = 1024
+"""So many records are written at once, without waiting for the next time."""
 SUFFIX = ".cprec"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a process may take, in bytes: a file, all its files, and what waits in memory to be
-    written."""
+    """What a process may take: bytes of a file and of all its files, and records that wait in
+    memory to be written."""
 
     file_bytes: int = 64 << 20
     total_bytes: int = 1 << 30
-    waiting_bytes: int = 64 << 20
+    waiting_records: int = 1 << 15
 
 
 class Writer:
-    """The files of one process. `put` and `begin` are called by one thread, the engine's.
+    """The files of one process. `put` and `begin` are called by one thread, the engine's, and
+    nothing that a record holds is changed afterwards.
 
     Every file begins with the records that `begin` is given; `wants_file` says that a new one is
     due, because the last is full, or because something was lost.
@@ -49,8 +53,10 @@ class Writer:
         self._limits = limits
         self._encoder = msgspec.msgpack.Encoder()
         self._number = 0
-        self._waiting: deque[tuple[int, bytes, bool]] = deque()
-        self._waiting_bytes = 0
+        self._waiting: deque[tuple[int, Message, bool]] = deque()
+        self._queued = 0
+        self._handled = 0
+        self._failure: Exception | None = None
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._idle = threading.Condition(self._lock)
@@ -70,7 +76,11 @@ class Writer:
         return self._wants_file and time.monotonic() >= self._not_before
 
     def put(self, message: Message) -> None:
-        """Append a record, or count it as lost."""
+        """Append a record, or count it as lost.
+
+        Raises:
+            Exception: what kept an earlier record from being encoded.
+        """
         self._append(message, is_first=False)
 
     def begin(self, *messages: Message) -> None:
@@ -82,8 +92,9 @@ class Writer:
     def flush(self, seconds: float) -> bool:
         """Have all that was put written, within about so many seconds; whether it is."""
         end = time.monotonic() + seconds
+        queued = self._queued
         with self._lock:
-            while self._waiting_bytes and self._thread.is_alive():
+            while self._handled < queued and self._thread.is_alive():
                 self._wake.set()
                 left = end - time.monotonic()
                 if left <= 0:
@@ -99,30 +110,28 @@ class Writer:
         self._thread.join(seconds)
 
     def _append(self, message: Message, *, is_first: bool) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         number = self._number
         self._number += 1
-        frame = framed(self._encoder.encode(message))
-        if len(frame) > RECORD_MAX:
+        waiting = len(self._waiting)
+        if waiting >= self._limits.waiting_records:
             self._lose(1)
             return
-        with self._lock:
-            if self._waiting_bytes + len(frame) > self._limits.waiting_bytes:
-                self._note_loss(1)
-                return
-            self._begun += is_first
-            self._waiting.append((number, frame, is_first))
-            self._waiting_bytes += len(frame)
-            if self._waiting_bytes > BLOCK_BYTES:
-                self._wake.set()
+        if is_first:
+            with self._lock:
+                self._begun += 1
+        self._queued += 1
+        self._waiting.append((number, message, is_first))
+        if waiting > HURRY_RECORDS:
+            self._wake.set()
 
     def _lose(self, count: int) -> None:
         with self._lock:
-            self._note_loss(count)
-
-    def _note_loss(self, count: int) -> None:
-        self.lost += count
-        self._not_before = time.monotonic() + RETRY_SECONDS
-        self._wants_file = True
+            self.lost += count
+            self._not_before = time.monotonic() + RETRY_SECONDS
+            self._wants_file = True
 
     # the thread
 
@@ -137,28 +146,47 @@ class Writer:
 
     def _write_waiting(self) -> None:
         while self._waiting:
-            first, frames, is_first, size = self._take_block()
+            first, frames, is_first, taken = self._take_block()
             try:
-                self._write(pack(frames, first), is_first=is_first)
+                if frames:
+                    self._write(pack(frames, first), is_first=is_first)
             except OSError:
                 self._lose(len(frames))
             with self._lock:
-                self._waiting_bytes -= size
+                self._handled += taken
                 self._idle.notify_all()
 
     def _take_block(self) -> tuple[int, list[bytes], bool, int]:
-        """Records that follow each other, up to a block's size and up to the next file."""
-        with self._lock:
-            first, frame, is_first = self._waiting.popleft()
-            frames, size = [frame], len(frame)
-            while self._waiting and size < BLOCK_BYTES:
-                number, frame, begins = self._waiting[0]
-                if begins or number != first + len(frames):
-                    break
-                self._waiting.popleft()
-                frames.append(frame)
-                size += len(frame)
-        return first, frames, is_first, size
+        """Records that follow each other, up to a block's size and up to the next file: the number
+        of the first, their frames, whether they begin a file, and how many left the queue."""
+        first, begins_file, size, taken = 0, False, 0, 0
+        frames: list[bytes] = []
+        while self._waiting and size < BLOCK_BYTES:
+            number, message, is_first = self._waiting[0]
+            if frames and (is_first or number != first + len(frames)):
+                break
+            self._waiting.popleft()
+            taken += 1
+            frame = self._encoded(message)
+            if frame is None:
+                self._lose(1)
+                with self._lock:
+                    self._begun -= is_first
+                continue
+            if not frames:
+                first, begins_file = number, is_first
+            frames.append(frame)
+            size += len(frame)
+        return first, frames, begins_file, taken
+
+    def _encoded(self, message: Message) -> bytes | None:
+        """A record as it stands in a block; None for one that cannot stand there."""
+        try:
+            frame = framed(self._encoder.encode(message))
+        except Exception as error:  # told to whoever puts the next
+            self._failure = error
+            return None
+        return frame if len(frame) <= RECORD_MAX else None
 
     def _write(self, block: bytes, *, is_first: bool) -> None:
         data = MAGIC + block if is_first else block

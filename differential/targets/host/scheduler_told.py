@@ -5,6 +5,10 @@ that only a refused feature fills show as soon as one does say something.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
+from functools import cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 UNASKED: Mapping[str, tuple[str, ...]] = {
@@ -99,11 +103,10 @@ def _decoded(cached: Any) -> dict[str, int]:
 def blocks_of(output: Any) -> dict[str, list[list[int]]]:
     """The KV blocks that the workers are told of, for each request that gets some."""
     cached = output.scheduled_cached_reqs
-    blocks = {new.req_id: new.block_ids for new in output.scheduled_new_reqs}
-    blocks.update(zip(cached.req_ids, cached.new_block_ids, strict=True))
+    new = ((one.req_id, one.block_ids) for one in output.scheduled_new_reqs)
     return {
         request_id: [list(group) for group in ids]
-        for request_id, ids in blocks.items()
+        for request_id, ids in chain(new, zip(cached.req_ids, cached.new_block_ids, strict=True))
         if ids is not None and any(ids)
     }
 
@@ -143,22 +146,34 @@ def notices_of(output: Any) -> list[str]:
     return [f"{request_id}#{input_id}" for request_id, input_id in output.free_encoder_input_ids]
 
 
-def unasked(output: Any, num_drafts: int) -> Iterable[str]:
+def unasked(output: Any, num_drafts: int) -> list[str]:
     """Fields that say something though no trace has asked for it."""
+    found = [name for new in output.scheduled_new_reqs for name in _unasked(new, "NewRequestData")]
+    found += _unasked(output.scheduled_cached_reqs, "CachedRequestData")
+    found += _unasked(output, "SchedulerOutput")
     if getattr(output, "num_spec_tokens_to_schedule", num_drafts) != num_drafts:
-        yield "num_spec_tokens_to_schedule"
-    parts = {
-        "NewRequestData": output.scheduled_new_reqs,
-        "CachedRequestData": [output.scheduled_cached_reqs],
-        "SchedulerOutput": [output],
-    }
-    for owner, ones in parts.items():
-        for one in ones:
-            for name in UNASKED[owner]:
-                value = getattr(one, name, None)
-                if value is not None and value is not False and _says_something(value):
-                    yield name
+        found.append("num_spec_tokens_to_schedule")
+    return found
+
+
+def _unasked(one: Any, owner: str) -> list[str]:
+    kind: Any = type(one)
+    names, read = _fields_of(kind, owner)
+    return [
+        name
+        for name, value in zip(names, read(one), strict=False)
+        if value is not None and value is not False and _says_something(value)
+    ]
+
+
+@cache
+def _fields_of(kind: type, owner: str) -> tuple[tuple[str, ...], Any]:
+    """Those of the fields that a release's class has, and what reads them all."""
+    own = {field.name for field in fields(kind)}
+    names = tuple(name for name in UNASKED[owner] if name in own or hasattr(kind, name))
+    return names, attrgetter(*names, "__class__")  # a tuple, of one name too
 
 
 def _says_something(value: Any) -> bool:
-    return any(value) if isinstance(value, Collection) else bool(value)
+    is_collection = type(value) in (list, dict, set, tuple) or isinstance(value, Collection)
+    return any(value) if is_collection else bool(value)

@@ -1,7 +1,7 @@
 """Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around
-the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in"} as JSON from standard input,
-a run being a trace and the fault that is planted. Leaves a folder of records for each trace, and
-prints what the host itself saw of it."""
+the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in", "long_way"} as JSON from
+standard input, a run being a trace and the fault that is planted. Leaves a folder of records for
+each trace, and prints what the host itself saw of it."""
 
 import importlib.util
 import json
@@ -54,6 +54,8 @@ def main() -> None:
     settings = ours("differential.recording.settings")
     writer_of = ours("differential.recording.writer")
     engine.KEYFRAME_STEPS = job["keyframe_steps"]
+    if job["long_way"]:
+        engine.SchedulerRecording._goes_on = lambda self, output: False
     if job["fails_in"] is not None:
         module_name, kind, method, is_forever = job["fails_in"]
         fail_in(getattr(ours(f"differential.recording.{module_name}"), kind), method, is_forever)

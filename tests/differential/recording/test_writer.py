@@ -148,7 +148,7 @@ def test_a_queue_that_is_full_loses_records_counts_them_and_goes_on_in_a_new_fil
     make: Callable[[Limits], Writer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch)
-    writer = make(Limits(waiting_bytes=4_000))
+    writer = make(Limits(waiting_records=100))
     numbers = count()
     go_on(writer, next(numbers))
     gate.reached.wait()
@@ -179,11 +179,29 @@ def test_a_record_that_is_too_long_is_lost_alone(
     writer = make(Limits())
     go_on(writer, 0)
     writer.put(Opened(1, "x" * (5 << 20), "", "", 1, 1, 0.0, True))
+    assert writer.flush(LONG)
     assert writer.lost == 1
     go_on(writer, 1)
     writer.close(LONG)
     parts = parts_of(*files_of(tmp_path))
     assert numbers_of(parts) == [0, 1]
+    assert [part for part in parts if isinstance(part, Gap)] == [Gap("1 records are missing")]
+
+
+def test_a_record_that_cannot_be_encoded_is_lost_and_told_to_who_puts_the_next(
+    make: Callable[[Limits], Writer], tmp_path: Path
+) -> None:
+    writer = make(Limits())
+    go_on(writer, 0)
+    writer.put(updated(object()))  # type: ignore[arg-type]
+    assert writer.flush(LONG)
+    assert writer.lost == 1
+    with pytest.raises(TypeError, match="object"):
+        writer.put(updated(1))
+    go_on(writer, 2)
+    writer.close(LONG)
+    parts = parts_of(*files_of(tmp_path))
+    assert numbers_of(parts) == [0, 2]
     assert [part for part in parts if isinstance(part, Gap)] == [Gap("1 records are missing")]
 
 
