@@ -114,7 +114,8 @@ whatever would:
 
 A model of the size of Qwen2.5-VL-7B in bfloat16 with random weights, and a video that is encoded
 (cold), found in the encoder cache (warm), or taken from
-[a store that engines share](encoder-connector.md); milliseconds.
+[a store that engines share](encoder-connector.md); milliseconds. Where no Redis server was at hand,
+no column says "from server".
 [What is claimed, and what differs here](runner.md#time-to-the-first-token).
 
 {first_token}

@@ -7,14 +7,15 @@ taken from a store that engines share.
 The size `full` is that of Qwen2.5-VL-7B, with the videos of LMCache's figures on encoder caching;
 `small` is a seventh as wide and deep. Weights and pixels are noise. In each round a video that was
 never seen is asked about (cold), and once more (warm), with prefix caching off; then under a name
-that the engine has not seen, which another engine has put into the store (from memory, disk or a
-Redis server, which has to be on PATH): it is promised, read and copied to the device in place of
+that the engine has not seen, which another engine has put into the store (in memory, on disk or on
+a Redis server, if there is one on PATH): it is promised, read and copied to the device in place of
 the encoder's work. All must be answered alike, to the last bit. The clock runs from the arrival of
 the request, its pixels on the host, to its token. With --synchronisations nothing is timed: every
 step runs with torch set to refuse what waits for the GPU before the tokens are chosen.
 """
 
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -168,7 +169,8 @@ def main() -> None:
         raise SystemExit(2)
     size = SIZES[chosen.size]
     frames = [claim.frames for claim in CLAIMS]
-    told = torch_side.run(__file__, chosen, of_size=asdict(size), frames=frames)
+    tiers = TIERS if shutil.which("redis-server") else TIERS[:2]
+    told = torch_side.run(__file__, chosen, of_size=asdict(size), frames=frames, tiers=tiers)
     if chosen.synchronisations:
         for line in told:
             print(f"{line['steps']} steps with {line['frames']} frames: nothing waits for the GPU "
@@ -178,12 +180,14 @@ def main() -> None:
           f"{next(told)}\n")  # fmt: skip
     claims = size is SIZES["full"]
     print("| frames | entry | cold | warm | saved | cold / warm | by multiply-adds |"
-          + claims * " claimed |" + " from memory | from disk | from server |"
-          " cold / from disk | cold / from server |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|" + claims * "---|" + "---|---|---|---|---|")
+          + claims * " claimed |" + "".join(f" from {tier} |" for tier in tiers)
+          + "".join(f" cold / from {tier} |" for tier in tiers[1:]))  # fmt: skip
+    print("|---|---|---|---|---|---|---|" + "---|" * (claims + 2 * len(tiers) - 1))
+    if tiers != TIERS:
+        print("redis-server is not on PATH: nothing is taken from a server", file=sys.stderr)
     for claim, line in zip(CLAIMS, told, strict=True):
         assert line["entry_bytes"] == line["peak_bytes"] == size.entry_bytes(claim.frames)
-        cold, warm, *taken = (line[way] for way in ("cold", "warm", *TIERS))
+        cold, warm, *taken = (line[way] for way in ("cold", "warm", *tiers))
         saved = [one - other for one, other in zip(cold, warm, strict=True)]
         columns = [
             str(claim.frames),
@@ -215,7 +219,8 @@ def inside(job: Any) -> None:
         with ExitStack() as stack:
             places: dict[str, Path | str] = {tier: Path(stack.enter_context(
                 tempfile.TemporaryDirectory(dir=job[tier]))) for tier in TIERS[:2]}  # fmt: skip
-            places["server"] = stack.enter_context(server())
+            if "server" in job["tiers"]:
+                places["server"] = stack.enter_context(server())
             print(json.dumps(measure(model, frames, job["rounds"], places)), flush=True)
 
 

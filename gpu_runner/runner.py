@@ -199,13 +199,26 @@ class Runner:
             yield Gathering(item.feature.identifier, read, targets)
 
     def _splice(self, embeds: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
-        """Put the rows in the places of their tokens, with one copy for each window."""
+        """Put the rows in the places of their tokens. A launch for each window would leave a GPU
+        waiting: dense ones are copied by one, and those with gaps are joined and placed by one."""
+        windows: list[torch.Tensor] = []
+        dense: list[torch.Tensor] = []
+        sparse: list[torch.Tensor] = []
+        places: list[torch.Tensor] = []
         for one in gatherings:
             rows, targets = self.encoder_store.gather(one.identifier, one.read), one.targets
             if isinstance(targets, range):
-                embeds[targets.start : targets.stop].copy_(rows)
+                windows.append(embeds[targets.start : targets.stop])
+                dense.append(rows)
             else:
-                in_words(embeds).index_copy_(0, targets, in_words(rows))
+                places.append(targets)
+                sparse.append(in_words(rows))
+        if dense:
+            torch._foreach_copy_(windows, dense)
+        if embeds.is_cuda and len(sparse) > 1:
+            sparse, places = [torch.cat(sparse)], [torch.cat(places)]
+        for rows, at in zip(sparse, places, strict=True):
+            in_words(embeds).index_copy_(0, at, rows)
 
     def _place(self, positions: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
         """Add to the positions of items those that rows have of their own."""

@@ -5,7 +5,7 @@ that only a refused feature fills show as soon as one does say something.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import chain
 from operator import attrgetter
@@ -168,7 +168,11 @@ def _unasked(one: Any, owner: str) -> list[str]:
 
 @cache
 def _fields_of(kind: type, owner: str) -> tuple[tuple[str, ...], Any]:
-    """Those of the fields that a release's class has, and what reads them all."""
+    """Those of the fields that a release's class has, and what reads them all; all of them, where a
+    class does not say which it has."""
+    if not is_dataclass(kind):
+        every = UNASKED[owner]
+        return every, lambda one: [getattr(one, name, None) for name in every]
     own = {field.name for field in fields(kind)}
     names = tuple(name for name in UNASKED[owner] if name in own or hasattr(kind, name))
     return names, attrgetter(*names, "__class__")  # a tuple, of one name too
