@@ -32,6 +32,11 @@ class Sampled(NamedTuple):
     lead: float
 
 
+WINDOW_BYTES = 8 << 20
+"""Windows that are this large on average are copied one by one: one launch for all moves them more
+slowly (docs/gpu.md)."""
+
+
 @dataclass(frozen=True)
 class Gathering:
     """Rows of an item that a step reads, and what receives them: tokens of the step, a range where
@@ -199,8 +204,8 @@ class Runner:
             yield Gathering(item.feature.identifier, read, targets)
 
     def _splice(self, embeds: torch.Tensor, gatherings: Sequence[Gathering]) -> None:
-        """Put the rows in the places of their tokens. A launch for each window would leave a GPU
-        waiting: dense ones are copied by one, and those with gaps are joined and placed by one."""
+        """Put the rows in the places of their tokens. A launch for each of many small windows would
+        leave a GPU waiting: dense ones are copied by one, and those with gaps are joined first."""
         windows: list[torch.Tensor] = []
         dense: list[torch.Tensor] = []
         sparse: list[torch.Tensor] = []
@@ -213,8 +218,11 @@ class Runner:
             else:
                 places.append(targets)
                 sparse.append(in_words(rows))
-        if dense:
+        if len(dense) > 1 and sum(rows.nbytes for rows in dense) < len(dense) * WINDOW_BYTES:
             torch._foreach_copy_(windows, dense)
+        else:
+            for window, rows in zip(windows, dense, strict=True):
+                window.copy_(rows)
         if embeds.is_cuda and len(sparse) > 1:
             sparse, places = [torch.cat(sparse)], [torch.cat(places)]
         for rows, at in zip(sparse, places, strict=True):
