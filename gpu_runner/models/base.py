@@ -1,6 +1,7 @@
 """What a runner asks of a model."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -61,6 +62,26 @@ class TransformersModel:
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
         return embeds
+
+
+def pretrained(
+    whole: Any,
+    directory: Path,
+    attention: str | dict[str, str],
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Any:
+    """The model of that class of transformers', from a local directory of weights, to be executed
+    under that attention."""
+    model = whole.from_pretrained(
+        directory,
+        dtype=dtype,
+        local_files_only=True,
+        use_safetensors=True,
+        attn_implementation=attention,
+    )
+    return model.to(device).eval()
 
 
 class VisionLanguageModel(TransformersModel):

@@ -9,7 +9,7 @@ from transformers import WhisperForConditionalGeneration
 
 from cacheproof.gpu_runner import cross_attention, paged_attention
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import Encoded, TransformersModel
+from cacheproof.gpu_runner.models.base import Encoded, TransformersModel, pretrained
 from cacheproof.gpu_runner.paged_attention import PagedStep
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 
@@ -20,14 +20,9 @@ class Whisper(TransformersModel):
     places_rows = False
 
     def __init__(self, directory: Path, *, dtype: torch.dtype, device: torch.device) -> None:
-        self._whole = WhisperForConditionalGeneration.from_pretrained(
-            directory,
-            dtype=dtype,
-            local_files_only=True,
-            use_safetensors=True,
-            attn_implementation="sdpa",
-        ).to(device)
-        self._whole.eval()
+        self._whole = pretrained(
+            WhisperForConditionalGeneration, directory, "sdpa", dtype=dtype, device=device
+        )
         config, decoder = self._whole.config, self._whole.model.decoder
         # One configuration serves all attentions of the model, and each kind has another here.
         own, cross = deepcopy(config), deepcopy(config)

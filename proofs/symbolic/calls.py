@@ -5,6 +5,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, implies
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.rules import of_contract
@@ -16,12 +17,10 @@ from cacheproof.proofs.symbolic.values import (
     INPUT,
     INT,
     REQUEST,
-    Formula,
     MapOf,
     SetOf,
     Type,
     Universe,
-    implies,
 )
 from cacheproof.spec.manager_calls import COMPONENT as CALLERS
 from cacheproof.spec.registry import contracts

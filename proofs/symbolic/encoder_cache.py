@@ -12,6 +12,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.crosshair.states import state_of
+from cacheproof.proofs.logic import Formula, disjunction, negated
 from cacheproof.proofs.symbolic.calls import (
     GHOST,
     STEP,
@@ -38,14 +39,11 @@ from cacheproof.proofs.symbolic.values import (
     INPUT,
     INT,
     REQUEST,
-    Formula,
     ListOf,
     MapOf,
     SetOf,
     Type,
     Value,
-    disjunction,
-    negated,
 )
 from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_cache import EncoderCacheManager

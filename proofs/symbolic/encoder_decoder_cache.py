@@ -12,6 +12,7 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.crosshair.encoder_decoder_cache import state_of
+from cacheproof.proofs.logic import Formula, conjunction
 from cacheproof.proofs.symbolic import encoder_cache
 from cacheproof.proofs.symbolic.calls import (
     GHOST,
@@ -47,16 +48,7 @@ from cacheproof.proofs.symbolic.rules import auxiliary, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
 from cacheproof.proofs.symbolic.state import Around, Loop, RequestOf, State
 from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
-from cacheproof.proofs.symbolic.values import (
-    DEBIT,
-    IDENTIFIER,
-    INT,
-    Formula,
-    ListOf,
-    MapOf,
-    Type,
-    conjunction,
-)
+from cacheproof.proofs.symbolic.values import DEBIT, IDENTIFIER, INT, ListOf, MapOf, Type
 from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics

@@ -66,16 +66,11 @@ def keeps_silent_about_evictions(manager: Any) -> None:
 
 def tells_a_token_too_many(manager: Any) -> None:
     """A KV event carries a token beside those of its hashes."""
-    take_events = manager.take_events
 
-    def take() -> list[Any]:
-        events: list[Any] = take_events()
-        for event in events:
-            if type(event).__name__ == "BlockStored":
-                event.token_ids = [*event.token_ids, 0]
-        return events
+    def one_more(stored: Any) -> None:
+        stored.token_ids = [*stored.token_ids, 0]
 
-    manager.take_events = take
+    _change_stored(manager, one_more)
 
 
 def counts_no_lookups(manager: Any) -> None:
@@ -85,16 +80,11 @@ def counts_no_lookups(manager: Any) -> None:
 
 def tells_no_parent(manager: Any) -> None:
     """A KV event says of its blocks that nothing comes before them."""
-    take_events = manager.take_events
 
-    def take() -> list[Any]:
-        events: list[Any] = take_events()
-        for event in events:
-            if type(event).__name__ == "BlockStored":
-                event.parent_block_hash = None
-        return events
+    def orphaned(stored: Any) -> None:
+        stored.parent_block_hash = None
 
-    manager.take_events = take
+    _change_stored(manager, orphaned)
 
 
 def hits_every_token(manager: Any) -> None:
@@ -298,6 +288,20 @@ def claims_whole_tables_as_common(manager: Any) -> None:
         return [len(single.req_to_blocks[request_id]) for single in managers]
 
     manager.get_num_common_prefix_blocks = claim
+
+
+def _change_stored(manager: Any, change: Callable[[Any], None]) -> None:
+    """Let `change(event)` alter each KV event that says what was stored."""
+    take_events = manager.take_events
+
+    def take() -> list[Any]:
+        events: list[Any] = take_events()
+        for event in events:
+            if type(event).__name__ == "BlockStored":
+                change(event)
+        return events
+
+    manager.take_events = take
 
 
 KV_CACHE_FAULTS: dict[str, Fault] = by_name(

@@ -41,19 +41,16 @@ def encodes_beyond_the_budget(scheduler: Any) -> None:
 
 def admits_everybody(scheduler: Any) -> None:
     """Behind a step whoever waited runs."""
-    schedule = scheduler.schedule
 
-    def patched(*arguments: Any) -> Any:
-        output = schedule(*arguments)
+    def admit(output: Any) -> None:
         state = state_of(scheduler)
         for name in _QUEUES:
             while queue := getattr(state, name, None):
                 request = queue.pop_request()
                 request.status = type(request.status).RUNNING
                 state.running.append(request)
-        return output
 
-    scheduler.schedule = patched
+    _after_schedule(scheduler, admit)
 
 
 def splits_items(scheduler: Any) -> None:
@@ -213,18 +210,15 @@ def raises_in_update(scheduler: Any) -> None:
 
 def forgets_who_waits(scheduler: Any) -> None:
     """Whoever is first of those that wait behind a step is not there any more."""
-    schedule = scheduler.schedule
 
-    def patched(*arguments: Any) -> Any:
-        output = schedule(*arguments)
+    def forget(output: Any) -> None:
         state = state_of(scheduler)
         for name in _QUEUES:
             if queue := getattr(state, name, None):
                 queue.pop_request()
                 break
-        return output
 
-    scheduler.schedule = patched
+    _after_schedule(scheduler, forget)
 
 
 def refuses_requests(scheduler: Any) -> None:
