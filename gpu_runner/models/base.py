@@ -58,6 +58,16 @@ class TransformersModel:
     """What is alike in every MultiModalModel around one of transformers' own."""
 
     _whole: Any
+    dtype: torch.dtype
+    device: torch.device
+
+    def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
+        return None
+
+    def _stacked(self, items: Sequence[MediaItem], name: str) -> torch.Tensor:
+        """That input of each item, as the encoder takes it."""
+        inputs = torch.stack([item.inputs[name] for item in items])
+        return inputs.to(self.device, self.dtype, non_blocking=True)
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)

@@ -9,7 +9,7 @@ from transformers import LlavaForConditionalGeneration
 from cacheproof.gpu_runner import paged_attention
 from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.models.base import Encoded, VisionLanguageModel, pretrained
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem
 
 
 class Llava(VisionLanguageModel):
@@ -27,11 +27,6 @@ class Llava(VisionLanguageModel):
         self.hidden_size = text.hidden_size
         self.dtype, self.device = dtype, device
 
-    def rotary_positions(self, prompt: Prompt) -> None:
-        return None
-
     def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
-        pixels = torch.stack([item.inputs["pixel_values"] for item in items])
-        pixels = pixels.to(self.device, self.dtype, non_blocking=True)
-        features = self._whole.get_image_features(pixels)
+        features = self._whole.get_image_features(self._stacked(items, "pixel_values"))
         return [Encoded(rows) for rows in features.pooler_output]
