@@ -44,7 +44,7 @@ def test_an_arrow_more_is_counted_and_a_link_is_not_followed(script, tmp_path):
 def test_no_code_is_copied_and_the_page_says_so(script):
     number, report = script.copied(ROOT)
     assert number == 0, report
-    assert re.search(r"^\| copied lines .*\| 0 \|$", PAGE, re.MULTILINE)
+    assert re.search(r"^\| copied lines, .*\| 0 \|$", PAGE, re.MULTILINE)
 
 
 COPIED = """
