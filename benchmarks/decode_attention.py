@@ -47,23 +47,26 @@ CASES = [
 
 
 def main() -> None:
-    chosen = torch_side.arguments(__doc__).parse_args()
-    told = torch_side.run(__file__, chosen, cases=CASES)
-    print(f"Microseconds of a layer: median (least to most) of {chosen.rounds} rounds; "
-          f"{next(told)}\n")  # fmt: skip
-    print("| heads | requests | tokens of each | one by one | together | one by one / together |")
-    print("|---|---|---|---|---|---|")
-    for case, line in zip(CASES, told, strict=True):
-        apart, together = line
-        tokens = f"{case.least}" if case.least == case.most else f"{case.least} to {case.most}"
-        columns = [
-            f"{case.heads} on {case.kv_heads} of {case.head_dim}",
-            str(case.requests),
-            tokens,
-            *(beside.spread(one, 1e6, digits=0) for one in line),
-            beside.spread(beside.ratios(apart, together)),
-        ]
-        print(f"| {' | '.join(columns)} |", flush=True)
+    torch_side.print_table(
+        __doc__,
+        __file__,
+        CASES,
+        "Microseconds of a layer",
+        "| heads | requests | tokens of each | one by one | together | one by one / together |",
+        columns,
+    )
+
+
+def columns(case: Case, line: list[list[float]]) -> list[str]:
+    apart, together = line
+    tokens = f"{case.least}" if case.least == case.most else f"{case.least} to {case.most}"
+    return [
+        f"{case.heads} on {case.kv_heads} of {case.head_dim}",
+        str(case.requests),
+        tokens,
+        *(beside.spread(one, 1e6, digits=0) for one in line),
+        beside.spread(beside.ratios(apart, together)),
+    ]
 
 
 def inside(job: Any) -> None:

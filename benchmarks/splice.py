@@ -86,25 +86,28 @@ CASES = [
 
 
 def main() -> None:
-    chosen = torch_side.arguments(__doc__).parse_args()
-    told = torch_side.run(__file__, chosen, cases=CASES)
-    print(f"GB/s of rows, microseconds of places: median (least to most) of {chosen.rounds} "
-          f"rounds; {next(told)}\n")  # fmt: skip
-    print("| items of tokens | window | | MB | copy | splice | copy / splice, time | places |")
-    print("|---|---|---|---|---|---|---|---|")
-    for case, line in zip(CASES, told, strict=True):
-        size = case.bytes_read
-        speeds = ([size / one / 1e9 for one in line[what]] for what in ("copy", "splice"))
-        columns = [
-            f"{case.items} x {case.tokens:,}",
-            f"{case.window:,}",
-            "sparse" if case.sparse else "dense",
-            f"{size / 1e6:.1f}",
-            *(beside.spread(speed, digits=1) for speed in speeds),
-            beside.spread(beside.ratios(line["copy"], line["splice"])),
-            beside.spread(line["places"], 1e6, digits=0),
-        ]
-        print(f"| {' | '.join(columns)} |", flush=True)
+    torch_side.print_table(
+        __doc__,
+        __file__,
+        CASES,
+        "GB/s of rows, microseconds of places",
+        "| items of tokens | window | | MB | copy | splice | copy / splice, time | places |",
+        columns,
+    )
+
+
+def columns(case: Case, line: dict[str, list[float]]) -> list[str]:
+    size = case.bytes_read
+    speeds = ([size / one / 1e9 for one in line[what]] for what in ("copy", "splice"))
+    return [
+        f"{case.items} x {case.tokens:,}",
+        f"{case.window:,}",
+        "sparse" if case.sparse else "dense",
+        f"{size / 1e6:.1f}",
+        *(beside.spread(speed, digits=1) for speed in speeds),
+        beside.spread(beside.ratios(line["copy"], line["splice"])),
+        beside.spread(line["places"], 1e6, digits=0),
+    ]
 
 
 def inside(job: Any) -> None:

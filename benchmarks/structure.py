@@ -1,17 +1,25 @@
-"""How the code is cut: the rooms of differential/, the arrows between them, the longest pieces.
+"""How the code is cut: the rooms of differential/, the arrows between them, the longest pieces,
+and how much of it is copied.
 
     .venv/bin/python benchmarks/structure.py
 
 A room is a folder of differential/; an arrow leads from a room to another that a module of it
-imports; floors are counted along the longest chain of arrows. Tests do not count.
+imports; floors are counted along the longest chain of arrows. Tests do not count, except among
+copies: runs of lines that stand in two files, as pylint's symilar finds them.
 """
 
 import ast
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("spec", "reference", "gpu_runner", "differential", "proofs", "cacheproof")
+COPY_LINES_MIN = 7
+IGNORED = ("comments", "docstrings", "imports", "signatures")
+"""Of copies; who calls a method of vLLM's calls it so, and so its signature stands in many."""
 PACKAGE = "cacheproof.differential."
 Arrows = frozenset[tuple[str, str]]
 
@@ -63,6 +71,22 @@ def longest_file(root: Path) -> tuple[int, str]:
     )
 
 
+def copied(root: Path) -> tuple[int, str]:
+    """How many lines are copied, tests and benchmarks among them; and a report of where."""
+    folders = [root / folder for folder in (*FOLDERS, "benchmarks", "tests")]
+    files = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    own = [str(path) for path in files if path.resolve() == path]
+    command = [
+        str(Path(sys.executable).with_name("symilar")),
+        f"--duplicates={COPY_LINES_MIN - 1}",  # copies are longer than that
+        *(f"--ignore-{what}" for what in IGNORED),
+    ]
+    ran = subprocess.run([*command, *own], check=True, stdout=subprocess.PIPE, text=True)
+    total = re.search(r"^TOTAL lines=\d+ duplicates=(\d+) ", ran.stdout, re.MULTILINE)
+    assert total is not None, ran.stdout
+    return int(total[1]), ran.stdout
+
+
 def main() -> None:
     rooms, arrows = rooms_of(ROOT), arrows_of(ROOT)
     print(f"rooms: {len(rooms)}")
@@ -71,6 +95,10 @@ def main() -> None:
     print("longest file:", *longest_file(ROOT))
     print("longest function:", *longest(ROOT, ast.FunctionDef, ast.AsyncFunctionDef))
     print("longest class:", *longest(ROOT, ast.ClassDef))
+    number, report = copied(ROOT)
+    print(f"copied lines: {number}")
+    if number:
+        print(report)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import beside
@@ -60,6 +60,25 @@ def run(
         yield from map(json.loads, child.stdout)
     if child.returncode != 0:
         raise SystemExit(child.returncode)
+
+
+def print_table(
+    description: str | None,
+    file: str,
+    cases: Sequence[Any],
+    figures: str,
+    head: str,
+    columns: Callable[[Any, Any], Iterable[str]],
+) -> None:
+    """The whole of a benchmark of cases: a row of Markdown for each, with what `columns` makes of
+    the case and of what `file` prints of it. `figures` says what is measured, and in what unit."""
+    chosen = arguments(description).parse_args()
+    told = run(file, chosen, cases=cases)
+    print(f"{figures}: median (least to most) of {chosen.rounds} rounds; {next(told)}\n")
+    print(head)
+    print("|" + "---|" * (head.count("|") - 1))
+    for case, line in zip(cases, told, strict=True):
+        print(f"| {' | '.join(columns(case, line))} |", flush=True)
 
 
 def device(name: str) -> "torch.device":

@@ -128,17 +128,12 @@ def _decisions(review: Review) -> Iterator[str]:
 
 def _decision(group: PartedGroup) -> Iterator[str]:
     where = ", ".join(group.lanes[:3]) + (", ..." if len(group.lanes) > 3 else "")
-    yield "<details>"
-    yield (f"<summary>{_told(group)}; {_counted(group.traces, 'trace')} in {where}</summary>")
-    yield ""
+    summary = f"{_told(group)}; {_counted(group.traces, 'trace')} in {where}"
     if group.small is None:
-        yield "No smaller trace came out."
+        yield from _details(summary, ["No smaller trace came out."])
     else:
-        yield f"{code(group.small.difference.sentence)} (base against head)"
-        yield ""
-        yield from block(trace_lines(group.small.trace))
-    yield ""
-    yield "</details>"
+        sentence = f"{code(group.small.difference.sentence)} (base against head)"
+        yield from _details(summary, _shown(sentence, group.small.trace))
     yield ""
 
 
@@ -188,42 +183,56 @@ def _what(one: Tally) -> str:
 
 def _brought(one: Tally) -> Iterator[str]:
     listed = f"listed as {one.fault}" if one.fault else "not listed"
-    yield "<details open>"
-    yield (
-        f"<summary>Brought: {_what(one)} ({one.harm}; {listed}), on "
-        f"{_counted(one.head_alone, 'trace')} that base keeps</summary>"
+    summary = (
+        f"Brought: {_what(one)} ({one.harm}; {listed}), on "
+        f"{_counted(one.head_alone, 'trace')} that base keeps"
     )
-    yield ""
+    shown: Iterable[str] = ()
     if one.small is not None:
         alike = f"{one.small.same} of {one.small.times} runs alike"
-        yield f"{code(one.small.sentence)} ({alike}; base keeps it)"
-        yield ""
-        yield from block(trace_lines(one.small.trace))
-    yield ""
-    yield "</details>"
+        sentence = f"{code(one.small.sentence)} ({alike}; base keeps it)"
+        shown = _shown(sentence, one.small.trace)
+    yield from _details(summary, shown, is_open=True)
     yield ""
 
 
 def _kept(review: Review) -> Iterator[str]:
     if not review.kept:
         return
-    yield "<details>"
-    yield (
-        f"<summary>Broken by both, or listed for the one that did not: "
-        f"{_counted(len(review.kept), 'contract')}, {_named_briefly(review.kept)}</summary>"
+    summary = (
+        f"Broken by both, or listed for the one that did not: "
+        f"{_counted(len(review.kept), 'contract')}, {_named_briefly(review.kept)}"
     )
-    yield ""
+    yield from _details(summary, _kept_rows(review.kept))
+
+
+def _kept_rows(kept: Sequence[Tally]) -> Iterator[str]:
     yield "| fault | contract | breaks on base | on head | on base alone | on head alone |"
     yield "|---|---|--:|--:|--:|--:|"
-    for one in review.kept[:ROWS_MAX]:
+    for one in kept[:ROWS_MAX]:
         yield (
             f"| {one.fault or 'not listed'} | {_what(one)} | {one.base:,} | {one.head:,} | "
             f"{one.base_alone:,} | {one.head_alone:,} |"
         )
-    if (more := len(review.kept) - ROWS_MAX) > 0:
+    if (more := len(kept) - ROWS_MAX) > 0:
         yield f"| {more} more | | | | | |"
+
+
+def _details(summary: str, lines: Iterable[str], *, is_open: bool = False) -> Iterator[str]:
+    """What a reader unfolds."""
+    yield f"<details{' open' if is_open else ''}>"
+    yield f"<summary>{summary}</summary>"
+    yield ""
+    yield from lines
     yield ""
     yield "</details>"
+
+
+def _shown(sentence: str, trace: Trace) -> Iterator[str]:
+    """What a trace shows, and the trace."""
+    yield sentence
+    yield ""
+    yield from block(trace_lines(trace))
 
 
 def _named_briefly(tallies: Sequence[Tally]) -> str:

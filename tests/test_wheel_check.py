@@ -25,16 +25,23 @@ def test_an_install_of_cacheproof_alone_has_no_faults(site_packages: Path) -> No
     assert wheel_check.faults(site_packages, EXPECTED) == []
 
 
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("cacheproof.pth", "cacheproof.pth"),
+        ("cacheproof/leftover.py", "brings cacheproof/leftover.py"),
+    ],
+)
+def test_a_file_too_many_is_a_fault(site_packages: Path, file: str, said: str) -> None:
+    (site_packages / file).touch()
+    (fault,) = wheel_check.faults(site_packages, EXPECTED)
+    assert said in fault
+
+
 def test_a_second_top_level_name_is_a_fault(site_packages: Path) -> None:
     (site_packages / "spec").mkdir()
     (fault,) = wheel_check.faults(site_packages, EXPECTED)
     assert "site-packages gained spec" in fault
-
-
-def test_a_stray_path_file_is_a_fault(site_packages: Path) -> None:
-    (site_packages / "cacheproof.pth").touch()
-    (fault,) = wheel_check.faults(site_packages, EXPECTED)
-    assert "cacheproof.pth" in fault
 
 
 def test_a_missing_dist_info_is_a_fault(site_packages: Path) -> None:
@@ -46,12 +53,6 @@ def test_a_file_that_the_wheel_lost_is_a_fault(site_packages: Path) -> None:
     (site_packages / "cacheproof/spec/__init__.py").unlink()
     (fault,) = wheel_check.faults(site_packages, EXPECTED)
     assert fault == "the wheel lacks cacheproof/spec/__init__.py"
-
-
-def test_a_file_that_no_folder_has_is_a_fault(site_packages: Path) -> None:
-    (site_packages / "cacheproof/leftover.py").touch()
-    (fault,) = wheel_check.faults(site_packages, EXPECTED)
-    assert "brings cacheproof/leftover.py" in fault
 
 
 def test_every_file_of_a_linked_folder_is_expected_once(tmp_path: Path) -> None:

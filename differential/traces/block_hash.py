@@ -5,6 +5,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from cacheproof.differential.traces.base import Adapter, Event, Item, Name, Size, TokenId
+from cacheproof.differential.traces.headers import ComponentHeader
 from cacheproof.reference.hash_functions import Algorithm
 
 EMBEDDED = 9
@@ -57,16 +58,11 @@ class BlockHashConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     algorithm: Algorithm = "sha256"
 
 
-class BlockHashHeader(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="block_hash"
-):
+class BlockHashHeader(ComponentHeader, frozen=True, tag="block_hash"):
     """The first line of a trace for block keys."""
 
-    schema: int
     config: BlockHashConfig
     manager: Literal["block_hash"] = "block_hash"
-    seed: int | None = None
-    generator: Name | None = None
 
 
 HEADER = BlockHashHeader

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from cacheproof.differential.traces.base import Count, Event, Name, Size
+from cacheproof.differential.traces.headers import ComponentHeader
 
 Store = Literal["cpu", "disk", "cpu and disk", "remote", "server", "lmcache server"]
 SERVERS = frozenset({"server", "lmcache server"})
@@ -152,20 +153,11 @@ class EncoderConnectorConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=
     ranks: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
 
 
-class EncoderConnectorHeader(
-    msgspec.Struct,
-    forbid_unknown_fields=True,
-    frozen=True,
-    tag_field="depth",
-    tag="encoder_connector",
-):
+class EncoderConnectorHeader(ComponentHeader, frozen=True, tag="encoder_connector"):
     """The first line of a trace for connectors of an external encoder cache."""
 
-    schema: int
     config: EncoderConnectorConfig
     manager: Literal["encoder_connector"] = "encoder_connector"
-    seed: int | None = None
-    generator: Name | None = None
 
 
 HEADER = EncoderConnectorHeader

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from cacheproof.differential.traces.base import Name
+from cacheproof.differential.traces.headers import EncoderHeader
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.scheduler import Abort, ResetPrefix, Schedule, SchedulerConfig
 
@@ -20,16 +20,10 @@ class EngineConfig(SchedulerConfig, frozen=True):
     video_pruning_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
 
 
-class EngineHeader(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="engine"
-):
+class EngineHeader(EncoderHeader, frozen=True, tag="engine"):
     """The first line of a trace for an engine, which executes what its scheduler decides."""
 
-    schema: int
-    manager: Literal["encoder_cache", "encoder_decoder"]
     config: EngineConfig
-    seed: int | None = None
-    generator: Name | None = None
 
 
 HEADER = EngineHeader

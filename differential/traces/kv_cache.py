@@ -16,6 +16,7 @@ from cacheproof.differential.traces.base import (
     Size,
     TokenId,
 )
+from cacheproof.differential.traces.headers import ComponentHeader
 from cacheproof.differential.traces.manager import Preempt
 from cacheproof.differential.traces.scheduler import ResetPrefix
 
@@ -150,16 +151,11 @@ class KVCacheConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     async_scheduling: bool = False
 
 
-class KVCacheHeader(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="kv_cache"
-):
+class KVCacheHeader(ComponentHeader, frozen=True, tag="kv_cache"):
     """The first line of a trace for a KV cache manager."""
 
-    schema: int
     config: KVCacheConfig
     manager: Literal["kv_cache"] = "kv_cache"
-    seed: int | None = None
-    generator: Name | None = None
 
 
 HEADER = KVCacheHeader

@@ -1,10 +1,11 @@
 """Events and header of a trace for an encoder cache manager alone."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, get_args
 
 import msgspec
 
 from cacheproof.differential.traces.base import Adapter, Count, Event, Item, Name, Size
+from cacheproof.differential.traces.headers import EncoderHeader
 
 
 class Add(Event, tag="add", frozen=True):
@@ -85,16 +86,10 @@ class ManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     compute_budget: Size
 
 
-class ManagerHeader(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="manager"
-):
+class ManagerHeader(EncoderHeader, frozen=True, tag="manager"):
     """The first line of a trace for a manager alone."""
 
-    schema: int
-    manager: Literal["encoder_cache", "encoder_decoder"]
     config: ManagerConfig
-    seed: int | None = None
-    generator: Name | None = None
 
 
 HEADER = ManagerHeader

@@ -5,7 +5,8 @@ from typing import Literal
 import msgspec
 
 from cacheproof.differential.media.descriptions import Description
-from cacheproof.differential.traces.base import Event, Name
+from cacheproof.differential.traces.base import Event
+from cacheproof.differential.traces.headers import ComponentHeader
 
 MediaAlgorithm = Literal["blake3", "sha256", "sha512"]
 
@@ -25,16 +26,11 @@ class MediaHashConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     algorithm: MediaAlgorithm = "blake3"
 
 
-class MediaHashHeader(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="media_hash"
-):
+class MediaHashHeader(ComponentHeader, frozen=True, tag="media_hash"):
     """The first line of a trace for the media hash."""
 
-    schema: int
     config: MediaHashConfig
     manager: Literal["media_hash"] = "media_hash"
-    seed: int | None = None
-    generator: Name | None = None
 
 
 HEADER = MediaHashHeader

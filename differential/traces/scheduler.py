@@ -5,6 +5,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from cacheproof.differential.traces.base import MAX_BLOCKS, Count, Event, Group, Item, Name, Size
+from cacheproof.differential.traces.headers import EncoderHeader
 from cacheproof.differential.traces.manager import Add, Reset, Update
 
 TransferState = Literal["pending", "ready", "gone", "failed"]
@@ -134,16 +135,10 @@ class SchedulerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     one_text: bool = False
 
 
-class SchedulerHeader(
-    msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="depth", tag="scheduler"
-):
+class SchedulerHeader(EncoderHeader, frozen=True, tag="scheduler"):
     """The first line of a trace for a real scheduler."""
 
-    schema: int
-    manager: Literal["encoder_cache", "encoder_decoder"]
     config: SchedulerConfig
-    seed: int | None = None
-    generator: Name | None = None
 
 
 HEADER = SchedulerHeader

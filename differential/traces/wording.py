@@ -5,32 +5,11 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.media.values import written
+from cacheproof.differential.traces import manager, scheduler
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.block_hash import Continue, Decode, Prompt
 from cacheproof.differential.traces.kv_cache import Arrive, Slots
-from cacheproof.differential.traces.manager import (
-    Add,
-    Finish,
-    Notices,
-    Preempt,
-    Release,
-    Reset,
-    Stall,
-    Update,
-    Walk,
-)
 from cacheproof.differential.traces.media_hash import Hash
-from cacheproof.differential.traces.scheduler import (
-    Abort,
-    Chunk,
-    Close,
-    Elsewhere,
-    Received,
-    ResetPrefix,
-    Schedule,
-    Sent,
-    Transfer,
-)
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 _POSITIONAL = ("request", "identifier", "value")
@@ -40,7 +19,7 @@ _WIDTH = 92
 def told(event: AnyEvent, outcome: Any) -> str:
     """What the engine does, given what came of it."""
     match event:
-        case Add() | Prompt():
+        case manager.Add() | Prompt():
             return f"{event.request} arrives"
         case Arrive():
             return f"{event.request} arrives"
@@ -50,43 +29,43 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return f"{event.request} decodes {_tokens(len(event.tokens))}"
         case Continue():
             return f"{event.request} goes on with {_tokens(len(event.tokens))} more of prompt"
-        case Chunk():
+        case scheduler.Chunk():
             return f"{_tokens(event.prompt)} more of prompt arrive for {event.request}"
-        case Close():
+        case scheduler.Close():
             return f"no more prompt will come for {event.request}"
-        case Finish():
+        case manager.Finish():
             return f"{event.request} ends"
-        case Abort():
+        case scheduler.Abort():
             return f"{event.request} is aborted"
-        case Preempt():
+        case manager.Preempt():
             return f"{event.request} is preempted"
-        case Reset():
+        case manager.Reset():
             return "the encoder cache is reset"
-        case ResetPrefix():
+        case scheduler.ResetPrefix():
             return "the prefix cache is reset"
-        case Elsewhere():
+        case scheduler.Elsewhere():
             known = "nobody knows how much" if event.tokens is None else _tokens(event.tokens)
             return f"{known} of {event.request} can be had elsewhere{', later' * event.later}"
-        case Received():
+        case scheduler.Received():
             failed = "" if event.failed is None else f", which failed from block {event.failed}"
             return f"the load of {event.request} ends{failed}"
-        case Sent():
+        case scheduler.Sent():
             return f"{event.request} has been sent elsewhere"
-        case Transfer():
+        case scheduler.Transfer():
             return f"elsewhere {event.identifier} is {event.state}"
-        case Notices():
+        case manager.Notices():
             return "schedule() returns, and the worker runs"
-        case Update():
+        case manager.Update():
             return "the step's output arrives"
-        case Stall():
+        case manager.Stall():
             return f"{event.request} is walked, finds no KV blocks, and waits on"
         case Hash():
             return f"hash {written(event.value)}"
-        case Release():
+        case manager.Release():
             return f"input {event.input} of {event.request} is released once more"
-        case Walk():
+        case manager.Walk():
             return _walked(event, outcome)
-        case Schedule():
+        case scheduler.Schedule():
             scheduled = (outcome or {}).get("scheduled", {})
             parts = [f"{_tokens(count)} of {request}" for request, count in scheduled.items()]
             return f"schedule(): {', '.join(parts) or 'nothing'}"
@@ -95,7 +74,7 @@ def told(event: AnyEvent, outcome: Any) -> str:
             return " ".join(part for part in (kind, getattr(event, "request", "")) if part)
 
 
-def _walked(event: Walk, outcome: Any) -> str:
+def _walked(event: manager.Walk, outcome: Any) -> str:
     if not outcome or outcome[0] == 0:
         return f"nothing of {event.request} can be scheduled"
     if outcome[0] < 0:
@@ -162,10 +141,8 @@ def program(trace: Trace) -> list[str]:
     """The trace as lines of Python: constructors of `differential.trace`, ready to be pasted."""
     lines = _call("config = ", trace.header.config)
     header = type(trace.header).__name__
-    manager = literal(trace.header.manager)
-    lines.append(
-        f"header = {header}(schema={trace.header.schema}, manager={manager}, config=config)"
-    )
+    named = literal(trace.header.manager)
+    lines.append(f"header = {header}(schema={trace.header.schema}, manager={named}, config=config)")
     lines.append("trace = Trace(header, (")
     for event in trace.events:
         lines += [f"    {line}" for line in _call("", event, ",")]

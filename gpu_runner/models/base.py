@@ -1,6 +1,7 @@
 """What a runner asks of a model."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -57,10 +58,40 @@ class TransformersModel:
     """What is alike in every MultiModalModel around one of transformers' own."""
 
     _whole: Any
+    dtype: torch.dtype
+    device: torch.device
+
+    def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
+        return None
+
+    def _stacked(self, items: Sequence[MediaItem], name: str) -> torch.Tensor:
+        """That input of each item, as the encoder takes it."""
+        inputs = torch.stack([item.inputs[name] for item in items])
+        return inputs.to(self.device, self.dtype, non_blocking=True)
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         embeds: torch.Tensor = self._whole.get_input_embeddings()(token_ids)
         return embeds
+
+
+def pretrained(
+    whole: Any,
+    directory: Path,
+    attention: str | dict[str, str],
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Any:
+    """The model of that class of transformers', from a local directory of weights, to be executed
+    under that attention."""
+    model = whole.from_pretrained(
+        directory,
+        dtype=dtype,
+        local_files_only=True,
+        use_safetensors=True,
+        attn_implementation=attention,
+    )
+    return model.to(device).eval()
 
 
 class VisionLanguageModel(TransformersModel):

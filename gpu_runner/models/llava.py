@@ -8,8 +8,8 @@ from transformers import LlavaForConditionalGeneration
 
 from cacheproof.gpu_runner import paged_attention
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import Encoded, VisionLanguageModel
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.models.base import Encoded, VisionLanguageModel, pretrained
+from cacheproof.gpu_runner.requests import MediaItem
 
 
 class Llava(VisionLanguageModel):
@@ -18,24 +18,15 @@ class Llava(VisionLanguageModel):
     places_rows = False
 
     def __init__(self, directory: Path, *, dtype: torch.dtype, device: torch.device) -> None:
-        self._whole = LlavaForConditionalGeneration.from_pretrained(
-            directory,
-            dtype=dtype,
-            local_files_only=True,
-            use_safetensors=True,
-            attn_implementation={"text_config": paged_attention.NAME, "vision_config": "sdpa"},
-        ).to(device)
-        self._whole.eval()
+        attention = {"text_config": paged_attention.NAME, "vision_config": "sdpa"}
+        self._whole = pretrained(
+            LlavaForConditionalGeneration, directory, attention, dtype=dtype, device=device
+        )
         text = self._whole.config.text_config
         self.kv_shape = KVShape(text.num_hidden_layers, text.num_key_value_heads, text.head_dim)
         self.hidden_size = text.hidden_size
         self.dtype, self.device = dtype, device
 
-    def rotary_positions(self, prompt: Prompt) -> None:
-        return None
-
     def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
-        pixels = torch.stack([item.inputs["pixel_values"] for item in items])
-        pixels = pixels.to(self.device, self.dtype, non_blocking=True)
-        features = self._whole.get_image_features(pixels)
+        features = self._whole.get_image_features(self._stacked(items, "pixel_values"))
         return [Encoded(rows) for rows in features.pooler_output]

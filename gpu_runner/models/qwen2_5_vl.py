@@ -13,7 +13,12 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from cacheproof.gpu_runner import paged_attention
 from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import Encoded, RotaryPositions, VisionLanguageModel
+from cacheproof.gpu_runner.models.base import (
+    Encoded,
+    RotaryPositions,
+    VisionLanguageModel,
+    pretrained,
+)
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid, in_grid, of_prompt
 from cacheproof.gpu_runner.video_pruning import retained
@@ -67,14 +72,10 @@ class Qwen25VL(VisionLanguageModel):
         video_pruning_rate: float = 0.0,
     ) -> "Qwen25VL":
         """The model of a local directory of weights."""
-        whole = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            directory,
-            dtype=dtype,
-            local_files_only=True,
-            use_safetensors=True,
-            attn_implementation=ATTENTION,
+        whole = pretrained(
+            Qwen2_5_VLForConditionalGeneration, directory, ATTENTION, dtype=dtype, device=device
         )
-        return cls(whole.to(device), video_pruning_rate)
+        return cls(whole, video_pruning_rate)
 
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions:
         placed = [(item.feature.mm_position, self._grid(item)) for item in prompt.items]

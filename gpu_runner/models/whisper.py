@@ -9,9 +9,9 @@ from transformers import WhisperForConditionalGeneration
 
 from cacheproof.gpu_runner import cross_attention, paged_attention
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import Encoded, TransformersModel
+from cacheproof.gpu_runner.models.base import Encoded, TransformersModel, pretrained
 from cacheproof.gpu_runner.paged_attention import PagedStep
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import MediaItem
 
 
 class Whisper(TransformersModel):
@@ -20,14 +20,9 @@ class Whisper(TransformersModel):
     places_rows = False
 
     def __init__(self, directory: Path, *, dtype: torch.dtype, device: torch.device) -> None:
-        self._whole = WhisperForConditionalGeneration.from_pretrained(
-            directory,
-            dtype=dtype,
-            local_files_only=True,
-            use_safetensors=True,
-            attn_implementation="sdpa",
-        ).to(device)
-        self._whole.eval()
+        self._whole = pretrained(
+            WhisperForConditionalGeneration, directory, "sdpa", dtype=dtype, device=device
+        )
         config, decoder = self._whole.config, self._whole.model.decoder
         # One configuration serves all attentions of the model, and each kind has another here.
         own, cross = deepcopy(config), deepcopy(config)
@@ -43,12 +38,8 @@ class Whisper(TransformersModel):
         self.hidden_size = config.d_model
         self.dtype, self.device = dtype, device
 
-    def rotary_positions(self, prompt: Prompt) -> None:
-        return None
-
     def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
-        features = torch.stack([item.inputs["input_features"] for item in items])
-        features = features.to(self.device, self.dtype, non_blocking=True)
+        features = self._stacked(items, "input_features")
         return list(map(Encoded, self._whole.model.encoder(features).last_hidden_state))
 
     def decode(

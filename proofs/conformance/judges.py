@@ -10,6 +10,7 @@ import z3
 
 from cacheproof.proofs.conformance.claims import METHOD, OPERATION, Claim, Stated
 from cacheproof.proofs.conformance.cpython import OfCPython, unlike_cpython
+from cacheproof.proofs.logic import conjunction, disjunction
 from cacheproof.proofs.symbolic.encoder_cache import SAFETY, of_reference
 from cacheproof.proofs.symbolic.gate import refuse_unread
 from cacheproof.proofs.symbolic.language import NotTranslated
@@ -19,7 +20,6 @@ from cacheproof.proofs.symbolic.solver import SOON
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Around, Loop, Ref, State, truth_of
 from cacheproof.proofs.symbolic.subject import Subject
-from cacheproof.proofs.symbolic.values import conjunction, disjunction
 
 STATED = "stated"
 """The rule that what a claim states of a loop is so."""

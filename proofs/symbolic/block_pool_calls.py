@@ -6,6 +6,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
 from cacheproof.proofs.symbolic.block_pool_machine import (
     HashedRequest,
     OncePlaces,
@@ -22,16 +23,10 @@ from cacheproof.proofs.symbolic.values import (
     INT,
     KEY,
     EventsOf,
-    Formula,
     Leaf,
     SequenceOf,
     SetOf,
     Value,
-    conjunction,
-    disjunction,
-    iff,
-    implies,
-    negated,
 )
 
 # what an event did

@@ -4,19 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
 from cacheproof.proofs.symbolic.ghost_loops import Rules
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.state import Around, Loop, State
-from cacheproof.proofs.symbolic.values import (
-    KEY,
-    Formula,
-    Value,
-    conjunction,
-    disjunction,
-    iff,
-    implies,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import KEY, Value
 
 FOUND = "cached_block_hash_to_block"
 

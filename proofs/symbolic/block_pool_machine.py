@@ -11,21 +11,12 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, implies, negated
 from cacheproof.proofs.symbolic.machine import Machine
 from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Lazy, Ref, State, term_of, truth_of
-from cacheproof.proofs.symbolic.values import (
-    BLOCK,
-    HASH,
-    KEY,
-    Formula,
-    SequenceOf,
-    Value,
-    conjunction,
-    implies,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import BLOCK, HASH, KEY, SequenceOf, Value
 
 
 @dataclass(frozen=True)

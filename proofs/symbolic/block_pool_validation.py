@@ -6,11 +6,12 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, iff
 from cacheproof.proofs.symbolic.block_pool_machine import Places
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.validation import element, is_value
-from cacheproof.proofs.symbolic.values import BLOCK, BOOL, HASH, Formula, Universe, iff
+from cacheproof.proofs.symbolic.values import BLOCK, BOOL, HASH, Universe
 from cacheproof.proofs.witness.pool import BLOCKS, Asked, Exploration, Setting
 from cacheproof.proofs.witness.recorded import RecordedCall
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, implies, negated
 from cacheproof.proofs.symbolic.comprehensions import Comprehensions
 from cacheproof.proofs.symbolic.language import NotTranslated, methods_of
 from cacheproof.proofs.symbolic.records import unwrapped
@@ -30,15 +31,12 @@ from cacheproof.proofs.symbolic.state import (
 from cacheproof.proofs.symbolic.values import (
     INPUT,
     INT,
-    Formula,
     Leaf,
     ListOf,
     MapOf,
     SequenceOf,
     SetOf,
-    implies,
     is_ordered,
-    negated,
 )
 
 

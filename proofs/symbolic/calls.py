@@ -1,13 +1,17 @@
 """Calls of managers, as a scheduler makes them: what all kinds of managers have in common."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, implies
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.rules import of_contract
+from cacheproof.proofs.symbolic.source import Source, source_of
 from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.values import (
@@ -16,13 +20,12 @@ from cacheproof.proofs.symbolic.values import (
     INPUT,
     INT,
     REQUEST,
-    Formula,
     MapOf,
     SetOf,
     Type,
     Universe,
-    implies,
 )
+from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.manager_calls import COMPONENT as CALLERS
 from cacheproof.spec.registry import contracts
 
@@ -43,6 +46,17 @@ TOLD: Mapping[str, Sequence[str]] = {
     "g": ("claim", "consume", "encode", "release", "reset", "step", "withdraw")
 }
 """What operations tell the ghost."""
+
+
+def sources_with(manager: Source) -> dict[str, Source]:
+    """The texts of what a manager's calls work on: the manager, and spec's ghost."""
+    return {"m": manager, "g": source_of(Path(inspect.getfile(Ghost)), "Ghost")}
+
+
+def types_with(manager: Mapping[str, Type]) -> dict[tuple[str, str], Type]:
+    """What a manager's calls work on, given its own attributes: these, the ghost, the step."""
+    owned = {"m": manager, "g": GHOST, "w": STEP}
+    return {(owner, name): kind for owner, own in owned.items() for name, kind in own.items()}
 
 
 def call_record(

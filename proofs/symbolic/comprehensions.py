@@ -8,22 +8,10 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
 from cacheproof.proofs.symbolic.containers import Containers
 from cacheproof.proofs.symbolic.state import Empty, Lazy, Range, Ref, Reversed, State, truth_of
-from cacheproof.proofs.symbolic.values import (
-    INT,
-    Formula,
-    ListOf,
-    SequenceOf,
-    SetOf,
-    Value,
-    conjunction,
-    disjunction,
-    iff,
-    implies,
-    is_ordered,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import INT, ListOf, SequenceOf, SetOf, Value, is_ordered
 
 
 class Comprehensions(Containers):

@@ -6,22 +6,13 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, implies
 from cacheproof.proofs.symbolic.execution import Execution
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.operands import RUNNING, WHOLE, same_place, short
 from cacheproof.proofs.symbolic.records import unwrapped
 from cacheproof.proofs.symbolic.state import Empty, Receiver, Ref, State, term_of
-from cacheproof.proofs.symbolic.values import (
-    BOOL,
-    INT,
-    Formula,
-    Leaf,
-    MapOf,
-    Type,
-    Value,
-    implies,
-    is_ordered,
-)
+from cacheproof.proofs.symbolic.values import BOOL, INT, Leaf, MapOf, Type, Value, is_ordered
 
 _PARKED = "parked "
 """How the variable begins that stands for what an expression has evaluated; no text has such."""

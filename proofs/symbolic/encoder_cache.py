@@ -12,9 +12,9 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.crosshair.states import state_of
+from cacheproof.proofs.logic import Formula, disjunction, negated
 from cacheproof.proofs.symbolic.calls import (
     GHOST,
-    STEP,
     TOLD,
     Assumption,
     call_record,
@@ -23,6 +23,8 @@ from cacheproof.proofs.symbolic.calls import (
     one_input,
     one_request,
     sizes_at_least_one,
+    sources_with,
+    types_with,
 )
 from cacheproof.proofs.symbolic.encoder_cache_loops import loops
 from cacheproof.proofs.symbolic.encoder_cache_rules import auxiliaries
@@ -38,20 +40,16 @@ from cacheproof.proofs.symbolic.values import (
     INPUT,
     INT,
     REQUEST,
-    Formula,
     ListOf,
     MapOf,
     SetOf,
     Type,
     Value,
-    disjunction,
-    negated,
 )
 from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_cache as contracts_of_component
-from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import release_key
 
@@ -337,12 +335,8 @@ def subject_of(
     operations = [one for one in _OPERATIONS if one.is_asked(source, release)]
     return Subject(
         name,
-        {"m": source, "g": source_of(Path(inspect.getfile(Ghost)), "Ghost")},
-        {
-            **{("m", one): MANAGER[one] for one in attributes},
-            **{("g", one): kind for one, kind in GHOST.items()},
-            **{("w", one): kind for one, kind in STEP.items()},
-        },
+        sources_with(source),
+        types_with({one: MANAGER[one] for one in attributes}),
         constants or {},
         View(attributes),
         [

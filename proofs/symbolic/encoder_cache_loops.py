@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, implies, negated
 from cacheproof.proofs.symbolic.ghost_loops import (
     Rules,
     counted,
@@ -24,13 +25,7 @@ from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.source import Source
 from cacheproof.proofs.symbolic.state import Around, Loop, State
-from cacheproof.proofs.symbolic.values import (
-    Formula,
-    Value,
-    conjunction,
-    implies,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import Value
 
 CARRIED = ("EC-6", "EC-7", "EC-8a")
 """What an admission keeps at each eviction."""

@@ -12,10 +12,10 @@ from typing import Any
 import z3
 
 from cacheproof.proofs.crosshair.encoder_decoder_cache import state_of
+from cacheproof.proofs.logic import Formula, conjunction
 from cacheproof.proofs.symbolic import encoder_cache
 from cacheproof.proofs.symbolic.calls import (
     GHOST,
-    STEP,
     TOLD,
     Assumption,
     call_record,
@@ -24,6 +24,8 @@ from cacheproof.proofs.symbolic.calls import (
     one_input,
     one_request,
     sizes_at_least_one,
+    sources_with,
+    types_with,
 )
 from cacheproof.proofs.symbolic.encoder_cache_rules import (
     idle_is_not_needed,
@@ -47,21 +49,11 @@ from cacheproof.proofs.symbolic.rules import auxiliary, of_contract
 from cacheproof.proofs.symbolic.source import Source, source_of
 from cacheproof.proofs.symbolic.state import Around, Loop, RequestOf, State
 from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
-from cacheproof.proofs.symbolic.values import (
-    DEBIT,
-    IDENTIFIER,
-    INT,
-    Formula,
-    ListOf,
-    MapOf,
-    Type,
-    conjunction,
-)
+from cacheproof.proofs.symbolic.values import DEBIT, IDENTIFIER, INT, ListOf, MapOf, Type
 from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.spec import encoder_decoder_cache as contracts_of_component
-from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.registry import contracts
 
 COMPONENT = contracts_of_component.COMPONENT
@@ -330,12 +322,8 @@ def _subject_of(
     operations = [one for one in _OPERATIONS if one.is_asked(source, release)]
     return Subject(
         name,
-        {"m": source, "g": source_of(Path(inspect.getfile(Ghost)), "Ghost")},
-        {
-            **{("m", one): MANAGER[one] for one in attributes},
-            **{("g", one): kind for one, kind in GHOST.items()},
-            **{("w", one): kind for one, kind in STEP.items()},
-        },
+        sources_with(source),
+        types_with({one: MANAGER[one] for one in attributes}),
         constants,
         View(attributes),
         [

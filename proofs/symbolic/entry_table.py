@@ -11,6 +11,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, negated
 from cacheproof.proofs.symbolic.calls import Assumption
 from cacheproof.proofs.symbolic.entry_table_rules import AUXILIARIES, loops
 from cacheproof.proofs.symbolic.play import Play
@@ -19,15 +20,7 @@ from cacheproof.proofs.symbolic.rules import of_contract
 from cacheproof.proofs.symbolic.source import source_of
 from cacheproof.proofs.symbolic.state import State
 from cacheproof.proofs.symbolic.subject import Aggregate, End, Names, Operation, Subject
-from cacheproof.proofs.symbolic.values import (
-    IDENTIFIER,
-    INT,
-    Formula,
-    MapOf,
-    SetOf,
-    Type,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import IDENTIFIER, INT, MapOf, SetOf, Type
 from cacheproof.proofs.symbolic.words import Words
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec import entry_table as contracts_of_component

@@ -10,12 +10,12 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import conjunction, implies, negated
 from cacheproof.proofs.symbolic.ghost_loops import Rules, members_of
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.rules import auxiliary
 from cacheproof.proofs.symbolic.state import Around, Loop, State
-from cacheproof.proofs.symbolic.values import conjunction, implies, negated
 
 
 def sizes_are_positive(s: Any) -> bool:

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import z3
 
+from cacheproof.proofs.logic import Formula, iff
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.subject import End
 from cacheproof.proofs.symbolic.validation import element
-from cacheproof.proofs.symbolic.values import IDENTIFIER, Formula, Universe, iff
+from cacheproof.proofs.symbolic.values import IDENTIFIER, Universe
 from cacheproof.proofs.witness.entry_table import ENTRIES_MAX, Asked, Exploration, Setting
 from cacheproof.proofs.witness.recorded import RecordedCall
 

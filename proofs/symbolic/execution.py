@@ -14,11 +14,12 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, negated
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.solver import Possible
 from cacheproof.proofs.symbolic.source import Source, without_docstring
 from cacheproof.proofs.symbolic.state import Loop, Obligation, Place, State
-from cacheproof.proofs.symbolic.values import Formula, Leaf, Type, Universe, negated
+from cacheproof.proofs.symbolic.values import Leaf, Type, Universe
 from cacheproof.proofs.symbolic.words import Words
 
 _FAILURES = (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

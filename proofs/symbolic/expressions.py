@@ -7,6 +7,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, negated
 from cacheproof.proofs.symbolic.builtin_calls import BuiltinCalls
 from cacheproof.proofs.symbolic.containers import refuse_empty, refuse_kept
 from cacheproof.proofs.symbolic.language import OF_THE_END
@@ -24,15 +25,7 @@ from cacheproof.proofs.symbolic.state import (
     Values,
     truth_of,
 )
-from cacheproof.proofs.symbolic.values import (
-    DEBIT,
-    Formula,
-    MapOf,
-    Value,
-    conjunction,
-    disjunction,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import DEBIT, MapOf, Value
 
 
 class Expressions(BuiltinCalls):

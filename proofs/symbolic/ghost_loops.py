@@ -4,16 +4,9 @@ from collections.abc import Callable
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
 from cacheproof.proofs.symbolic.state import Around
-from cacheproof.proofs.symbolic.values import (
-    Formula,
-    Value,
-    conjunction,
-    disjunction,
-    iff,
-    implies,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import Value
 
 Rules = list[tuple[str, Formula]]
 

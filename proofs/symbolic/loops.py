@@ -11,6 +11,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, implies, negated
 from cacheproof.proofs.symbolic.expressions import Expressions
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.records import equal
@@ -25,16 +26,7 @@ from cacheproof.proofs.symbolic.state import (
     State,
     term_of,
 )
-from cacheproof.proofs.symbolic.values import (
-    INT,
-    Formula,
-    SetOf,
-    Value,
-    conjunction,
-    disjunction,
-    implies,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import INT, SetOf, Value
 
 TURNS_MAX = 8
 """How often a while loop may be run turn by turn, among a few elements."""

@@ -8,19 +8,13 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, iff
 from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.replay import SECONDS, made_of
 from cacheproof.proofs.symbolic.subject import End, Subject
 from cacheproof.proofs.symbolic.validation import element
-from cacheproof.proofs.symbolic.values import (
-    IDENTIFIER,
-    INPUT,
-    REQUEST,
-    Formula,
-    Universe,
-    iff,
-)
+from cacheproof.proofs.symbolic.values import IDENTIFIER, INPUT, REQUEST, Universe
 from cacheproof.proofs.witness.calls import Made, attributes_of
 from cacheproof.proofs.witness.exploration import Exploration, Transition
 from cacheproof.proofs.witness.limits import Endless, limited

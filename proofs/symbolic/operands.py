@@ -5,21 +5,11 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, implies, negated
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.records import equal, unwrapped
 from cacheproof.proofs.symbolic.state import Ref, State
-from cacheproof.proofs.symbolic.values import (
-    Formula,
-    ListOf,
-    MapOf,
-    SetOf,
-    Type,
-    Value,
-    conjunction,
-    implies,
-    is_ordered,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import ListOf, MapOf, SetOf, Type, Value, is_ordered
 
 RUNNING = "over "
 """How the variable begins that stands for what a loop runs over."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, implies
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.rules import Predicate
 from cacheproof.proofs.symbolic.solver import Verdict
 from cacheproof.proofs.symbolic.state import Fact, Snapshot, State
 from cacheproof.proofs.symbolic.subject import Aggregate, Names, Operation, Subject
-from cacheproof.proofs.symbolic.values import Formula, conjunction, implies
 
 
 @dataclass(frozen=True)

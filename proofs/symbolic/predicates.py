@@ -12,16 +12,10 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, implies, negated
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.records import Joined, Record, equal, joined, truth, unwrapped
-from cacheproof.proofs.symbolic.values import (
-    Formula,
-    Value,
-    conjunction,
-    disjunction,
-    implies,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import Value
 from cacheproof.proofs.symbolic.words import Words
 
 

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 import z3
 
+from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.play import Condition, Play
 from cacheproof.proofs.symbolic.solver import RLIMIT, Among, Effort, Premises, Verdict, efforts_for
 from cacheproof.proofs.symbolic.state import Fact, State
-from cacheproof.proofs.symbolic.values import Formula
 
 
 class Prover:

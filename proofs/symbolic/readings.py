@@ -11,10 +11,11 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.predicates import Reader
 from cacheproof.proofs.symbolic.records import Record
 from cacheproof.proofs.symbolic.rules import Predicate
-from cacheproof.proofs.symbolic.values import Formula, Universe, Value
+from cacheproof.proofs.symbolic.values import Universe, Value
 from cacheproof.proofs.symbolic.words import Words
 
 

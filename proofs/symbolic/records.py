@@ -6,19 +6,9 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies, negated
 from cacheproof.proofs.symbolic.language import NotTranslated
-from cacheproof.proofs.symbolic.values import (
-    Formula,
-    Leaf,
-    MapOf,
-    Value,
-    conjunction,
-    disjunction,
-    iff,
-    implies,
-    is_ordered,
-    negated,
-)
+from cacheproof.proofs.symbolic.values import Leaf, MapOf, Value, is_ordered
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cacheproof.proofs.logic import negated
 from cacheproof.proofs.symbolic.counterexample import Model, terms_of
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.readings import Language
 from cacheproof.proofs.symbolic.solver import is_possible, models
 from cacheproof.proofs.symbolic.state import Fact
 from cacheproof.proofs.symbolic.subject import Operation, Subject
-from cacheproof.proofs.symbolic.values import negated
 from cacheproof.spec.registry import contracts
 
 MODELS_MAX = 8

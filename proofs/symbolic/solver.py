@@ -11,8 +11,8 @@ from enum import Enum
 
 import z3
 
+from cacheproof.proofs.logic import Formula, negated
 from cacheproof.proofs.symbolic.state import Fact
-from cacheproof.proofs.symbolic.values import Formula, negated
 from cacheproof.proofs.symbolic.words import SUMS
 
 RLIMIT = 40_000_000

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import z3
 
+from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.records import truth
-from cacheproof.proofs.symbolic.values import Formula, MapOf, SetOf, Type, Value
+from cacheproof.proofs.symbolic.values import MapOf, SetOf, Type, Value
 from cacheproof.reference.semantics import Semantics
 from cacheproof.reference.semantics.encoder_cache import EncoderCacheSemantics
 from cacheproof.reference.semantics.kv_cache import KVCacheSemantics

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.machine import Machine
 from cacheproof.proofs.symbolic.replay import Replay
 from cacheproof.proofs.symbolic.rules import Predicate
 from cacheproof.proofs.symbolic.source import Source, reached_from, reading_of
 from cacheproof.proofs.symbolic.state import Loop, State
-from cacheproof.proofs.symbolic.values import Formula, Leaf, Type
+from cacheproof.proofs.symbolic.values import Leaf, Type
 from cacheproof.proofs.symbolic.words import Words
 from cacheproof.spec.versions import release_key
 

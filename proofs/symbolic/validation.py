@@ -16,6 +16,7 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.play import Play
 from cacheproof.proofs.symbolic.solver import Told, models
 from cacheproof.proofs.symbolic.state import Fact, Place, State
@@ -31,7 +32,6 @@ from cacheproof.proofs.symbolic.values import (
     PARTS,
     REQUEST,
     EventsOf,
-    Formula,
     Leaf,
     ListOf,
     MapOf,

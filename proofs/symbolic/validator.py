@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic.counterexample import Model
 from cacheproof.proofs.symbolic.language import NotTranslated
 from cacheproof.proofs.symbolic.play import Play
@@ -23,7 +24,7 @@ from cacheproof.proofs.symbolic.state import Place
 from cacheproof.proofs.symbolic.subject import End, Operation, Subject
 from cacheproof.proofs.symbolic.vacuity import contradicted, unseen, words_of
 from cacheproof.proofs.symbolic.validation import Paths, Refused, places_of, with_a_change
-from cacheproof.proofs.symbolic.values import Formula, Universe
+from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.proofs.witness.recorded import Found
 from cacheproof.spec.evidence import RedTwin, Witness
 

@@ -6,12 +6,13 @@ have just a few elements, so that a solver can write a counterexample down.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias
 
 import z3
+
+from cacheproof.proofs.logic import Formula, negated
 
 
 class Type:
@@ -147,7 +148,7 @@ class Universe:
         """A constant that nothing is known of."""
         return z3.Const(f"{name}!{next(self.names)}", self.sort(leaf))
 
-    def all(self, leaf: Leaf, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
+    def all(self, leaf: Leaf, body: Callable[[z3.ExprRef], Formula]) -> Formula:
         """Whether it holds of every element of a sort."""
         element = z3.Const(f"{leaf.name}@{self._depth}", self.sort(leaf))
         self._depth += 1  # the same rule of the same terms is the same formula
@@ -155,11 +156,11 @@ class Universe:
         self._depth -= 1
         return self.of_every(element, leaf, formula)
 
-    def some(self, leaf: Leaf, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
+    def some(self, leaf: Leaf, body: Callable[[z3.ExprRef], Formula]) -> Formula:
         """Whether it holds of some element of a sort."""
         return negated(self.all(leaf, lambda element: negated(body(element))))
 
-    def of_every(self, element: z3.ExprRef, leaf: Leaf, formula: "Formula") -> "Formula":
+    def of_every(self, element: z3.ExprRef, leaf: Leaf, formula: Formula) -> Formula:
         """Whether a formula of this element holds of every one."""
         if isinstance(formula, bool):
             return formula
@@ -206,7 +207,7 @@ class Universe:
         inside = z3.And(number >= 0, number < self.elements)
         return z3.Lambda([number], z3.And(inside, z3.Select(numbers, number)))
 
-    def named(self, value: "Value", before: "Value") -> tuple["Value", list["Formula"]]:
+    def named(self, value: "Value", before: "Value") -> tuple["Value", list[Formula]]:
         """A value by constants where it is not as `before`, and what these are. Quantifiers over
         constants have patterns, those over what was stored in them may not."""
         terms, facts = [], []
@@ -255,11 +256,11 @@ class Value:
 
     # sets, lists and maps
 
-    def all(self, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
+    def all(self, body: Callable[[z3.ExprRef], Formula]) -> Formula:
         """Whether it holds of every element that could be a key, or a member."""
         return self.universe.all(self.key, body)
 
-    def some(self, body: Callable[[z3.ExprRef], "Formula"]) -> "Formula":
+    def some(self, body: Callable[[z3.ExprRef], Formula]) -> Formula:
         """Whether it holds of some element that could be a key, or a member."""
         return self.universe.some(self.key, body)
 
@@ -362,40 +363,3 @@ class Value:
     def term(self) -> z3.ExprRef:
         (term,) = self.terms
         return term
-
-
-# formulas: z3's truth values, and Python's where the answer is plain
-
-Formula: TypeAlias = z3.BoolRef | bool
-
-
-def conjunction(parts: Iterable[Formula]) -> Formula:
-    """All of them hold."""
-    open_ = [one for one in parts if one is not True]
-    if any(one is False for one in open_):
-        return False
-    if len(open_) < 2:
-        return open_[0] if open_ else True
-    return z3.And(open_)
-
-
-def disjunction(parts: Iterable[Formula]) -> Formula:
-    """One of them holds."""
-    open_ = [one for one in parts if one is not False]
-    if any(one is True for one in open_):
-        return True
-    if len(open_) < 2:
-        return open_[0] if open_ else False
-    return z3.Or(open_)
-
-
-def negated(formula: Formula) -> Formula:
-    return not formula if isinstance(formula, bool) else z3.Not(formula)
-
-
-def implies(condition: Formula, conclusion: Formula) -> Formula:
-    return disjunction((negated(condition), conclusion))
-
-
-def iff(left: Formula, right: Formula) -> Formula:
-    return conjunction((implies(left, right), implies(right, left)))

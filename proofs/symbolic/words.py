@@ -5,20 +5,16 @@ from typing import Any
 
 import z3
 
+from cacheproof.proofs.logic import Formula, conjunction, disjunction, iff, implies
 from cacheproof.proofs.symbolic.records import equal
 from cacheproof.proofs.symbolic.values import (
     IDENTIFIER,
     INPUT,
     REQUEST,
-    Formula,
     Leaf,
     SetOf,
     Universe,
     Value,
-    conjunction,
-    disjunction,
-    iff,
-    implies,
     is_ordered,
 )
 

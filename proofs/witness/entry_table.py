@@ -90,15 +90,8 @@ class _State:
 def explore(
     table_class: type[Any], setting: Setting, rules: Collection[str], calls_max: int
 ) -> Exploration:
-    """The states that calls lead to, until so many are made and the last state is done; or to a
-    call that does not end, which breaks the contract that nothing raises.
-
-    Args:
-        table_class: of tables.
-        setting: what they are built with.
-        rules: the ids of the contracts that are asserted, each until it is broken.
-        calls_max: when to stop.
-    """
+    """What comes of tables of a class in a setting, as `Exploration.go_through` says. `rules` are
+    the ids of the contracts that are asserted, each until it is broken."""
     exploration = Exploration(setting)
     judged = [by_id(rule) for rule in rules]
 

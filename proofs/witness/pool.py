@@ -15,14 +15,7 @@ from cacheproof.proofs.witness.recorded import Found, change_of, told
 from cacheproof.reference.kv_events import BlockRemoved, BlockStored, KVCacheEvent
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.block_pool import (
-    PoolEvents,
-    PoolForgets,
-    PoolRelease,
-    PoolReset,
-    PoolState,
-    PoolTake,
-)
+from cacheproof.spec import block_pool
 from cacheproof.spec.kv_cache import Outcome
 from cacheproof.spec.registry import by_id
 
@@ -108,11 +101,11 @@ class _State:
         }
 
     @cached_property
-    def seen(self) -> PoolState:
+    def seen(self) -> block_pool.PoolState:
         """The same as contracts see it; the null block is none of the blocks."""
         pool = self.pool
         blocks = {one.block_id: one for one in pool.blocks if one is not pool.null_block}
-        return PoolState(
+        return block_pool.PoolState(
             pool.num_gpu_blocks,
             pool.get_num_free_blocks(),
             tuple(one.block_id for one in pool.free_block_queue.get_all_free_blocks()),
@@ -126,15 +119,8 @@ class _State:
 def explore(
     pool_class: type[Any], setting: Setting, rules: Collection[str], calls_max: int
 ) -> Exploration:
-    """The states that calls lead to, until so many are made and the last state is done; or to a
-    call that does not end, which breaks the contract that nothing raises.
-
-    Args:
-        pool_class: of pools.
-        setting: what they are built with.
-        rules: the ids of the contracts that are asserted, each until it is broken.
-        calls_max: when to stop.
-    """
+    """What comes of pools of a class in a setting, as `Exploration.go_through` says. `rules` are
+    the ids of the contracts that are asserted, each until it is broken."""
     exploration = Exploration(setting)
 
     def attempt(before: _State | None, asked: Asked) -> _State | None:
@@ -369,7 +355,10 @@ def _judged(
     if after.pool.enable_kv_cache_events:
         counts = {_told(key): len(one) for key, one in _under(after).items()}
         replayed = _after(after.replayed, after.pool.kv_event_queue)
-        yield "BP-4", PoolEvents({_told(key): one for key, one in replayed.items()}, counts)
+        yield (
+            "BP-4",
+            block_pool.PoolEvents({_told(key): one for key, one in replayed.items()}, counts),
+        )
     if before is None:
         return
     given, was = dict(asked.given), before.seen
@@ -377,25 +366,25 @@ def _judged(
     match asked.operation:
         case "new":
             named = [one.block_id for one in answer]
-            yield "BP-7", PoolTake(was.queue, tuple(named), state.queue)
+            yield "BP-7", block_pool.PoolTake(was.queue, tuple(named), state.queue)
         case "touch":
             touched = {_number(one) for one in given["blocks"]}
             waiting = tuple(one for one in was.queue if one not in touched)
-            yield "BP-7", PoolTake(waiting, (), state.queue)
+            yield "BP-7", block_pool.PoolTake(waiting, (), state.queue)
         case "free":
             gone = [_number(one) for one in given["blocks"] if one != NULL and not after.held[one]]
             first = tuple(one for one in gone if not was.hashes[one])
             last = tuple(one for one in gone if was.hashes[one])
-            yield "BP-5", PoolRelease(was.queue, state.queue, first, last)
+            yield "BP-5", block_pool.PoolRelease(was.queue, state.queue, first, last)
         case operation:
             if operation == "evict":
                 named = [_number(one) for one in given["block_ids"] if one != NULL]
             if operation == "reset":
                 named = list(was.refs) if answer else []
-                yield "BP-8", PoolReset(answer, was.held)
-            yield "BP-5", PoolRelease(was.queue, state.queue, (), ())
+                yield "BP-8", block_pool.PoolReset(answer, was.held)
+            yield "BP-5", block_pool.PoolRelease(was.queue, state.queue, (), ())
     lost = frozenset(b for b in was.hashes if {*state.hashes[b]} < {*was.hashes[b]})
-    yield "BP-9", PoolForgets(lost, frozenset(named), frozenset(named), state.hashes)
+    yield "BP-9", block_pool.PoolForgets(lost, frozenset(named), frozenset(named), state.hashes)
 
 
 def _under(state: _State) -> Mapping[tuple[str, str], Collection[int]]:

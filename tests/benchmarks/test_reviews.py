@@ -49,6 +49,16 @@ def test_a_row_names_faults_with_their_contracts(script: Any) -> None:
     )
 
 
+def review_of(script: Any, name: str, folder: Path, *, depth: str) -> Any:
+    """What the review of a change says, of a few traces."""
+    (change,) = (one for one in script.CHANGES if one.name == name)
+    script.write_copy(change, folder / "copy")
+    return script.reviewed(
+        "vllm@0.33.0", f"path:{folder / 'copy'}", folder, name,
+        "--depth", depth, "--seeds", "0:1", "--workers", "1",
+    )  # fmt: skip
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "mended", "brought"),
@@ -64,12 +74,7 @@ def test_a_row_names_faults_with_their_contracts(script: Any) -> None:
 def test_a_review_tells_a_mend_from_one_that_is_wrong(
     script: Any, tmp_path: Path, name: str, mended: set[str], brought: set[str]
 ) -> None:
-    (change,) = (one for one in script.CHANGES if one.name == name)
-    script.write_copy(change, tmp_path / "copy")
-    said = script.reviewed(
-        "vllm@0.33.0", f"path:{tmp_path / 'copy'}", tmp_path, name,
-        "--depth", "scheduler", "--seeds", "0:1", "--workers", "1",
-    )  # fmt: skip
+    said = review_of(script, name, tmp_path, depth="scheduler")
     assert said["exit_code"] in ((1,) if brought else (0, 4))
     assert mended <= {one["contract"] for one in said["mended"]}
     assert {one["contract"] for one in said["brought"]} == brought
@@ -84,12 +89,7 @@ def test_a_review_tells_a_mend_from_one_that_is_wrong(
 def test_a_review_tells_what_is_no_longer_proved(
     script: Any, tmp_path: Path, name: str, code: int, lost: int
 ) -> None:
-    (change,) = (one for one in script.CHANGES if one.name == name)
-    script.write_copy(change, tmp_path / "copy")
-    said = script.reviewed(
-        "vllm@0.33.0", f"path:{tmp_path / 'copy'}", tmp_path, name,
-        "--depth", "manager", "--seeds", "0:1", "--workers", "1",
-    )  # fmt: skip
+    said = review_of(script, name, tmp_path, depth="manager")
     gone = [one for one in said["proofs"]["changes"] if one["base"] == "holds"]
     assert said["proofs"]["classes"] == ["EncoderCacheManager"]
     assert (len(gone) >= 1) == bool(lost)

@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.test_import_direction import ROOMS
 
 ROOT = Path(__file__).parents[2]
@@ -36,3 +38,34 @@ def test_an_arrow_more_is_counted_and_a_link_is_not_followed(script, tmp_path):
     assert script.arrows_of(tmp_path) == {("high", "middle"), ("middle", "low")}
     assert script.floors(script.arrows_of(tmp_path), "high") == 3
     assert script.longest(tmp_path, ast.FunctionDef) == (2, "one", "differential/middle/one.py")
+
+
+@pytest.mark.full
+def test_no_code_is_copied_and_the_page_says_so(script):
+    number, report = script.copied(ROOT)
+    assert number == 0, report
+    assert re.search(r"^\| copied lines, .*\| 0 \|$", PAGE, re.MULTILINE)
+
+
+COPIED = """
+    found = {}
+    pairs = set(pairs)
+    for one, other in sorted(pairs):
+        found.setdefault(one, []).append(other)
+    for name in found:
+        found[name].sort()
+    return found
+"""
+
+
+@pytest.mark.parametrize(("taken", "lines"), [(slice(None), 7), (slice(1, None), 0)])
+def test_a_copy_counts_from_seven_lines_on(script, tmp_path, taken, lines):
+    (tmp_path / "spec").mkdir()
+    (tmp_path / "tests").mkdir()
+    body = COPIED.strip("\n").splitlines()
+    one, other = ("\n".join(["def f(pairs):", *rest]) for rest in (body, body[taken]))
+    (tmp_path / "spec" / "one.py").write_text(f"{one}\n")
+    (tmp_path / "tests" / "other.py").write_text(f"{other}\n")
+    number, report = script.copied(tmp_path)
+    assert number == lines
+    assert ("found.setdefault" in report) == bool(lines)

@@ -1,5 +1,6 @@
 """Runs the command line, in this process or as a process of its own."""
 
+import importlib
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +83,13 @@ def two_releases() -> tuple[str, str]:
     for name in names:
         releases.install(name, report=print)
     return f"vllm@{names[0]}", f"vllm@{names[1]}"
+
+
+@pytest.fixture
+def odd_targets(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module of that name, where worker processes find it too."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    return importlib.import_module("odd_targets")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """`cacheproof explore`: what it prints, and what it exits with."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,15 @@ def test_the_reference_holds_and_what_cannot_fail_is_named(run: Run, tmp_path: P
     assert told["scopes"][0]["closed"] is True
 
 
+def listed_and_not(
+    run: Run, arguments: Sequence[str | Path], nothing_known: Path
+) -> tuple[str, str]:
+    """What an exploration prints where its faults are known, and where none is."""
+    listed, unlisted = run(*arguments), run(*arguments, "--known", nothing_known)
+    assert (listed.code, unlisted.code) == (0, 1)
+    return listed.out, unlisted.out
+
+
 @pytest.mark.full
 @pytest.mark.usefixtures("decoders_only")
 def test_a_fault_of_a_release_is_listed_or_it_is_not(
@@ -63,14 +72,11 @@ def test_a_fault_of_a_release_is_listed_or_it_is_not(
 ) -> None:
     target = two_releases[1]
     found = "explore", "--target", target, "--findings", tmp_path
-    listed = run(*found)
-    assert listed.code == 0
-    assert "known: ED-1 at event 2 (free) on a" in listed.out
-    assert "ED-1      refuted, listed" in listed.out
-    unlisted = run(*found, "--known", nothing_known)
-    assert unlisted.code == 1
-    assert "ED-1      refuted, NOT LISTED" in unlisted.out
-    assert "3 findings, 3 of them unlisted" in unlisted.out
+    listed, unlisted = listed_and_not(run, found, nothing_known)
+    assert "known: ED-1 at event 2 (free) on a" in listed
+    assert "ED-1      refuted, listed" in listed
+    assert "ED-1      refuted, NOT LISTED" in unlisted
+    assert "3 findings, 3 of them unlisted" in unlisted
     (file,) = tmp_path.glob("ed_2_*.json")
     again = run("replay", file)
     assert again.code == 1
@@ -119,14 +125,11 @@ def test_a_fault_of_a_release_table_is_listed_or_it_is_not(
 ) -> None:
     monkeypatch.setitem(exploring.SCOPES, "small", tables.SMALL)
     found = "explore", "--target", two_releases[1]
-    listed = run(*found)
-    assert listed.code == 0
-    assert "known, larger-than-the-region: TB-8 by begin(x, 2): AssertionError" in listed.out
-    assert "TB-8      refuted, listed" in listed.out
-    unlisted = run(*found, "--known", nothing_known)
-    assert unlisted.code == 1
-    assert "UNLISTED: TB-8 by begin(x, 2): AssertionError is raised" in unlisted.out
-    assert "1 findings, 1 of them unlisted" in unlisted.out
+    listed, unlisted = listed_and_not(run, found, nothing_known)
+    assert "known, larger-than-the-region: TB-8 by begin(x, 2): AssertionError" in listed
+    assert "TB-8      refuted, listed" in listed
+    assert "UNLISTED: TB-8 by begin(x, 2): AssertionError is raised" in unlisted
+    assert "1 findings, 1 of them unlisted" in unlisted
 
 
 def test_the_page_has_the_scopes_that_are_explored(run: Run) -> None:

@@ -1,6 +1,5 @@
 """What commands found, in the formats that pipelines read."""
 
-import importlib
 import io
 import json
 import re
@@ -504,11 +503,14 @@ def test_a_listed_fault_keeps_its_identity_from_seed_to_seed(run: Any, tmp_path:
 
 @pytest.mark.parametrize(("name", "words"), [("Deaf", "canary of EC-1 "), ("Broken", "harness")])
 def test_a_void_search_is_void_in_every_format(
-    run: Any, monkeypatch: pytest.MonkeyPatch, files: Formats, name: str, words: str
+    run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    odd_targets: Any,
+    files: Formats,
+    name: str,
+    words: str,
 ) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    odd = importlib.import_module("odd_targets")
-    monkeypatch.setattr(searching, "resolve", lambda text, report: getattr(odd, name)())
+    monkeypatch.setattr(searching, "resolve", lambda text, report: getattr(odd_targets, name)())
     asked = "--target", "reference", "--junit", files.junit, "--sarif", files.sarif
     assert files.junit is not None
     ran = run(*SEARCH, "0:1", "--findings", files.junit.parent / "found", *asked)

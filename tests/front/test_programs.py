@@ -8,6 +8,7 @@ from cacheproof.differential.lanes.all_lanes import LANES
 
 LANE = "connectors over a server"
 ARGUMENTS = ("fuzz", "--target", "reference", "--depth", "encoder_connector", "--seeds", "0:1")
+NEEDS_A_SERVER = Path(__file__).parents[2] / "docs" / "findings" / "never-closes.jsonl"
 SAID = f"not searched: {LANE} (no redis-server on PATH)"
 
 
@@ -38,17 +39,17 @@ def test_no_lane_is_left_out_where_its_program_is() -> None:
     assert not any(lane.lacks for lane in LANES.values())
 
 
-@pytest.mark.usefixtures("nothing_on_path")
-def test_a_trace_that_needs_it_is_refused(run) -> None:
-    finding = Path(__file__).parents[2] / "docs" / "findings" / "never-closes.jsonl"
-    ran = run("replay", finding, "--target", "reference")
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nothing_on_path", "no redis-server on PATH; install Debian's package of that name"),
+        ("everything_on_path", "redis-server does not start"),
+    ],
+)
+def test_a_trace_is_refused_where_its_server_does_not_start(
+    run, request: pytest.FixtureRequest, path: str, said: str
+) -> None:
+    request.getfixturevalue(path)
+    ran = run("replay", NEEDS_A_SERVER, "--target", "reference")
     assert ran.code == 3
-    assert "no redis-server on PATH; install Debian's package of that name" in ran.err
-
-
-@pytest.mark.usefixtures("everything_on_path")
-def test_a_server_that_does_not_start_is_said_to(run) -> None:
-    finding = Path(__file__).parents[2] / "docs" / "findings" / "never-closes.jsonl"
-    ran = run("replay", finding, "--target", "reference")
-    assert ran.code == 3
-    assert "redis-server does not start" in ran.err
+    assert said in ran.err

@@ -1,6 +1,5 @@
 """What commands print, as sentences and as JSON, and how they end."""
 
-import importlib
 import json
 import re
 from pathlib import Path
@@ -256,11 +255,14 @@ def test_json_in_a_file_leaves_the_report_on_the_screen(
     ],
 )
 def test_what_proves_nothing_is_void_and_ends_with_3(
-    run: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, words: str
+    run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    odd_targets: Any,
+    folder: Path,
+    name: str,
+    words: str,
 ) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    odd = importlib.import_module("odd_targets")
-    monkeypatch.setattr(searching, "resolve", lambda text, report: getattr(odd, name)())
+    monkeypatch.setattr(searching, "resolve", lambda text, report: getattr(odd_targets, name)())
     ran = run(*FEW_CALLS, "--findings", folder)
     assert words in ran.out
     assert ran.code == 3

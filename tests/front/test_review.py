@@ -1,6 +1,5 @@
 """What a review says of a change: decisions, faults, proofs; and how it ends."""
 
-import importlib
 import json
 import re
 from collections.abc import Callable
@@ -69,12 +68,17 @@ def test_what_head_brings_is_in_the_formats_that_pipelines_read(
     assert ("<failure" in junit.read_text()) == bool(brings)
 
 
+def reviewed(run: Callable[..., Any], base: str, head: str, folder: Path) -> tuple[Any, Any]:
+    """A review as it ended, and its JSON."""
+    file = folder / "review.json"
+    ended = run("review", "--base", base, "--head", head, *FEW, "--json", file)
+    return ended, read(file)
+
+
 def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    file = tmp_path / "review.json"
-    ended = run("review", "--base", OLD, "--head", NEW, *FEW, "--json", file)
-    said = read(file)
+    ended, said = reviewed(run, OLD, NEW, tmp_path)
     assert ended.code == said["exit_code"] == DIFFERS
     assert {"repeated-item"} <= {one["fault"] for one in said["mended"]}
     assert said["brought"] == []
@@ -87,9 +91,7 @@ def test_what_a_change_mends_is_named_with_the_decision_that_it_changes(
 def test_what_a_change_brings_fails_with_its_smallest_trace(
     run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    file = tmp_path / "review.json"
-    ended = run("review", "--base", NEW, "--head", OLD, *FEW, "--json", file)
-    said = read(file)
+    ended, said = reviewed(run, NEW, OLD, tmp_path)
     assert ended.code == UNLISTED
     assert "Worse: head breaks what base keeps." in ended.out
     (repeated,) = (one for one in said["brought"] if one["contract"] == "EC-6a")
@@ -154,13 +156,14 @@ def test_bad_input_is_refused_in_a_line(
     ],
 )
 def test_a_head_of_which_nothing_can_be_said_makes_it_void(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str, words: str
+    run: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    odd_targets: Any,
+    name: str,
+    words: str,
 ) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    odd = importlib.import_module("odd_targets")
-
     def resolve(text: str, *, report: object) -> ReferenceTarget:
-        made = getattr(odd, name) if text == "odd" else ReferenceTarget
+        made = getattr(odd_targets, name) if text == "odd" else ReferenceTarget
         found: ReferenceTarget = made(Semantics.of_vllm("0.33.0"), name=text, release="0.33.0")
         return found
 
@@ -193,10 +196,9 @@ def planted_in(head: ReferenceTarget) -> dict[str, bool]:
 
 
 def test_a_head_in_which_no_fault_takes_misses_it_by_contract_and_by_comparison(
-    monkeypatch: pytest.MonkeyPatch,
+    odd_targets: Any,
 ) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    deaf = importlib.import_module("odd_targets").Deaf(Semantics.of_vllm("0.33.0"))
+    deaf = odd_targets.Deaf(Semantics.of_vllm("0.33.0"))
     places = {"EC-1 (encoder cache)", "a difference (encoder cache)"}
     assert planted_in(ReferenceTarget(Semantics.of_vllm("0.33.0"))) == dict.fromkeys(places, True)
     assert planted_in(deaf) == dict.fromkeys(places, False)

@@ -42,21 +42,17 @@ def script() -> Iterator[Callable[[str], Any]]:
 @pytest.fixture(scope="module")
 def made(script: Callable[[str], Any], device: torch.device) -> Made:
     headline = script("time_to_first_token")
-    size = headline.Size(
-        grid=(5, 9),
+    size = replace(
+        headline.SIZES["small"],
         hidden_size=256,
         intermediate_size=64,
         layers=2,
         heads=2,
-        kv_heads=1,
         vocabulary=64,
         vision_hidden_size=32,
         vision_intermediate_size=24,
         vision_depth=2,
-        vision_heads=2,
         full_attention=(1,),
-        dtype="float32",
-        bytes_of_a_number=4,
         max_num_batched_tokens=64,
     )
     model = script("video_model").VideoModel(size, device)

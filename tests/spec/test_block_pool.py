@@ -3,31 +3,9 @@
 import pytest
 
 from cacheproof.spec import block_pool, kv_cache
-from cacheproof.spec.block_pool import (
-    PoolEvents,
-    PoolForgets,
-    PoolRelease,
-    PoolReset,
-    PoolState,
-    PoolTake,
-    StoredBlocks,
-    StoredChain,
-)
-from cacheproof.spec.kv_cache import (
-    Admission,
-    Cached,
-    CommonPrefix,
-    Grant,
-    Load,
-    Lookup,
-    Outcome,
-    Slots,
-    Statistics,
-    Tables,
-)
 from cacheproof.spec.registry import by_id
 
-POOL = PoolState(
+POOL = block_pool.PoolState(
     num_blocks=5,
     num_free=2,
     queue=(3, 4),
@@ -36,9 +14,9 @@ POOL = PoolState(
     hashes={1: (), 2: ("0:7",), 3: (), 4: ("0:7", "0:8")},
     found={"0:7": (2, 4), "0:8": (4,)},
 )
-RELEASE = PoolRelease(before=(1, 2), after=(5, 1, 2, 4, 3), first=(5,), last=(4, 3))
+RELEASE = block_pool.PoolRelease(before=(1, 2), after=(5, 1, 2, 4, 3), first=(5,), last=(4, 3))
 PLACE, NEXT = (0, 0), (0, 1)
-LOOKUP = Lookup(
+LOOKUP = kv_cache.Lookup(
     tokens=5,
     hit=4,
     blocks={2: "0:7"},
@@ -47,7 +25,7 @@ LOOKUP = Lookup(
     read=frozenset({PLACE}),
     longest=4,
 )
-GRANT = Grant(
+GRANT = kv_cache.Grant(
     granted=True,
     new=(3,),
     refs={3: 1},
@@ -56,15 +34,17 @@ GRANT = Grant(
     held=frozenset({2, 3}),
     owed=frozenset({3}),
 )
-TAKE = PoolTake(waiting=(4, 5, 6), taken=(4, 5), after=(6,))
-FORGETS = PoolForgets(
+TAKE = block_pool.PoolTake(waiting=(4, 5, 6), taken=(4, 5), after=(6,))
+FORGETS = block_pool.PoolForgets(
     lost=frozenset({4}), may=frozenset({4, 5}), must=frozenset({4}), hashes={4: (), 5: ("0:7",)}
 )
-SLOTS = Slots(frozenset({PLACE, NEXT}), frozenset({PLACE, NEXT}), frozenset({NEXT}))
-ADMISSION = Admission(
+SLOTS = kv_cache.Slots(frozenset({PLACE, NEXT}), frozenset({PLACE, NEXT}), frozenset({NEXT}))
+ADMISSION = kv_cache.Admission(
     granted=True, need=3, free=6, must_fit=True, whole=4, free_before=5, kept=1, reserved=2
 )
-CACHED = Cached(new={"0:7": 4}, certain=4, due=frozenset({"0:7"}), found={"0:7": (2,), "0:9": (3,)})
+CACHED = kv_cache.Cached(
+    new={"0:7": 4}, certain=4, due=frozenset({"0:7"}), found={"0:7": (2,), "0:9": (3,)}
+)
 
 
 @pytest.mark.parametrize("id", ["BP-1", "BP-2", "BP-3"])
@@ -96,8 +76,8 @@ def test_an_unsound_pool_breaks_it(id: str, wrong: dict[str, object]) -> None:
 
 
 def test_a_replay_must_give_the_pool() -> None:
-    assert block_pool.events_tell_the_pool(PoolEvents({"0:7": 2}, {"0:7": 2}))
-    assert not block_pool.events_tell_the_pool(PoolEvents({"0:7": 1}, {"0:7": 2}))
+    assert block_pool.events_tell_the_pool(block_pool.PoolEvents({"0:7": 2}, {"0:7": 2}))
+    assert not block_pool.events_tell_the_pool(block_pool.PoolEvents({"0:7": 1}, {"0:7": 2}))
 
 
 def test_what_is_released_is_queued_where_it_is_due() -> None:
@@ -107,8 +87,8 @@ def test_what_is_released_is_queued_where_it_is_due() -> None:
 
 
 def test_an_event_carries_a_block_of_tokens_per_hash() -> None:
-    assert block_pool.events_carry_own_tokens(StoredBlocks(4, 4))
-    assert not block_pool.events_carry_own_tokens(StoredBlocks(8, 4))
+    assert block_pool.events_carry_own_tokens(block_pool.StoredBlocks(4, 4))
+    assert not block_pool.events_carry_own_tokens(block_pool.StoredBlocks(8, 4))
 
 
 @pytest.mark.parametrize(
@@ -144,13 +124,13 @@ def test_new_blocks_are_the_requests_alone(wrong: dict[str, object]) -> None:
 
 
 def test_an_exception_is_a_breach() -> None:
-    assert kv_cache.kv_never_raises(Outcome(""))
-    assert not kv_cache.kv_never_raises(Outcome("IndexError"))
+    assert kv_cache.kv_never_raises(kv_cache.Outcome(""))
+    assert not kv_cache.kv_never_raises(kv_cache.Outcome("IndexError"))
 
 
 def test_a_shared_block_stands_at_one_place() -> None:
-    assert kv_cache.shared_blocks_agree(Tables({1: frozenset({(0, 2)})}))
-    assert not kv_cache.shared_blocks_agree(Tables({1: frozenset({(0, 2), (1, 2)})}))
+    assert kv_cache.shared_blocks_agree(kv_cache.Tables({1: frozenset({(0, 2)})}))
+    assert not kv_cache.shared_blocks_agree(kv_cache.Tables({1: frozenset({(0, 2), (1, 2)})}))
 
 
 def test_blocks_are_handed_out_from_the_front() -> None:
@@ -160,10 +140,10 @@ def test_blocks_are_handed_out_from_the_front() -> None:
 
 
 def test_a_reset_is_done_exactly_when_no_block_is_held() -> None:
-    assert block_pool.reset_when_unheld(PoolReset(True, {}))
-    assert block_pool.reset_when_unheld(PoolReset(False, {1: 1}))
-    assert not block_pool.reset_when_unheld(PoolReset(True, {1: 1}))
-    assert not block_pool.reset_when_unheld(PoolReset(False, {}))
+    assert block_pool.reset_when_unheld(block_pool.PoolReset(True, {}))
+    assert block_pool.reset_when_unheld(block_pool.PoolReset(False, {1: 1}))
+    assert not block_pool.reset_when_unheld(block_pool.PoolReset(True, {1: 1}))
+    assert not block_pool.reset_when_unheld(block_pool.PoolReset(False, {}))
 
 
 @pytest.mark.parametrize("wrong", [{"lost": frozenset({6})}, {"must": frozenset({5})}])
@@ -206,24 +186,24 @@ def test_a_lookup_misses_nothing() -> None:
 
 def test_a_common_prefix_is_held_by_all() -> None:
     tables = {"a": frozenset({1, 2}), "b": frozenset({1, 3})}
-    assert kv_cache.common_prefix_is_common(CommonPrefix(1, 1, (1,), tables))
-    assert not kv_cache.common_prefix_is_common(CommonPrefix(1, 1, (1, 2), tables))
-    assert not kv_cache.common_prefix_is_common(CommonPrefix(2, 1, (1,), tables))
+    assert kv_cache.common_prefix_is_common(kv_cache.CommonPrefix(1, 1, (1,), tables))
+    assert not kv_cache.common_prefix_is_common(kv_cache.CommonPrefix(1, 1, (1, 2), tables))
+    assert not kv_cache.common_prefix_is_common(kv_cache.CommonPrefix(2, 1, (1,), tables))
 
 
 def test_a_load_leaves_nothing_out_that_is_read() -> None:
-    assert kv_cache.load_is_readable(Load(frozenset({PLACE}), frozenset({PLACE, NEXT})))
-    assert not kv_cache.load_is_readable(Load(frozenset({PLACE}), frozenset({NEXT})))
+    assert kv_cache.load_is_readable(kv_cache.Load(frozenset({PLACE}), frozenset({PLACE, NEXT})))
+    assert not kv_cache.load_is_readable(kv_cache.Load(frozenset({PLACE}), frozenset({NEXT})))
 
 
 def test_an_event_names_what_comes_before_its_blocks() -> None:
-    assert block_pool.events_chain_blocks(StoredChain((-1, 4), (-1, 4)))
-    assert not block_pool.events_chain_blocks(StoredChain((-1, 4), (3, 4)))
-    assert not block_pool.events_chain_blocks(StoredChain((3, 5), (3, 4)))
+    assert block_pool.events_chain_blocks(block_pool.StoredChain((-1, 4), (-1, 4)))
+    assert not block_pool.events_chain_blocks(block_pool.StoredChain((-1, 4), (3, 4)))
+    assert not block_pool.events_chain_blocks(block_pool.StoredChain((3, 5), (3, 4)))
 
 
 @pytest.mark.parametrize("wrong", [{"used": 3}, {"told": (1, 8, 0)}])
 def test_statistics_are_of_what_was_answered(wrong: dict[str, object]) -> None:
-    said = Statistics(used=4, held=4, told=(1, 8, 4), counted=(1, 8, 4))
+    said = kv_cache.Statistics(used=4, held=4, told=(1, 8, 4), counted=(1, 8, 4))
     assert kv_cache.says_what_it_did(said)
     assert not kv_cache.says_what_it_did(said._replace(**wrong))  # type: ignore[arg-type]

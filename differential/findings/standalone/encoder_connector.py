@@ -4,20 +4,7 @@ from collections.abc import Iterator
 
 from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render, variables
-from cacheproof.differential.traces.encoder_connector import (
-    SERVERS,
-    AbortPlanned,
-    Ask,
-    EncoderConnectorConfig,
-    Execute,
-    Forget,
-    NewWeights,
-    Plan,
-    Reach,
-    Spoil,
-    Start,
-    Stop,
-)
+from cacheproof.differential.traces import encoder_connector as connector
 from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.wording import literal
 
@@ -32,14 +19,14 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
     if finding.contract not in SHOWN:
         return None, f"what {finding.contract} says is of processes: its replay shows it"
     config = finding.trace.header.config
-    assert isinstance(config, EncoderConnectorConfig)
-    if any(isinstance(one, Stop | Reach) or _dies(one) for one in events):
+    assert isinstance(config, connector.EncoderConnectorConfig)
+    if any(isinstance(one, connector.Stop | connector.Reach) or _dies(one) for one in events):
         return None, "an engine ends, or a store goes: its replay shows it"
-    if any(isinstance(one, Execute) and one.late for one in events) or config.ranks > 1:
+    if any(isinstance(one, connector.Execute) and one.late for one in events) or config.ranks > 1:
         return None, "copies end late, or on one rank later than on another: its replay shows it"
-    if config.store in SERVERS:
+    if config.store in connector.SERVERS:
         return None, "it needs a server: its replay starts one"
-    if any(isinstance(one, Spoil) for one in events) and len(config.items) > 1:
+    if any(isinstance(one, connector.Spoil) for one in events) and len(config.items) > 1:
         return None, "one file of several is spoiled: its replay shows it"
     if PLUG_IN.fullmatch(finding.target) or finding.target.startswith("reference"):
         return None, "it is written for vLLM's own connectors and LMCache's"
@@ -48,17 +35,17 @@ def standalone_test(finding: Finding) -> tuple[str | None, str]:
 
 
 def _dies(event: AnyEvent) -> bool:
-    return isinstance(event, Execute) and event.dies_at is not None
+    return isinstance(event, connector.Execute) and event.dies_at is not None
 
 
 class ConnectorTest:
     """What the template needs for a finding."""
 
     def __init__(self, finding: Finding, events: tuple[AnyEvent, ...]) -> None:
-        assert isinstance(finding.trace.header.config, EncoderConnectorConfig)
+        assert isinstance(finding.trace.header.config, connector.EncoderConnectorConfig)
         self.config = finding.trace.header.config
         self._finding, self._events = finding, events
-        names = [event.engine for event in events if isinstance(event, Start)]
+        names = [event.engine for event in events if isinstance(event, connector.Start)]
         self._variables = {
             name: f"engine_{variable.removeprefix('request_')}"
             for name, variable in variables(dict.fromkeys(names)).items()
@@ -90,12 +77,12 @@ class ConnectorTest:
     def _lines(self, event: AnyEvent, started: set[str]) -> Iterator[str]:
         engine = self._variables.get(getattr(event, "engine", ""), "")
         match event:
-            case Start():
+            case connector.Start():
                 if event.engine not in started:
                     started.add(event.engine)
                     model = self.config.models[event.model].name
                     yield f"{engine} = Engine(folder, model={literal(model)})"
-            case Plan():
+            case connector.Plan():
                 first, *further = event.requests
                 given = [literal(name) for name in first]
                 if further:
@@ -104,22 +91,22 @@ class ConnectorTest:
                     if some := getattr(event, name):
                         given.append(f"{name}={literal(list(some))}")
                 yield f"{engine}.plan({', '.join(given)})"
-            case Execute():
+            case connector.Execute():
                 yield f"{engine}.execute()"
-            case AbortPlanned():
+            case connector.AbortPlanned():
                 yield f"{engine}.abort()"
-            case Forget():
+            case connector.Forget():
                 yield f"{engine}.forget({', '.join(map(literal, event.items))})"
-            case NewWeights():
+            case connector.NewWeights():
                 for name in started:
                     if self._model_of(name) == event.model:
                         yield f"{self._variables[name]}.new_weights()"
-            case Spoil():
+            case connector.Spoil():
                 yield from self._spoiled(event)
-            case Ask():
+            case connector.Ask():
                 pass
 
-    def _spoiled(self, event: Spoil) -> Iterator[str]:
+    def _spoiled(self, event: connector.Spoil) -> Iterator[str]:
         yield f"# somebody spoils the file of {literal(event.item)}: {event.how}"
         yield "for file in [path for path in folder.rglob('*') if path.is_file()]:"
         yield "    data = file.read_bytes()"
@@ -145,7 +132,7 @@ class ConnectorTest:
                 yield f"assert {item} in {engine}.encoder_cache  # promised, so not encoded"
             case "EX-2":
                 yield f"metadata, _, encodes = {engine}.planned[-1]"
-                for name in last.items if isinstance(last, Plan) else ():
+                for name in last.items if isinstance(last, connector.Plan) else ():
                     shown = literal(name)
                     yield f"assert {shown} in encodes or {shown} in metadata.loads  # and pinned"
             case "EX-3":
@@ -162,5 +149,5 @@ class ConnectorTest:
         return next(
             event.model
             for event in self._events
-            if isinstance(event, Start) and event.engine == name
+            if isinstance(event, connector.Start) and event.engine == name
         )

@@ -20,21 +20,9 @@ from cacheproof.differential.findings.standalone.assertions import (
     claim,
 )
 from cacheproof.differential.findings.standalone.template import PLUG_IN, render
+from cacheproof.differential.traces import scheduler
 from cacheproof.differential.traces.base import Group, tag_of
 from cacheproof.differential.traces.manager import Add, Update
-from cacheproof.differential.traces.scheduler import (
-    Abort,
-    Chunk,
-    Close,
-    Elsewhere,
-    Pause,
-    Received,
-    ResetPrefix,
-    Schedule,
-    SchedulerConfig,
-    Sent,
-    Transfer,
-)
 from cacheproof.differential.traces.trace import AnyEvent
 from cacheproof.differential.traces.wording import literal, told
 
@@ -72,7 +60,7 @@ class SchedulerTest:
         self._finding = finding
         self._case = Case(finding, finding.retrace.whole(finding.event))
         config = finding.configuration.config
-        assert isinstance(config, SchedulerConfig)
+        assert isinstance(config, scheduler.SchedulerConfig)
         self.config = config
         self.missing = next((f"{what} shown by their replay" for what in self._lacks()), "")
         if self._case.per_input or is_plug_in:
@@ -101,15 +89,17 @@ class SchedulerTest:
                     yield "adapters are"
                 case Add(skip_reading=True):
                     yield "requests that skip reading the prefix cache are"
-                case Chunk() if event.stop_after is not None:
+                case scheduler.Chunk() if event.stop_after is not None:
                     yield "stops of later turns are"
-                case Chunk() if event.items and self._finding.contract in OF_ITEMS_BY_NUMBER:
+                case scheduler.Chunk() if (
+                    event.items and self._finding.contract in OF_ITEMS_BY_NUMBER
+                ):
                     yield "items of later turns are"
-                case Pause():
+                case scheduler.Pause():
                     yield "pauses are"
-                case Transfer(state="pending" | "failed"):
+                case scheduler.Transfer(state="pending" | "failed"):
                     yield "transfers that requests wait for are"
-                case Sent():
+                case scheduler.Sent():
                     yield "ends of KV sendings are"
 
     @property
@@ -134,7 +124,9 @@ class SchedulerTest:
                 if field.name in _LATER and getattr(config, field.name) != field.default
             },
             "drafts": config.num_speculative_tokens,
-            "loads_end": any(isinstance(event, Received) for event in self._finding.events),
+            "loads_end": any(
+                isinstance(event, scheduler.Received) for event in self._finding.events
+            ),
         }
 
     def body(self) -> Iterator[str]:
@@ -147,7 +139,7 @@ class SchedulerTest:
                 continue
             call = f"engine.{self._engine_call(event)}"
             what = told(event, record.outcome).removeprefix("schedule(): ")
-            if not isinstance(event, Schedule | Chunk | Close):
+            if not isinstance(event, scheduler.Schedule | scheduler.Chunk | scheduler.Close):
                 yield call
             elif len(call) + len(what) <= _COMMENTED:
                 yield f"{call}  # {what}"
@@ -164,30 +156,30 @@ class SchedulerTest:
 
     def _engine_call(self, event: AnyEvent) -> str:
         match event:
-            case Add() | Chunk():
+            case Add() | scheduler.Chunk():
                 return self._arrival(event)
-            case Close():
+            case scheduler.Close():
                 return f"add({literal(event.request)}, prompt=1)"
             case Update():
                 steps = [str(event.steps)] if event.steps > 1 else []
                 accepts = [f"accepts={event.accepts}"] if any(event.accepts) else []
                 return f"update({', '.join([*steps, *accepts])})"
-            case Abort():
+            case scheduler.Abort():
                 return f"abort({literal(event.request)})"
-            case ResetPrefix():
+            case scheduler.ResetPrefix():
                 return f"reset_prefix({'running=True' if event.running else ''})"
-            case Transfer():
+            case scheduler.Transfer():
                 return f"transfer({literal(event.identifier)}, ready={event.state == 'ready'})"
-            case Elsewhere():
+            case scheduler.Elsewhere():
                 later = ", later=True" if event.later else ""
                 return f"elsewhere({literal(event.request)}, tokens={event.tokens}{later})"
-            case Received():
+            case scheduler.Received():
                 failed = "" if event.failed is None else f", failed={event.failed}"
                 return f"received({literal(event.request)}{failed})"
             case _:
                 return f"{tag_of(type(event))}()"
 
-    def _arrival(self, event: Add | Chunk) -> str:
+    def _arrival(self, event: Add | scheduler.Chunk) -> str:
         first = self._case.requests[event.request]
         items = ", ".join(
             literal((item.identifier, item.offset, item.length, item.is_embed))

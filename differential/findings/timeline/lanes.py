@@ -152,12 +152,12 @@ def follow(header: Header, moments: Sequence[Moment]) -> Iterator[Group]:
 
 def _lanes_of(header: Header) -> Iterable[_Lanes]:
     if isinstance(header, KVCacheHeader):
-        return _Requests(), _KVBlocks(header.config.num_blocks - 1)
+        return _Requests(), _ManagedBlocks(header.config.num_blocks - 1)
     config = header.config
     if isinstance(config, SchedulerConfig):
         steps, blocks = config.max_num_batched_tokens, config.num_blocks - 1
         store = _Store(is_told=isinstance(header, EngineHeader))
-        return _Requests(), _Steps(steps), _Ledger(), store, _Blocks(blocks)
+        return _Requests(), _Steps(steps), _Ledger(), store, _ToldBlocks(blocks)
     return _Requests(), _Steps(None), _Ledger(), _Store(is_told=False)
 
 
@@ -354,13 +354,25 @@ class _Store:
 
 
 class _Blocks:
-    """KV blocks by what the steps say: how many are free, and how many each request has."""
+    """KV blocks: how many are free, and how many each request has."""
+
+    _source: str
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._rows = _Rows()
         self._free = _Level()
         self._counts: dict[str, int] = {}
+
+    def group(self, end: int) -> Group:
+        charts = tuple(self._free.charts("free blocks", self._total))
+        return Group("KV blocks", self._source, charts, self._rows.finish(end))
+
+
+class _ToldBlocks(_Blocks):
+    """By what the steps say."""
+
+    _source = "as the steps tell it"
 
     def follow(self, at: int, moment: Moment) -> None:
         outcome = moment.record.outcome
@@ -379,18 +391,11 @@ class _Blocks:
             del self._counts[name]
         self._rows.show(at, _counted(self._counts))
 
-    def group(self, end: int) -> Group:
-        return _of_blocks("as the steps tell it", self._free, self._total, self._rows.finish(end))
 
+class _ManagedBlocks(_Blocks):
+    """As their manager has them."""
 
-class _KVBlocks:
-    """KV blocks as their manager has them: how many are free, and how many each request has."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._rows = _Rows()
-        self._free = _Level()
-        self._counts: dict[str, int] = {}
+    _source = "as their manager has them"
 
     def follow(self, at: int, moment: Moment) -> None:
         outcome = moment.record.outcome
@@ -402,15 +407,6 @@ class _KVBlocks:
             if groups is not None:  # block 0 stands for one that is no longer read
                 self._counts[name] = sum(one != 0 for blocks, _ in groups for one in blocks)
         self._rows.show(at, _counted(self._counts))
-
-    def group(self, end: int) -> Group:
-        return _of_blocks(
-            "as their manager has them", self._free, self._total, self._rows.finish(end)
-        )
-
-
-def _of_blocks(note: str, free: _Level, total: int, rows: tuple[Row, ...]) -> Group:
-    return Group("KV blocks", note, tuple(free.charts("free blocks", total)), rows)
 
 
 def _counted(counts: Mapping[str, int]) -> dict[str, State]:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from .by_name import by_name
+
 Hasher = Callable[[Any], list[Any]]
 
 
@@ -87,14 +89,11 @@ def _digest(value: Any) -> bytes:
     return hashlib.sha256(repr(value).encode()).digest()
 
 
-BLOCK_HASH_FAULTS = {
-    fault.__name__: fault
-    for fault in (
-        nothing,
-        forgets_items,
-        forgets_the_prefix,
-        hashes_growth_otherwise,
-        never_repeats,
-        leaves_the_last_key_out,
-    )
-}
+BLOCK_HASH_FAULTS = by_name(
+    nothing,
+    forgets_items,
+    forgets_the_prefix,
+    hashes_growth_otherwise,
+    never_repeats,
+    leaves_the_last_key_out,
+)

@@ -7,6 +7,7 @@ A fault changes one side of a kit's connector, as an instance; the class stays a
 from pathlib import Path
 from typing import Any
 
+from .by_name import by_name
 from .connector_engine import Kit
 
 
@@ -160,22 +161,19 @@ def never_reports(kit: Kit, root: Path) -> None:
     kit.scheduler.update_connector_output = lambda output: None
 
 
-CONNECTOR_FAULTS = {
-    fault.__name__: fault
-    for fault in (
-        nothing,
-        forgets_to_load,
-        reports_loads_early,
-        reports_saves_early,
-        never_reports,
-        serves_another_item,
-        refuses_large_items,
-        keeps_everything,
-        ignores_new_weights,
-        follows_paths,
-        leaves_drafts,
-        sees_its_own_alone,
-        remembers_what_it_promised,
-        promises_nothing,
-    )
-}
+CONNECTOR_FAULTS = by_name(
+    nothing,
+    forgets_to_load,
+    reports_loads_early,
+    reports_saves_early,
+    never_reports,
+    serves_another_item,
+    refuses_large_items,
+    keeps_everything,
+    ignores_new_weights,
+    follows_paths,
+    leaves_drafts,
+    sees_its_own_alone,
+    remembers_what_it_promised,
+    promises_nothing,
+)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from .by_name import by_name
+
 
 def pairs_rows_by_place(runner: Any) -> None:
     """Rows come in the order in which a step's requests were scheduled, and their slots in that in
@@ -70,12 +72,9 @@ def keeps_cross_blocks_of_before(runner: Any) -> None:
     runner.batch.apply = stale
 
 
-CROSS_FAULTS: dict[str, Callable[[Any], None]] = {
-    fault.__name__: fault
-    for fault in (
-        pairs_rows_by_place,
-        reads_anothers_rows,
-        forgets_rows_of_the_resumed,
-        keeps_cross_blocks_of_before,
-    )
-}
+CROSS_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+    pairs_rows_by_place,
+    reads_anothers_rows,
+    forgets_rows_of_the_resumed,
+    keeps_cross_blocks_of_before,
+)

@@ -6,6 +6,8 @@ A fault changes one table, as an instance; the class stays as it is.
 from collections import OrderedDict
 from typing import Any
 
+from .by_name import by_name
+
 
 def leaks_a_block(table: Any) -> None:
     """An entry takes a block more than is counted to it, where there is one."""
@@ -98,16 +100,13 @@ def raises_at_the_second_pin(table: Any) -> None:
     table.pin = pin_once
 
 
-TABLE_FAULTS = {
-    fault.__name__: fault
-    for fault in (
-        leaks_a_block,
-        leaves_pinned_in_the_queue,
-        counts_one_pin,
-        refuses_after_evicting,
-        evicts_newest_first,
-        gives_a_block_to_two,
-        says_that_nothing_is_in_use,
-        raises_at_the_second_pin,
-    )
-}
+TABLE_FAULTS = by_name(
+    leaks_a_block,
+    leaves_pinned_in_the_queue,
+    counts_one_pin,
+    refuses_after_evicting,
+    evicts_newest_first,
+    gives_a_block_to_two,
+    says_that_nothing_is_in_use,
+    raises_at_the_second_pin,
+)

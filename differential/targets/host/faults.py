@@ -8,6 +8,8 @@ nothing to the harness: if the search is blind, the fault goes unnoticed.
 from collections.abc import Callable
 from typing import Any
 
+from .by_name import by_name
+
 Fault = Callable[[Any], None]
 
 
@@ -285,34 +287,31 @@ def reports_what_it_just_encoded(manager: Any) -> None:
     _set_drain(manager, patched_drain)
 
 
-FAULTS: dict[str, Fault] = {
-    fault.__name__: fault
-    for fault in (
-        nothing,
-        leaks_a_slot,
-        miscounts_freeable,
-        overdraws,
-        keeps_hits_queued,
-        books_what_nobody_encoded,
-        evicts_what_is_held,
-        forgets_the_holder,
-        frees_nothing,
-        evicts_newest_first,
-        evicts_one_more,
-        grants_without_room,
-        loses_notices,
-        credits_again,
-        credits_decoder_again,
-        refusal_leaves_a_reference,
-        refuses_now_and_then,
-        refuses_after_evicting,
-        raises_now_and_then,
-        reports_what_is_resident,
-        hits_what_is_absent,
-        misses_what_is_resident,
-        reports_what_it_just_encoded,
-    )
-}
+FAULTS: dict[str, Fault] = by_name(
+    nothing,
+    leaks_a_slot,
+    miscounts_freeable,
+    overdraws,
+    keeps_hits_queued,
+    books_what_nobody_encoded,
+    evicts_what_is_held,
+    forgets_the_holder,
+    frees_nothing,
+    evicts_newest_first,
+    evicts_one_more,
+    grants_without_room,
+    loses_notices,
+    credits_again,
+    credits_decoder_again,
+    refusal_leaves_a_reference,
+    refuses_now_and_then,
+    refuses_after_evicting,
+    raises_now_and_then,
+    reports_what_is_resident,
+    hits_what_is_absent,
+    misses_what_is_resident,
+    reports_what_it_just_encoded,
+)
 
 
 def _after(manager: Any, name: str, then: Callable[..., None]) -> None:

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from .by_name import by_name
+
 Fault = Callable[[Any], None]
 
 
@@ -64,16 +66,11 @@ def keeps_silent_about_evictions(manager: Any) -> None:
 
 def tells_a_token_too_many(manager: Any) -> None:
     """A KV event carries a token beside those of its hashes."""
-    take_events = manager.take_events
 
-    def take() -> list[Any]:
-        events: list[Any] = take_events()
-        for event in events:
-            if type(event).__name__ == "BlockStored":
-                event.token_ids = [*event.token_ids, 0]
-        return events
+    def one_more(stored: Any) -> None:
+        stored.token_ids = [*stored.token_ids, 0]
 
-    manager.take_events = take
+    _change_stored(manager, one_more)
 
 
 def counts_no_lookups(manager: Any) -> None:
@@ -83,16 +80,11 @@ def counts_no_lookups(manager: Any) -> None:
 
 def tells_no_parent(manager: Any) -> None:
     """A KV event says of its blocks that nothing comes before them."""
-    take_events = manager.take_events
 
-    def take() -> list[Any]:
-        events: list[Any] = take_events()
-        for event in events:
-            if type(event).__name__ == "BlockStored":
-                event.parent_block_hash = None
-        return events
+    def orphaned(stored: Any) -> None:
+        stored.parent_block_hash = None
 
-    manager.take_events = take
+    _change_stored(manager, orphaned)
 
 
 def hits_every_token(manager: Any) -> None:
@@ -298,34 +290,45 @@ def claims_whole_tables_as_common(manager: Any) -> None:
     manager.get_num_common_prefix_blocks = claim
 
 
-KV_CACHE_FAULTS: dict[str, Fault] = {
-    fault.__name__: fault
-    for fault in (
-        nothing,
-        keeps_hits_queued,
-        leaks_a_block,
-        frees_the_first_block_first,
-        loses_a_hash,
-        keeps_silent_about_evictions,
-        tells_a_token_too_many,
-        tells_no_parent,
-        counts_no_lookups,
-        hits_every_token,
-        hits_backwards,
-        hands_out_a_shared_block,
-        refuses_to_be_reset,
-        hands_out_what_was_used_last,
-        says_that_it_was_reset,
-        evicts_nothing_by_id,
-        hands_out_a_block_twice,
-        takes_a_block_away,
-        loads_to_nowhere,
-        takes_a_block_too_many,
-        refuses_every_third_time,
-        caches_what_is_loading,
-        caches_nothing_computed,
-        caches_what_nobody_reads,
-        misses_every_third_hit,
-        claims_whole_tables_as_common,
-    )
-}
+def _change_stored(manager: Any, change: Callable[[Any], None]) -> None:
+    """Let `change(event)` alter each KV event that says what was stored."""
+    take_events = manager.take_events
+
+    def take() -> list[Any]:
+        events: list[Any] = take_events()
+        for event in events:
+            if type(event).__name__ == "BlockStored":
+                change(event)
+        return events
+
+    manager.take_events = take
+
+
+KV_CACHE_FAULTS: dict[str, Fault] = by_name(
+    nothing,
+    keeps_hits_queued,
+    leaks_a_block,
+    frees_the_first_block_first,
+    loses_a_hash,
+    keeps_silent_about_evictions,
+    tells_a_token_too_many,
+    tells_no_parent,
+    counts_no_lookups,
+    hits_every_token,
+    hits_backwards,
+    hands_out_a_shared_block,
+    refuses_to_be_reset,
+    hands_out_what_was_used_last,
+    says_that_it_was_reset,
+    evicts_nothing_by_id,
+    hands_out_a_block_twice,
+    takes_a_block_away,
+    loads_to_nowhere,
+    takes_a_block_too_many,
+    refuses_every_third_time,
+    caches_what_is_loading,
+    caches_nothing_computed,
+    caches_what_nobody_reads,
+    misses_every_third_hit,
+    claims_whole_tables_as_common,
+)

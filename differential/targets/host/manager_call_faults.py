@@ -7,6 +7,8 @@ release's or the reference's, and what that calls: the manager behind the record
 from collections.abc import Callable
 from typing import Any
 
+from .by_name import by_name
+
 SchedulerFault = Callable[[Any], None]
 
 
@@ -103,16 +105,13 @@ def gives_back_in_reverse(scheduler: Any) -> None:
     scheduler.update_from_output = patched_update
 
 
-MANAGER_CALL_FAULTS: dict[str, SchedulerFault] = {
-    fault.__name__: fault
-    for fault in (
-        allocates_again,
-        releases_ahead,
-        frees_who_runs,
-        drops_whom_it_encodes_for,
-        gives_back_in_reverse,
-    )
-}
+MANAGER_CALL_FAULTS: dict[str, SchedulerFault] = by_name(
+    allocates_again,
+    releases_ahead,
+    frees_who_runs,
+    drops_whom_it_encodes_for,
+    gives_back_in_reverse,
+)
 
 
 def _encodes(output: Any) -> dict[str, list[int]]:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .by_name import by_name
+
 HashArguments = Callable[[dict[str, Any]], str]
 
 
@@ -118,17 +120,14 @@ def _replacing(hash_arguments: HashArguments, replace: Callable[[Any], Any]) -> 
     return hash_replaced
 
 
-MEDIA_HASH_FAULTS: dict[str, Callable[[HashArguments], HashArguments]] = {
-    fault.__name__: fault
-    for fault in (
-        nothing,
-        forgets_forms,
-        forgets_frames,
-        forgets_kinds_of_containers,
-        forgets_image_ids,
-        leans_on_order,
-        leans_on_layout,
-        never_repeats,
-        raises_now_and_then,
-    )
-}
+MEDIA_HASH_FAULTS: dict[str, Callable[[HashArguments], HashArguments]] = by_name(
+    nothing,
+    forgets_forms,
+    forgets_frames,
+    forgets_kinds_of_containers,
+    forgets_image_ids,
+    leans_on_order,
+    leans_on_layout,
+    never_repeats,
+    raises_now_and_then,
+)

@@ -6,6 +6,8 @@ A fault takes a runner and changes one thing that it does.
 from collections.abc import Callable
 from typing import Any
 
+from .by_name import by_name
+
 
 def frees_after_encodes(runner: Any) -> None:
     """Entries that a step encodes anew are dropped by that step's notices."""
@@ -190,23 +192,19 @@ def _change_positions(runner: Any, change: Callable[[Any], Any]) -> None:
     runner.add = added
 
 
-ROTARY_FAULTS: dict[str, Callable[[Any], None]] = {
-    fault.__name__: fault
-    for fault in (swaps_sides, forgets_time, goes_on_too_early, places_the_next_rows)
-}
+ROTARY_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+    swaps_sides, forgets_time, goes_on_too_early, places_the_next_rows
+)
 """Of a model with three rotary axes."""
-RUNNER_FAULTS: dict[str, Callable[[Any], None]] = {
-    fault.__name__: fault
-    for fault in (
-        frees_after_encodes,
-        never_frees,
-        drops_one_more,
-        reads_the_next_rows,
-        puts_rows_a_token_late,
-        keeps_the_first_output,
-        takes_items_in_reverse,
-        keeps_blocks_of_before,
-        writes_a_slot_too_far,
-        forgets_new_blocks,
-    )
-}
+RUNNER_FAULTS: dict[str, Callable[[Any], None]] = by_name(
+    frees_after_encodes,
+    never_frees,
+    drops_one_more,
+    reads_the_next_rows,
+    puts_rows_a_token_late,
+    keeps_the_first_output,
+    takes_items_in_reverse,
+    keeps_blocks_of_before,
+    writes_a_slot_too_far,
+    forgets_new_blocks,
+)

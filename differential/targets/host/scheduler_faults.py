@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from .by_name import by_name
 from .manager_call_faults import MANAGER_CALL_FAULTS, SchedulerFault, state_of
 from .protocol import Refused
 from .scheduler_told import carrier_of
@@ -40,19 +41,16 @@ def encodes_beyond_the_budget(scheduler: Any) -> None:
 
 def admits_everybody(scheduler: Any) -> None:
     """Behind a step whoever waited runs."""
-    schedule = scheduler.schedule
 
-    def patched(*arguments: Any) -> Any:
-        output = schedule(*arguments)
+    def admit(output: Any) -> None:
         state = state_of(scheduler)
         for name in _QUEUES:
             while queue := getattr(state, name, None):
                 request = queue.pop_request()
                 request.status = type(request.status).RUNNING
                 state.running.append(request)
-        return output
 
-    scheduler.schedule = patched
+    _after_schedule(scheduler, admit)
 
 
 def splits_items(scheduler: Any) -> None:
@@ -212,18 +210,15 @@ def raises_in_update(scheduler: Any) -> None:
 
 def forgets_who_waits(scheduler: Any) -> None:
     """Whoever is first of those that wait behind a step is not there any more."""
-    schedule = scheduler.schedule
 
-    def patched(*arguments: Any) -> Any:
-        output = schedule(*arguments)
+    def forget(output: Any) -> None:
         state = state_of(scheduler)
         for name in _QUEUES:
             if queue := getattr(state, name, None):
                 queue.pop_request()
                 break
-        return output
 
-    scheduler.schedule = patched
+    _after_schedule(scheduler, forget)
 
 
 def refuses_requests(scheduler: Any) -> None:
@@ -361,36 +356,34 @@ def _without_failures(executed: Any) -> Any:
     return right if report is executed else replace(executed, kv_connector_output=right)
 
 
-SCHEDULER_FAULTS: dict[str, SchedulerFault] = {
-    fault.__name__: fault
-    for fault in (
-        schedules_beyond_the_budget,
-        encodes_beyond_the_budget,
-        admits_everybody,
-        splits_items,
-        computes_into_items,
-        stops_early,
-        encodes_again,
-        withholds_what_is_encoded,
-        drops_what_is_encoded,
-        looks_past_the_first,
-        drops_what_is_read,
-        computes_the_same_again,
-        stops,
-        raises_in_update,
-        refuses_requests,
-        forgets_who_waits,
-        calls_all_tokens_drafts,
-        keeps_drafts,
-        offers_less,
-        preempts_the_most_urgent,
-        counts_a_block_too_few,
-        tells_of_a_block_too_few,
-        hands_out_what_is_loaded,
-        reads_what_nobody_wrote,
-        overlooks_failed_loads,
-    )
-} | MANAGER_CALL_FAULTS
+SCHEDULER_FAULTS: dict[str, SchedulerFault] = by_name(
+    schedules_beyond_the_budget,
+    encodes_beyond_the_budget,
+    admits_everybody,
+    splits_items,
+    computes_into_items,
+    stops_early,
+    encodes_again,
+    withholds_what_is_encoded,
+    drops_what_is_encoded,
+    looks_past_the_first,
+    drops_what_is_read,
+    computes_the_same_again,
+    stops,
+    raises_in_update,
+    refuses_requests,
+    forgets_who_waits,
+    calls_all_tokens_drafts,
+    keeps_drafts,
+    offers_less,
+    preempts_the_most_urgent,
+    counts_a_block_too_few,
+    tells_of_a_block_too_few,
+    hands_out_what_is_loaded,
+    reads_what_nobody_wrote,
+    overlooks_failed_loads,
+    *MANAGER_CALL_FAULTS.values(),
+)
 
 
 def _after_schedule(scheduler: Any, then: Callable[[Any], None]) -> None:

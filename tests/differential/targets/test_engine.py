@@ -9,7 +9,7 @@ import pytest
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries, finds_canary
@@ -17,6 +17,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.engine import EngineModel
 from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 pytestmark = pytest.mark.full
@@ -33,6 +34,14 @@ def replace_config(trace: Trace, **values: Any) -> Trace:
     return Trace(msgspec.structs.replace(trace.header, config=config), trace.events)
 
 
+def beside_runner(
+    trace: Trace, engine: HostTarget, runner: ReferenceTarget
+) -> tuple[TraceResult, Examination]:
+    """What an engine answers, and what is said of it beside the runner."""
+    (result,) = engine.run([trace])
+    return result, examine(trace, result, engine, runner)
+
+
 @pytest.mark.parametrize("model", get_args(EngineModel))
 def test_engine_and_runner_decide_and_answer_alike(
     engine: HostTarget, runner: ReferenceTarget, model: EngineModel
@@ -40,8 +49,7 @@ def test_engine_and_runner_decide_and_answer_alike(
     decoded = 0
     for seed in SEEDS:
         trace = engine_trace(seed, model)
-        (result,) = engine.run([trace])
-        examination = examine(trace, result, engine, runner)
+        result, examination = beside_runner(trace, engine, runner)
         assert examination.illegal is None
         assert examination.difference is None
         assert examination.broken <= (LISTED_OF_DECODERS if model == "whisper" else LISTED)
@@ -88,8 +96,7 @@ def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
     engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
     trace = finding("encoder-batch-memory.jsonl")
-    (result,) = engine.run([trace])
-    examination = examine(trace, result, engine, runner)
+    _, examination = beside_runner(trace, engine, runner)
     assert examination.broken == {"WM-3a"}
     assert examination.violations["WM-3a"].why == "w.held <= w.capacity is false: 12288 <= 8192"
     assert examine(trace, runner.run([trace])[0], runner).broken == set()
@@ -169,8 +176,7 @@ def test_who_comes_back_hears_the_sound_of_who_is_new(
     engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
     trace = finding("another-sound.jsonl")
-    (result,) = engine.run([trace])
-    examination = examine(trace, result, engine, runner)
+    result, examination = beside_runner(trace, engine, runner)
     assert examination.difference is None
     assert examination.violations["EQ-1"].why == "p.one == p.other is false: (531,) == (426,)"
     assert {"EQ-1", "WM-6"} <= examine(trace, runner.run([trace])[0], runner).broken

@@ -2,17 +2,9 @@
 
 import z3
 
-from cacheproof.proofs.keys import paths
+from cacheproof.proofs.keys import mutants, paths
 from cacheproof.proofs.keys.language import Language
 from cacheproof.proofs.keys.loops import HELPER, Claims, Loops
-from cacheproof.proofs.keys.mutants import (
-    mutants,
-    shifted_comparison,
-    without_a_part,
-    without_a_yield,
-    without_an_element,
-    without_an_operand,
-)
 from cacheproof.proofs.keys.source import run_text
 from cacheproof.proofs.keys.symbolic import Field, Many, Number, Repeated, collect
 
@@ -112,8 +104,14 @@ def g(a, b):
 
 
 def test_each_place_is_changed_alone_and_nothing_elsewhere() -> None:
-    edits = without_an_element, without_an_operand, without_a_yield, without_a_part
-    found = {one.name: one.text for one in mutants(TEXT, ("f",), *edits, shifted_comparison)}
+    edits = (
+        mutants.without_an_element,
+        mutants.without_an_operand,
+        mutants.without_a_yield,
+        mutants.without_a_part,
+        mutants.shifted_comparison,
+    )
+    found = {one.name: one.text for one in mutants.mutants(TEXT, ("f",), *edits)}
     assert found["no a of (a, b) in f"] == TEXT.replace("(a, b)\n    r", "(b,)\n    r")
     assert found["no b of a + b in f"] == TEXT.replace("yield a + b", "yield a")
     assert found["no (yield (a, b)) in f"] == TEXT.replace("yield (a, b)", "pass")

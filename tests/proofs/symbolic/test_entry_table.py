@@ -9,6 +9,7 @@ import pytest
 
 from cacheproof.differential.search.explore.table_job import VARIANTS
 from cacheproof.differential.variants.entry_table import TABLES, RemovedIsForgotten
+from cacheproof.proofs.logic import Formula
 from cacheproof.proofs.symbolic import entry_table
 from cacheproof.proofs.symbolic.entry_table import OF_BEGIN, SAFETY, STATE, of_reference
 from cacheproof.proofs.symbolic.entry_table_validation import TableCallMade, calls_of, universe
@@ -19,7 +20,7 @@ from cacheproof.proofs.symbolic.refuter import Refuter
 from cacheproof.proofs.symbolic.subject import Operation
 from cacheproof.proofs.symbolic.twins import refuted_of
 from cacheproof.proofs.symbolic.validator import Shown, Validator
-from cacheproof.proofs.symbolic.values import Formula, Universe
+from cacheproof.proofs.symbolic.values import Universe
 from cacheproof.proofs.witness.entry_table import SETTINGS, explore
 from cacheproof.reference.encoder_connector.entry_table import EntryTable
 from cacheproof.spec import evidence

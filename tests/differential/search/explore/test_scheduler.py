@@ -29,6 +29,7 @@ from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.manager import Add
 from cacheproof.spec.evidence import Outcome
 from tests.differential.search.explore.shortest import judge_shortest
+from tests.differential.search.explore.steps import step
 
 BY_NAME = {scope.name: scope for scope in SMALL}
 CHUNKS = BY_NAME["items in chunks"]
@@ -82,11 +83,8 @@ def successors(scope: SchedulerScope, *, walks: int, events: int) -> Mapping[byt
         search = _Search(ReferenceTarget(), scope, None)
         state = search._level[0]
         for _ in range(events):
-            search._explorer.submit([state.number])
-            search._level.clear()
-            search._keys.clear()
             search._met.clear()
-            search._judge_steps(state, search._explorer.collect()[0])
+            step(search, state)
             found.setdefault(search._key(state), set()).add(frozenset(search._keys))
             state = random.choice(search._level)
     return found

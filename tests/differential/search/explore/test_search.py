@@ -17,6 +17,7 @@ from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from tests.differential.search.explore.shortest import judge_shortest
+from tests.differential.search.explore.steps import step
 from tests.differential.targets.reference_process import ReferenceProcess
 
 BY_NAME = {(scope.subject, scope.name): scope for scope in SMALL}
@@ -69,11 +70,8 @@ def test_states_that_a_random_walk_comes_by_have_all_been_met() -> None:
         search = _Search(ReferenceTarget(), scope, None)
         state = search._level[0]
         for _ in range(40):
-            search._explorer.submit([state.number])
-            search._level.clear()
-            search._keys.clear()
             search._met.clear()
-            search._judge_steps(state, search._explorer.collect()[0])
+            step(search, state)
             assert search._keys <= met
             state = random.choice(search._level)
 
