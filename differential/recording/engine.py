@@ -17,6 +17,7 @@ import msgspec
 from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.connector import ConnectorRecorder
 from cacheproof.differential.recording.hashing import Hasher
+from cacheproof.differential.recording.kv_cache import KVCacheRecording
 from cacheproof.differential.recording.ledger import ManagerRecorder
 from cacheproof.differential.recording.messages import (
     Aborted,
@@ -79,6 +80,7 @@ class SchedulerRecording:
         self._queues = [name for name in WAITING_QUEUES if hasattr(scheduler, name)]
         self._manager: ManagerRecorder | None = None
         self._connector: ConnectorRecorder | None = None
+        self._kv: KVCacheRecording | None = None
         self._drafts = 0
         self._known: dict[str, _Known] = {}
         self._retired: dict[str, int] = {}
@@ -143,7 +145,7 @@ class SchedulerRecording:
 
     def _end(self) -> None:
         self._ended = True
-        for recorder in (self._manager, self._connector):
+        for recorder in (self._manager, self._connector, self._kv):
             if recorder is not None:
                 recorder.end()
 
@@ -161,6 +163,8 @@ class SchedulerRecording:
                 self._connector = ConnectorRecorder(
                     connector, self._number, self._hasher.identifier
                 )
+            if self._facts.with_kv and self._kv is None:
+                self._kv = KVCacheRecording(self._scheduler, self._hasher, self._number)
             self._drafts = self._opened.settings.get("num_speculative_tokens", 0)
             self._begin()
         elif name == "schedule" and self._writer.wants_file:
@@ -173,6 +177,11 @@ class SchedulerRecording:
         keyframe = self._keyframe()
         opened = msgspec.structs.replace(self._opened, started=time.time())
         self._writer.begin(opened, msgspec.structs.replace(keyframe, time=0))
+        self._write_kv(is_whole=True)
+
+    def _write_kv(self, *, is_whole: bool = False) -> None:
+        if self._kv is not None:
+            self._kv.write(self._writer, is_whole=is_whole)
 
     def _keyframe(self) -> Keyframe:
         assert self._manager is not None
@@ -265,6 +274,7 @@ class SchedulerRecording:
         self._steps_until_keyframe -= 1
         if self._steps_until_keyframe <= 0:
             self._writer.put(self._keyframe())
+            self._write_kv(is_whole=True)
 
     def _order(
         self, before: Mapping[str, Any], now: Mapping[str, Any], tokens: Sequence[Any]
@@ -420,12 +430,13 @@ class SchedulerRecording:
         text = str(error)[:1000] if self._hasher.is_plain else ""
         assert self._manager is not None
         calls = self._manager.written(self._number, self._hasher.identifier)
-        self._writer.put(Raised(self._tick(), operation, type(error).__name__, text, calls))
+        self._put(Raised, operation, type(error).__name__, text, calls)
         self._writer.flush(1.0)
 
     # its parts
 
     def _put(self, kind: type[Message], *args: Any, **fields: Any) -> None:
+        self._write_kv()
         self._writer.put(kind(self._tick(), *args, **fields))
 
     def _tick(self) -> int:

@@ -1,8 +1,10 @@
 """Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around
-the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in"} as JSON from standard input,
-a run being a trace and the fault that is planted. Leaves a folder of records for each trace, and
+the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in", "with_kv"} as JSON from
+standard input, a run being a trace and the fault that is planted; "kv: NAME" is one of the KV cache
+manager's. Leaves a folder of records for each trace, and
 prints what the host itself saw of it."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -60,7 +62,8 @@ def main() -> None:
     protocol = release.hello(None)["protocol"]
     session = module.SchedulerSession
     folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["runs"])))
-    recordings = []
+    recordings, kv_faults = [], []
+    plant = importlib.import_module("host.kv_cache_faults").KV_CACHE_FAULTS
 
     class Recorded(session):
         """A session whose scheduler is recorded, with whatever fault is planted in it."""
@@ -68,16 +71,19 @@ def main() -> None:
         def __init__(self, kit, config):
             folder = next(folders)
             folder.mkdir()
+            for fault in kv_faults:
+                plant[fault](kit.scheduler.kv_cache_manager)
             writer = writer_of.Writer(folder, "scheduler-1-1", writer_of.Limits())
             hasher = ours("differential.recording.hashing").Hasher(b"salt", plain=True)
-            recordings.append(
-                engine.SchedulerRecording(kit.scheduler, writer, hasher, settings.of_vllm())
-            )
+            facts = settings.of_vllm(with_kv=job["with_kv"])
+            recordings.append(engine.SchedulerRecording(kit.scheduler, writer, hasher, facts))
             super().__init__(kit, config)
 
     module.SchedulerSession = Recorded
     for trace, fault in job["runs"]:
-        request = {"traces": [trace], "fault": fault}
+        _, is_kv, kv_fault = (fault or "").partition("kv: ")
+        kv_faults[:] = [kv_fault] if is_kv else []
+        request = {"traces": [trace], "fault": None if is_kv else fault}
         try:
             (answered,) = list(release.run(request))
         except Illegal as reason:

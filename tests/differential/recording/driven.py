@@ -114,6 +114,8 @@ def start(
     folder: Path,
     keyframe_steps: int = KEYFRAME_STEPS,
     fails_in: Failure | None = None,
+    *,
+    with_kv: bool = False,
 ) -> "subprocess.Popen[str]":
     """The process that runs them, each record in a folder of its own."""
     command, environment = host_command(releases.install(release, report=print))
@@ -122,6 +124,7 @@ def start(
         "runs": [(lines_of(trace), fault) for trace, fault in runs],
         "keyframe_steps": keyframe_steps,
         "fails_in": fails_in,
+        "with_kv": with_kv,
     }
     started = subprocess.Popen(
         [*command, str(Path(__file__).with_name("drive.py")), str(PACKAGE)],
@@ -142,9 +145,11 @@ def run_recorded(
     folder: Path,
     keyframe_steps: int = KEYFRAME_STEPS,
     fails_in: Failure | None = None,
+    *,
+    with_kv: bool = False,
 ) -> list[Driven]:
     """The runs that the release neither refuses before they begin nor calls illegal."""
-    with start(release, runs, folder, keyframe_steps, fails_in) as started:
+    with start(release, runs, folder, keyframe_steps, fails_in, with_kv=with_kv) as started:
         assert started.stdout is not None
         lines = started.stdout.readlines()
     assert started.returncode == 0

@@ -1,0 +1,355 @@
+"""What a KV cache manager and its block pool were asked and answered, as a record has it."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from cacheproof.differential.recording.hashing import Hasher
+from cacheproof.differential.recording.messages import (
+    KV_OPERATIONS,
+    KVCall,
+    KVCalls,
+    KVFacts,
+    KVState,
+)
+from cacheproof.differential.recording.settings import kv_config, kv_unjudged
+from cacheproof.differential.recording.writer import Writer
+from cacheproof.differential.targets.host.kv_cache_recorder import KVCacheRecorder, State
+
+ENTRIES_MAX = 20_000
+"""Entries of a map in a record, so that no record is too long for a file."""
+NAMES_MAX = 200_000
+_NUMBER_OF = {operation: number for number, operation in enumerate(KV_OPERATIONS)}
+_OF_A_REQUEST = frozenset(KV_OPERATIONS[:6])
+_OF_A_NAME = frozenset({"remove_skipped_blocks", "get_num_common_prefix_blocks"})
+_OF_THE_POOL = (
+    "get_new_blocks",
+    "touch",
+    "free_blocks",
+    "unpin_blocks",
+    "cache_full_blocks",
+    "cache_partial_block",
+    "move_block_hashes",
+    "evict_blocks",
+    "reset_prefix_cache",
+)
+_TOLD = {
+    "get_computed_blocks": ("max_cache_hit_length",),
+    "allocate_slots": (
+        "num_new_tokens",
+        "num_new_computed_tokens",
+        "num_lookahead_tokens",
+        "num_external_computed_tokens",
+        "delay_cache_blocks",
+        "num_encoder_tokens",
+        "full_sequence_must_fit",
+        "reserved_blocks",
+        "has_scheduled_reqs",
+    ),
+    "cache_blocks": ("num_computed_tokens",),
+}
+"""Arguments that are told, where they say anything."""
+_COUNTS = (
+    "reset",
+    "requests",
+    "queries",
+    "hits",
+    "preempted_requests",
+    "preempted_queries",
+    "preempted_hits",
+)
+_LOW_64_BITS = (1 << 64) - 1
+
+
+class KVCacheRecording(KVCacheRecorder):
+    """Logs the calls of one scheduler's KV cache manager, each with the change it made. A state is
+    read again where a call reached the pool, or left another number of blocks. What goes wrong here
+    is raised by `write`, never to who called the manager."""
+
+    def __init__(self, scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]) -> None:
+        from vllm.distributed.kv_events import BlockStored
+
+        self._scheduler = scheduler
+        self._hasher = hasher
+        self._number_of = number_of
+        self._names: dict[Any, str] = {}
+        self._told: dict[str, int] = {}
+        self._put_off: list[list[int]] = []
+        self._calls: list[KVCall] = []
+        self._failure: Exception | None = None
+        self._has_ended = False
+        self._is_inside = False
+        self._is_touched = False
+        takes = {"group_idx"}.intersection(BlockStored.__struct_fields__)
+        super().__init__(scheduler.kv_cache_manager, frozenset(takes))
+        self._sizes = self._sizes_now()
+        for name in KV_OPERATIONS:
+            if hasattr(self.manager, name):
+                method = getattr(self.manager, name)
+                setattr(self.manager, name, self._wrap(name, method, _names_of(self.manager, name)))
+        for name in _OF_THE_POOL:
+            if hasattr(self._pool, name):
+                setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
+
+    def write(self, writer: Writer, *, is_whole: bool) -> None:
+        """Write the calls since the last time, and all that there is where that is asked for. The
+        keys of requests are then told anew."""
+        if self._failure is not None:
+            raise self._failure
+        if self._calls:
+            writer.put(KVCalls(self._calls))
+            self._calls = []
+        if is_whole:
+            self._write_state(writer)
+
+    def _write_state(self, writer: Writer) -> None:
+        self._told.clear()
+        self._changes()
+        config, unjudged = kv_config(self._scheduler), kv_unjudged(self._scheduler)
+        parts = list(_parts(self._last))
+        for place, part in enumerate(parts):
+            more = place < len(parts) - 1
+            writer.put(KVState(config, unjudged, part, self._put_off, more))
+
+    def end(self) -> None:
+        """Log no more."""
+        self._has_ended = True
+        self._calls.clear()
+
+    def _wrap(
+        self, name: str, method: Callable[..., Any], names: Sequence[str]
+    ) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._is_inside or self._has_ended:
+                return method(*args, **kwargs)
+            self._is_inside = True
+            given = dict(zip(names, args, strict=False)) | kwargs
+            given = {one: given[one] for one in names if one in given}
+            facts = self._safely(self._facts_of, name, given)
+            raised: str | None = None
+            answer = None
+            try:
+                answer = method(*args, **kwargs)
+            except BaseException as error:
+                raised = type(error).__name__
+                raise
+            finally:
+                self._is_inside = False
+                self._safely(self._note, name, given, facts, answer, raised)
+            return answer
+
+        return call
+
+    def _touching(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._is_touched = True
+            if self._is_inside or self._has_ended:
+                return method(*args, **kwargs)
+            return self._from_outside(name, method, args, kwargs)
+
+        return call
+
+    def _from_outside(
+        self, name: str, method: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """A call of the pool that no manager makes: a scheduler's, of blocks that it held back, or
+        a connector's."""
+        given: dict[str, Any] = {"method": name}
+        if name == "free_blocks":
+            args = (list(args[0] if args else kwargs.popitem()[1]),)
+            given = {"blocks": [block.block_id for block in args[0] if not block.is_null]}
+        operation = name if name == "free_blocks" else "pool"
+        raised: str | None = None
+        try:
+            return method(*args, **kwargs)
+        except BaseException as error:
+            raised = type(error).__name__
+            raise
+        finally:
+            self._safely(self._note, operation, given, None, None, raised)
+
+    def _safely(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._has_ended:
+            return None
+        try:
+            return function(*args)
+        except Exception as error:
+            self._failure = error
+            self.end()
+            return None
+
+    # what is written down
+
+    def _facts_of(self, name: str, given: dict[str, Any]) -> KVFacts | None:
+        if name not in _OF_A_REQUEST:
+            return None
+        request = given["request"]
+        keys = request.block_hashes
+        known = 0 if getattr(request, "resumable", False) else self._told.get(request.request_id, 0)
+        self._told[request.request_id] = len(keys)
+        return (
+            request.status.name,
+            request.num_tokens,
+            request.num_computed_tokens,
+            not getattr(request, "skip_reading_prefix_cache", False),
+            request.num_preemptions,
+            known,
+            [self._number(key) for key in keys[known:]],
+        )
+
+    def _note(
+        self,
+        name: str,
+        given: dict[str, Any],
+        facts: KVFacts | None,
+        answer: Any,
+        raised: str | None,
+    ) -> None:
+        told = {one: given[one] for one in _TOLD.get(name, ()) if given.get(one)}
+        if name in ("free_blocks", "pool"):
+            told = given
+        elif name == "evict_blocks":
+            told["blocks"] = sorted(given["block_ids"])
+        elif name == "remove_skipped_blocks":
+            told["tokens"] = list(given.values())[1]
+        elif name == "allocate_slots" and (found := given.get("new_computed_blocks")) is not None:
+            told["new_computed_blocks"] = _ids(found)
+        shown = None if raised else self._shown(name, answer)
+        changed = self._changes()
+        if shown is None and changed is None and name in ("take_events", "make_prefix_cache_stats"):
+            return
+        self._follow(name, given, facts, shown)
+        request = self._request_of(name, given)
+        self._calls.append((_NUMBER_OF[name], request, facts, told, shown, changed, raised))
+
+    def _request_of(self, name: str, given: dict[str, Any]) -> int | None:
+        if name in _OF_A_REQUEST:
+            return self._number_of(given["request"].request_id)
+        return self._number_of(next(iter(given.values()))) if name in _OF_A_NAME else None
+
+    def _shown(self, name: str, answer: Any) -> Any:
+        """An answer as plain data."""
+        if name.startswith("get_computed_blocks"):
+            return [_ids(answer[0]), answer[1], answer[2] if len(answer) > 2 else None]
+        if name == "allocate_slots":
+            return None if answer is None else _ids(answer)
+        if name == "pop_blocks_for_free":
+            return [block.block_id for block in answer if not block.is_null]
+        if name == "take_events":
+            return [self.event(one) for one in answer] or None
+        if name == "make_prefix_cache_stats":
+            if answer is None:
+                return None
+            counts = [int(getattr(answer, count, 0)) for count in _COUNTS]
+            return [round(self.manager.usage, 9), counts]
+        return list(answer) if isinstance(answer, (list, tuple)) else answer
+
+    def event(self, event: Any) -> list[Any]:
+        """A KV event: of the tokens it tells of, only how many."""
+        told = super().event(event)
+        if told[0] == "stored":
+            fields = told[3]
+            kept = {name: fields[name] for name in ("block_size", "group_idx") if name in fields}
+            told[3] = {**kept, "tokens": len(fields["token_ids"])}
+        return told
+
+    def _follow(self, name: str, given: dict[str, Any], facts: KVFacts | None, shown: Any) -> None:
+        """Keep up with which keys were told and which frees are put off."""
+        if name == "pop_blocks_for_free" and shown:
+            self._put_off.append(shown)
+        elif name == "free_blocks" and given["blocks"][::-1] in self._put_off:
+            self._put_off.remove(given["blocks"][::-1])
+        if facts is not None and name in ("free", "pop_blocks_for_free"):
+            if facts[0].startswith("FINISHED"):
+                self._told.pop(given["request"].request_id, None)
+
+    def _changes(self) -> State | None:
+        """What changed since the last time."""
+        sizes = self._sizes_now()
+        if not self._is_touched and sizes == self._sizes:
+            return None
+        self._is_touched, self._sizes = False, sizes
+        queue = self._last["queue"]
+        _, changed = self.drain()
+        if "queue" in changed:
+            changed["queue"] = queue_change(queue, changed["queue"])
+        return changed or None
+
+    def _sizes_now(self) -> tuple[int, ...]:
+        entries = self._pool.cached_block_hash_to_block
+        managers = self.manager.coordinator.single_type_managers
+        return (
+            self._pool.get_num_free_blocks(),
+            len(getattr(entries, "_cache", entries)),
+            *[len(one.req_to_blocks) for one in managers],
+        )
+
+    def _tables(self) -> dict[str, list[list[Any]]]:
+        return {str(self._number_of(name)): one for name, one in super()._tables().items()}
+
+    def _number(self, block_hash: Any) -> Any:
+        """What a hash is called: its last 64 bits, which events may have alone, under the salt."""
+        name = self._names.get(block_hash)
+        if name is None:
+            number = block_hash
+            if isinstance(block_hash, bytes):
+                number = int.from_bytes(block_hash, "big")
+            if len(self._names) > NAMES_MAX:
+                self._names.clear()
+            data = (number & _LOW_64_BITS).to_bytes(8, "big")
+            name = self._names[block_hash] = self._hasher.digest(data).hex()
+        return name
+
+
+def _names_of(manager: Any, name: str) -> list[str]:
+    """The names of a method's arguments, as its class has them."""
+    return list(inspect.signature(getattr(type(manager), name)).parameters)[1:]
+
+
+def _ids(blocks: Any) -> list[list[int]]:
+    return [list(group) for group in blocks.get_block_ids()]
+
+
+def queue_change(before: Sequence[int], after: Sequence[int]) -> list[list[int]]:
+    """Which blocks leave a queue, and which then stand before those that stay and behind them.
+    Where these do not stand as they stood, all leave and all come."""
+    kept = set(after)
+    stay = [block for block in before if block in kept]
+    if stay:
+        at = after.index(stay[0])
+        end = at + len(stay)
+        if list(after[at:end]) == stay:
+            gone = [block for block in before if block not in kept]
+            return [gone, list(after[:at]), list(after[end:])]
+    return [list(before), list(after), []]
+
+
+def queue_after(before: Sequence[int], change: Sequence[Sequence[int]]) -> list[int]:
+    """The queue after a change, as `queue_change` tells it.
+
+    Raises:
+        ValueError: blocks leave that are not there.
+    """
+    gone, first, last = change
+    leaving = set(gone)
+    if not leaving.issubset(before):
+        raise ValueError(f"blocks {sorted(leaving.difference(before))} leave a queue without them")
+    return [*first, *(block for block in before if block not in leaving), *last]
+
+
+def _parts(state: State) -> Iterator[State]:
+    """A state in parts, as changes of an empty manager's: whose blocks are all free, in order."""
+    blocks = sorted(map(int, state["refs"]))
+    maps = {
+        "refs": {block: count for block, count in state["refs"].items() if count},
+        **{name: state[name] for name in ("hashes", "map", "tables")},
+    }
+    yield {"free": state["free"], "queue": queue_change(blocks, state["queue"])}
+    for name, entries in maps.items():
+        left = iter(entries.items())
+        while some := dict(islice(left, ENTRIES_MAX)):
+            yield {name: some}
