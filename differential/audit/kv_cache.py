@@ -70,7 +70,7 @@ class KVAudit:
             if self._shown is None:
                 config = msgspec.convert(state.config, KVCacheConfig)
                 self._shown = AuditKVJudge(msgspec.to_builtins(config), release)
-            self._shown.take_in(state.changed, state.put_off)
+            self._shown.take_in(state)
         except (Contradiction, msgspec.MsgspecError, *_HARD) as error:
             self.suspend()
             return f"a state that is none: {error}"

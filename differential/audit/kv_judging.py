@@ -15,7 +15,7 @@ from cacheproof.differential.judges.kv_cache_mirror import filled
 from cacheproof.differential.judges.kv_cache_rare import RareStates
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.recording.kv_cache import queue_after
-from cacheproof.differential.recording.messages import KV_OPERATIONS, KVCall, KVFacts
+from cacheproof.differential.recording.messages import KV_OPERATIONS, KVCall, KVFacts, KVState
 from cacheproof.differential.traces.records import Raised, StepRecord
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
@@ -47,10 +47,8 @@ class AuditKVJudge(KVCacheJudge):
         reach = Reachability()
         super().__init__(config, semantics, release, reach)
         self._rare = _NoRareStates(reach.meet, self._mirror, self._layout)
-        self.rules = contracts(MANAGER, release)
+        self.rules = list(contracts(MANAGER, release))
         self._inherited: set[str] = set()
-        self._knows_counts = False
-        self._knows_events = False
         self._number = 0
         self._handlers: dict[str, Callable[[str, KVCall, Any], None]] = {
             "get_computed_blocks": self._looked_up,
@@ -63,18 +61,29 @@ class AuditKVJudge(KVCacheJudge):
             "pool": self._used_from_outside,
         }
 
-    def take_in(self, changed: Event, put_off: Sequence[Sequence[int]]) -> None:
-        """Take a part of a state for what is."""
+    def take_in(self, state: KVState) -> None:
+        """Take a part of a state for what is; the last part has the rest."""
         mirror = self._mirror
-        changed = self._expanded(changed)
+        changed = self._expanded(state.changed)
         mirror.apply(changed)
-        mirror.put_off = [list(blocks) for blocks in put_off]
         for name, tables in changed.get("tables", {}).items():
             self._inherited.add(name)
             for table, cached in tables:
                 self._evicted_by_id.update(
                     block for block in table[: cached or 0] if block and not mirror.hashes[block]
                 )
+        if not state.more:
+            mirror.put_off = [list(blocks) for blocks in state.put_off]
+            self._counted = list(state.counts)
+            self._take_in_events([_event(one) for one in state.pending])
+
+    def _take_in_events(self, pending: list[Any]) -> None:
+        """Whoever replays the events has what is found, but for those that were not taken yet."""
+        found = {key: len(blocks) for key, blocks in self._mirror.found.items()}
+        self._replay(pending)
+        undone = Counter({key: -count for key, count in self._replayed.items()})
+        self._replayed = self._per_hash(found)
+        self._replayed.update(undone)
 
     def is_at(self, other: "AuditKVJudge") -> str:
         """In what another's state is not this one's; empty: in nothing."""
@@ -89,9 +98,9 @@ class AuditKVJudge(KVCacheJudge):
         Raises:
             Contradiction: it does not fit those before it.
         """
-        operation, request, facts, _, _, changed, raised = call
+        operation, request, facts, _, _, told, raised = call
         name = "" if request is None else name_of(request)
-        changed = self._expanded(changed or {})
+        changed = self._expanded(told or {})
         if facts is not None:
             self._learn(name, facts)
         if raised is not None:
@@ -156,8 +165,8 @@ class AuditKVJudge(KVCacheJudge):
         limit = told.get("max_cache_hit_length")
         if limit is not None and limit < known.tokens - 1:
             known.reads_cache = False  # how much is found then is the scheduler's choice
-        asked = ["get_computed_blocks", name, None, answer]
-        self._judge("slots", name, self._outcome(True, {}, asked))
+        looked_up = ["get_computed_blocks", name, None, answer]
+        self._judge("slots", name, self._outcome(True, {}, looked_up))
         known.reads_cache = reads
         if changed:
             self._changed(name, call, changed)
@@ -166,7 +175,7 @@ class AuditKVJudge(KVCacheJudge):
         told, answer = dict(call[3]), call[4]
         count = told.pop("num_new_tokens", 0)
         arguments = {"num_lookahead_tokens": 0, **told}
-        asked = ["allocate_slots", name, [count, arguments], answer]
+        asked: list[Any] = ["allocate_slots", name, [count, arguments], answer]
         self._judge("slots", name, self._outcome(answer is not None, changed, asked))
 
     def _cached(self, name: str, call: KVCall, changed: Event) -> None:
@@ -189,6 +198,9 @@ class AuditKVJudge(KVCacheJudge):
 
     def _settled(self, name: str, call: KVCall, changed: Event) -> None:
         blocks, put_off = call[3]["blocks"][::-1], self._mirror.put_off
+        if not blocks:
+            self._changed(name, call, changed)
+            return
         if blocks not in put_off:
             raise Contradiction("blocks are freed that no request has given up")
         put_off.remove(blocks)
@@ -221,21 +233,8 @@ class AuditKVJudge(KVCacheJudge):
             }
         return expanded
 
-    # what is known from a state on
-
-    def _judge_statistics(self, usage: float, counts: Sequence[int]) -> None:
-        if not self._knows_counts:
-            self._knows_counts = True
-            self._counted = [int(count) for count in counts]
-        super()._judge_statistics(usage, counts)
-
     def _judge_events(self, told: list[Any]) -> None:
-        if self._knows_events:
-            super()._judge_events(told)
-        else:
-            self._knows_events = True
-            counts = {key: len(blocks) for key, blocks in self._mirror.found.items()}
-            self._replayed = Counter(self._per_hash(counts))
+        super()._judge_events(told)
         if len(self._before) > _CHAINED_MAX:
             self._before.clear()
             for request in self._requests.values():

@@ -164,7 +164,7 @@ class SchedulerRecording:
                     connector, self._number, self._hasher.identifier
                 )
             if self._facts.with_kv and self._kv is None:
-                self._kv = KVCacheRecording(self._scheduler, self._hasher, self._number)
+                self._kv = KVCacheRecording.of(self._scheduler, self._hasher, self._number)
             self._drafts = self._opened.settings.get("num_speculative_tokens", 0)
             self._begin()
         elif name == "schedule" and self._writer.wants_file:

@@ -68,14 +68,22 @@ class KVCacheRecording(KVCacheRecorder):
     read again where a call reached the pool, or left another number of blocks. What goes wrong here
     is raised by `write`, never to who called the manager."""
 
-    def __init__(self, scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        manager: Any,
+        hasher: Hasher,
+        number_of: Callable[[str], int],
+        config: dict[str, Any],
+        unjudged: list[str],
+    ) -> None:
         from vllm.distributed.kv_events import BlockStored
 
-        self._scheduler = scheduler
         self._hasher = hasher
         self._number_of = number_of
+        self._config = config
+        self._unjudged = unjudged
         self._names: dict[Any, str] = {}
-        self._told: dict[str, int] = {}
+        self._told: dict[int, int] = {}
         self._put_off: list[list[int]] = []
         self._calls: list[KVCall] = []
         self._failure: Exception | None = None
@@ -83,7 +91,7 @@ class KVCacheRecording(KVCacheRecorder):
         self._is_inside = False
         self._is_touched = False
         takes = {"group_idx"}.intersection(BlockStored.__struct_fields__)
-        super().__init__(scheduler.kv_cache_manager, frozenset(takes))
+        super().__init__(manager, frozenset(takes))
         self._sizes = self._sizes_now()
         for name in KV_OPERATIONS:
             if hasattr(self.manager, name):
@@ -92,6 +100,14 @@ class KVCacheRecording(KVCacheRecorder):
         for name in _OF_THE_POOL:
             if hasattr(self._pool, name):
                 setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
+
+    @classmethod
+    def of(
+        cls, scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]
+    ) -> "KVCacheRecording":
+        """Of a scheduler's manager."""
+        config, unjudged = kv_config(scheduler), kv_unjudged(scheduler)
+        return cls(scheduler.kv_cache_manager, hasher, number_of, config, unjudged)
 
     def write(self, writer: Writer, *, is_whole: bool) -> None:
         """Write the calls since the last time, and all that there is where that is asked for. The
@@ -107,11 +123,21 @@ class KVCacheRecording(KVCacheRecorder):
     def _write_state(self, writer: Writer) -> None:
         self._told.clear()
         self._changes()
-        config, unjudged = kv_config(self._scheduler), kv_unjudged(self._scheduler)
+        pending = [self.event(one) for one in getattr(self._pool, "kv_event_queue", ())]
         parts = list(_parts(self._last))
         for place, part in enumerate(parts):
             more = place < len(parts) - 1
-            writer.put(KVState(config, unjudged, part, self._put_off, more))
+            writer.put(
+                KVState(
+                    self._config,
+                    self._unjudged,
+                    part,
+                    self._put_off,
+                    _counts(getattr(self.manager, "prefix_cache_stats", None)),
+                    pending,
+                    more,
+                )
+            )
 
     def end(self) -> None:
         """Log no more."""
@@ -188,9 +214,9 @@ class KVCacheRecording(KVCacheRecorder):
         if name not in _OF_A_REQUEST:
             return None
         request = given["request"]
-        keys = request.block_hashes
-        known = 0 if getattr(request, "resumable", False) else self._told.get(request.request_id, 0)
-        self._told[request.request_id] = len(keys)
+        number, keys = self._number_of(request.request_id), request.block_hashes
+        known = 0 if getattr(request, "resumable", False) else self._told.get(number, 0)
+        self._told[number] = len(keys)
         return (
             request.status.name,
             request.num_tokens,
@@ -240,12 +266,11 @@ class KVCacheRecording(KVCacheRecorder):
         if name == "pop_blocks_for_free":
             return [block.block_id for block in answer if not block.is_null]
         if name == "take_events":
-            return [self.event(one) for one in answer] or None
+            return [self.event(one) for one in answer] if self._config["kv_events"] else None
         if name == "make_prefix_cache_stats":
             if answer is None:
                 return None
-            counts = [int(getattr(answer, count, 0)) for count in _COUNTS]
-            return [round(self.manager.usage, 9), counts]
+            return [round(self.manager.usage, 9), _counts(answer)]
         return list(answer) if isinstance(answer, (list, tuple)) else answer
 
     def event(self, event: Any) -> list[Any]:
@@ -263,9 +288,9 @@ class KVCacheRecording(KVCacheRecorder):
             self._put_off.append(shown)
         elif name == "free_blocks" and given["blocks"][::-1] in self._put_off:
             self._put_off.remove(given["blocks"][::-1])
-        if facts is not None and name in ("free", "pop_blocks_for_free"):
-            if facts[0].startswith("FINISHED"):
-                self._told.pop(given["request"].request_id, None)
+        has_gone = name in ("free", "pop_blocks_for_free")
+        if has_gone and facts is not None and facts[0].startswith("FINISHED"):
+            self._told.pop(self._number_of(given["request"].request_id), None)
 
     def _changes(self) -> State | None:
         """What changed since the last time."""
@@ -308,6 +333,10 @@ class KVCacheRecording(KVCacheRecorder):
 def _names_of(manager: Any, name: str) -> list[str]:
     """The names of a method's arguments, as its class has them."""
     return list(inspect.signature(getattr(type(manager), name)).parameters)[1:]
+
+
+def _counts(stats: Any) -> list[int]:
+    return [int(getattr(stats, count, 0)) for count in _COUNTS]
 
 
 def _ids(blocks: Any) -> list[list[int]]:

@@ -237,13 +237,17 @@ class Stored(Message, tag="w", frozen=True):
 
 class KVState(Message, tag="v", frozen=True):
     """All that a KV cache manager has, as a change of an empty one; after a keyframe, where the KV
-    cache is recorded. put_off: blocks that requests have given up and that are not freed yet, for
-    each free. A large state is several records: each but the last says that `more` comes."""
+    cache is recorded. unjudged: what of it no contract follows. put_off: blocks that requests have
+    given up and that are not freed yet, for each free. counts: those of lookups that were not taken
+    yet, and pending: such KV events. A large state is several records: each but the last says that
+    `more` comes."""
 
     config: dict[str, Any]
     unjudged: list[str]
     changed: dict[str, Any]
     put_off: list[list[int]]
+    counts: list[int]
+    pending: list[Any]
     more: bool
 
 

@@ -39,6 +39,41 @@ def fail_in(kind, name, is_forever):
     setattr(kind, name, failing)
 
 
+def recorded_kv(session, folders, recordings):
+    """A session whose KV cache manager is recorded. A name that comes back is another request."""
+    from host.package import ours
+
+    kv_cache = ours("differential.recording.kv_cache")
+    messages = ours("differential.recording.messages")
+    writer_of = ours("differential.recording.writer")
+    hasher = ours("differential.recording.hashing").Hasher(b"salt", plain=True)
+
+    class Recorded(session):
+        def __init__(self, config, kit):
+            folder = next(folders)
+            folder.mkdir()
+            self._writer = writer_of.Writer(folder, "scheduler-1-1", writer_of.Limits())
+            self._numbers = {}
+            self._arrivals = count()
+            recordings.append(self._writer)
+            self._kv = kv_cache.KVCacheRecording(
+                kit.manager, hasher, self._numbers.__getitem__, config, []
+            )
+            self._writer.begin(messages.Opened(messages.SCHEMA, "scheduler", "", "", 1, 0, 0, True))
+            self._kv.write(self._writer, is_whole=True)
+            super().__init__(config, kit)
+
+        def apply(self, event):
+            if event["event"] == "arrive" and event["request"] not in self._lives:
+                self._numbers[event["request"]] = next(self._arrivals)
+            try:
+                return super().apply(event)
+            finally:
+                self._kv.write(self._writer, is_whole=False)
+
+    return Recorded
+
+
 def main() -> None:
     results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -80,6 +115,7 @@ def main() -> None:
             super().__init__(kit, config)
 
     module.SchedulerSession = Recorded
+    module.KVCacheSession = recorded_kv(module.KVCacheSession, folders, recordings)
     for trace, fault in job["runs"]:
         _, is_kv, kv_fault = (fault or "").partition("kv: ")
         kv_faults[:] = [kv_fault] if is_kv else []

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,14 @@ import msgspec
 
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
+from cacheproof.differential.audit.kv_cache import KVAudit
+from cacheproof.differential.audit.streams import Folder, Numbered, folder_or_file
 from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.recording.engine import KEYFRAME_STEPS
+from cacheproof.differential.recording.messages import KVCalls, KVState
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.releases import host_command
@@ -59,6 +64,25 @@ class Driven:
     def audited(self) -> Auditor:
         """The audit of its record."""
         return audited(self.folder)
+
+
+def kv_audited(one: Driven) -> tuple[KVAudit, Counter[str], list[str]]:
+    """The audit of a record of a KV cache manager alone: how often each contract is broken, and
+    what does not fit."""
+    audit, found, missing = KVAudit(), Counter[str](), []
+
+    def take(violations: dict[str, Violation]) -> None:
+        found.update(list(violations))
+        violations.clear()
+
+    where = folder_or_file(str(one.folder))
+    assert isinstance(where, Folder)
+    (stream,) = where.streams.values()
+    for part in stream.end():
+        assert isinstance(part, Numbered), part
+        if isinstance(part.message, KVState | KVCalls):
+            missing.append(audit.follow(part.message, one.release, take))
+    return audit, found, list(filter(None, missing))
 
 
 def audited(where: Path) -> Auditor:
