@@ -6,6 +6,7 @@ import msgspec
 
 from cacheproof.differential.audit.following import Contradiction
 from cacheproof.differential.audit.kv_judging import AuditKVJudge
+from cacheproof.differential.audit.silence import KV_NOT_FOLLOWED, kv_not_judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import KVCalls, KVState
 from cacheproof.differential.traces.kv_cache import KVCacheConfig
@@ -16,6 +17,7 @@ MODELLED = ">=0.14.0"
 """Releases whose KV cache managers traces describe."""
 Take = Callable[[dict[str, Violation]], None]
 """Takes violations out, so that they are noticed again when something breaks again."""
+TOO_OLD = f"a KV cache manager before vLLM {MODELLED[2:]}"
 _HARD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
 
 
@@ -24,7 +26,7 @@ class KVAudit:
 
     Attributes:
         calls, judged: how many calls came since the first state, and how many were judged.
-        unjudged: what of this manager no contract follows; then nothing is judged.
+        unjudged: what of this manager not every contract follows. Where none does, no call counts.
         rules: the contracts that judge it.
     """
 
@@ -35,7 +37,7 @@ class KVAudit:
         self.rules: Sequence[Contract] = ()
         self._judge: AuditKVJudge | None = None
         self._shown: AuditKVJudge | None = None
-        self._has_begun = False
+        self._is_followed = False
 
     def suspend(self) -> None:
         """Something is missing: judging goes on at the next state."""
@@ -46,7 +48,8 @@ class KVAudit:
         fit what came before; empty: all does."""
         if isinstance(message, KVState):
             return self._state(message, release)
-        self.calls += len(message.calls) * self._has_begun * (not self.unjudged)
+        if self._is_followed:
+            self.calls += len(message.calls)
         if self._judge is None:
             return ""
         for call in message.calls:
@@ -61,15 +64,18 @@ class KVAudit:
         return ""
 
     def _state(self, state: KVState, release: str | None) -> str:
-        self._has_begun = True
-        self.unjudged = _unjudged(state, release)
-        if self.unjudged:
+        self.unjudged = set(state.unjudged)
+        if release is not None and release not in Versions(MODELLED):
+            self.unjudged.add(TOO_OLD)
+        self._is_followed = self.unjudged.isdisjoint(KV_NOT_FOLLOWED | {TOO_OLD})
+        if not self._is_followed:
             self.suspend()
             return ""
         try:
             if self._shown is None:
+                silent = kv_not_judged(state.unjudged)
                 config = msgspec.convert(state.config, KVCacheConfig)
-                self._shown = AuditKVJudge(msgspec.to_builtins(config), release)
+                self._shown = AuditKVJudge(msgspec.to_builtins(config), release, silent)
             self._shown.take_in(state)
         except (Contradiction, msgspec.MsgspecError, *_HARD) as error:
             self.suspend()
@@ -89,11 +95,3 @@ class KVAudit:
     def _begin(self, judge: AuditKVJudge) -> None:
         self._judge = judge
         self.rules = judge.rules
-
-
-def _unjudged(state: KVState, release: str | None) -> set[str]:
-    """What keeps a manager from being judged."""
-    unjudged = set(state.unjudged)
-    if release is not None and release not in Versions(MODELLED):
-        unjudged.add(f"a KV cache manager before vLLM {MODELLED[2:]}")
-    return unjudged

@@ -5,7 +5,7 @@ in the middle: what a state shows is taken as it is, and judged from there on.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from cacheproof.differential.audit.following import Contradiction, name_of
@@ -14,6 +14,7 @@ from cacheproof.differential.judges.kv_cache_ghost import RequestGhost
 from cacheproof.differential.judges.kv_cache_mirror import filled
 from cacheproof.differential.judges.kv_cache_rare import RareStates
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.rules import by_subject
 from cacheproof.differential.recording.kv_cache import queue_after
 from cacheproof.differential.recording.messages import KV_OPERATIONS, KVCall, KVFacts, KVState
 from cacheproof.differential.traces.records import Raised, StepRecord
@@ -40,14 +41,15 @@ class _NoRareStates(RareStates):
 
 class AuditKVJudge(KVCacheJudge):
     """Judges one KV cache manager from a state on. `config` is that of a trace; `rules` are the
-    contracts that judge it."""
+    contracts that judge it, without those that are `silent`."""
 
-    def __init__(self, config: Event, release: str | None) -> None:
+    def __init__(self, config: Event, release: str | None, silent: Collection[str]) -> None:
         semantics = Semantics.ideal() if release is None else Semantics.of_vllm(release)
         reach = Reachability()
         super().__init__(config, semantics, release, reach)
         self._rare = _NoRareStates(reach.meet, self._mirror, self._layout)
-        self.rules = list(contracts(MANAGER, release))
+        self.rules = [rule for rule in contracts(MANAGER, release) if rule.id not in silent]
+        self._rules = by_subject(self.rules)
         self._inherited: set[str] = set()
         self._number = 0
         self._handlers: dict[str, Callable[[str, KVCall, Any], None]] = {
@@ -165,7 +167,7 @@ class AuditKVJudge(KVCacheJudge):
         limit = told.get("max_cache_hit_length")
         if limit is not None and limit < known.tokens - 1:
             known.reads_cache = False  # how much is found then is the scheduler's choice
-        looked_up = ["get_computed_blocks", name, None, answer]
+        looked_up: list[Any] = ["get_computed_blocks", name, None, answer]
         self._judge("slots", name, self._outcome(True, {}, looked_up))
         known.reads_cache = reads
         if changed:

@@ -189,7 +189,9 @@ def kv_unjudged(scheduler: Any) -> list[str]:
         "KV cache groups of other kinds": _groups(scheduler) is None,
         "context parallelism": getattr(scheduler, "dcp_world_size", 1) > 1
         or getattr(scheduler, "pcp_world_size", 1) > 1,
-        "sparse retention of KV": retention is not None,
+        # It thins out windows alone, and is on by default from 0.29.0 on.
+        "sparse retention of KV": retention is not None
+        and any(group["kind"] != "full" for group in _groups(scheduler) or ()),
         "block keys that look ahead": getattr(manager.block_pool, "num_hash_lookahead_tokens", 0)
         > 0,
         "a drafter of several modules": getattr(scheduler, "num_prefill_lookahead", 0) > 1,
