@@ -62,7 +62,7 @@ class AuditReport:
         line("  before it")
         for words in _steps_before(found):
             line(f"    {words}")
-        if self._where != "-":
+        if self._where != "-" and not found.is_of_kv_cache:
             self._output.command(f"  cacheproof minimise {self._where} --contract {rule.id}")
 
     def end(self, audit_of: Audit) -> int:
@@ -126,6 +126,8 @@ class AuditReport:
             f"  {account.judged_steps:,} of {account.steps:,} steps judged, {account.requests:,} "
             f"requests; a worker's store compared after {account.stores:,} steps"
         )
+        if auditor.kv.calls:
+            line(f"  {auditor.kv.judged:,} of {auditor.kv.calls:,} calls of its KV cache judged")
         for (contract, kind), count in account.broken.items():
             line(f"  broken: {contract}{_kind(kind)}, {count:,} times")
         for what, count in account.raised.items():
@@ -142,6 +144,7 @@ class AuditReport:
         if harms & {"safety", "liveness"} or account.raised:
             return UNLISTED
         is_whole = account.judged_steps == account.steps and not account.gap_count
+        is_whole = is_whole and auditor.kv.judged == auditor.kv.calls
         return HOLDS if is_whole and not account.lost else VOID
 
 
@@ -150,8 +153,9 @@ def _can_be(fault: KnownFault, trace: Trace) -> bool:
     config = trace.header.config
     assert isinstance(config, SchedulerConfig)
     has = {"scheduler with loads": config.ec_connector, "scheduler with windows": config.groups}
+    managers = trace.header.manager, "kv_cache"  # which every engine has
     return not fault.lanes or any(
-        LANES[lane].manager == trace.header.manager and has.get(lane, True) for lane in fault.lanes
+        LANES[lane].manager in managers and has.get(lane, True) for lane in fault.lanes
     )
 
 
@@ -262,6 +266,8 @@ def _json(stem: str, auditor: Auditor) -> dict[str, Any]:
         "steps": account.steps,
         "judged_steps": account.judged_steps,
         "stores_compared": account.stores,
+        "kv_calls": auditor.kv.calls,
+        "judged_kv_calls": auditor.kv.judged,
         "requests": account.requests,
         "closed": account.closed,
         "lost": account.lost,

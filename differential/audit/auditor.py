@@ -17,6 +17,7 @@ from cacheproof.differential.audit.kv_cache import KVAudit
 from cacheproof.differential.audit.silence import NEVER_JUDGED, not_judged
 from cacheproof.differential.audit.steady import Steady, is_steady_step, is_steady_update
 from cacheproof.differential.audit.streams import Gap, Part
+from cacheproof.differential.judges.kv_cache import MANAGER as KV_CACHE
 from cacheproof.differential.judges.retrace import Moment, judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
@@ -54,6 +55,11 @@ class Found:
     step: int
     at: float
     window: tuple[Observed, ...]
+
+    @property
+    def is_of_kv_cache(self) -> bool:
+        """Whether the KV cache manager broke it, whose calls are in no trace of a scheduler."""
+        return KV_CACHE in self.violation.contract.applies_to
 
 
 @dataclass
