@@ -15,7 +15,7 @@ from cacheproof.differential.judges.kv_cache_mirror import filled
 from cacheproof.differential.judges.kv_cache_rare import RareStates
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import by_subject
-from cacheproof.differential.recording.kv_cache import queue_after
+from cacheproof.differential.recording.kv_reading import queue_after, tables_after
 from cacheproof.differential.recording.messages import KV_OPERATIONS, KVCall, KVFacts, KVState
 from cacheproof.differential.traces.records import Raised, StepRecord
 from cacheproof.reference.semantics import Semantics
@@ -61,6 +61,7 @@ class AuditKVJudge(KVCacheJudge):
             "pop_blocks_for_free": self._popped,
             "free_blocks": self._settled,
             "pool": self._used_from_outside,
+            "read": self._changed,
         }
 
     def take_in(self, state: KVState) -> None:
@@ -230,9 +231,8 @@ class AuditKVJudge(KVCacheJudge):
         if "queue" in changed:
             expanded["queue"] = queue_after(self._mirror.queue, changed["queue"])
         if "tables" in changed:
-            expanded["tables"] = {
-                name_of(int(number)): tables for number, tables in changed["tables"].items()
-            }
+            told = {name_of(int(number)): one for number, one in changed["tables"].items()}
+            expanded["tables"] = tables_after(self._mirror.tables, told)
         return expanded
 
     def _judge_events(self, told: list[Any]) -> None:

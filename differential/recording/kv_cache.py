@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from cacheproof.differential.recording.hashing import Hasher
+from cacheproof.differential.recording.kv_reading import POOL, KVCacheReader, tables_change
 from cacheproof.differential.recording.messages import (
     KV_OPERATIONS,
     KVCall,
@@ -16,25 +17,13 @@ from cacheproof.differential.recording.messages import (
 )
 from cacheproof.differential.recording.settings import kv_config, kv_unjudged
 from cacheproof.differential.recording.writer import Writer
-from cacheproof.differential.targets.host.kv_cache_recorder import KVCacheRecorder, State
+from cacheproof.differential.targets.host.kv_cache_recorder import State
 
 ENTRIES_MAX = 20_000
 """Entries of a map in a record, so that no record is too long for a file."""
-NAMES_MAX = 200_000
 _NUMBER_OF = {operation: number for number, operation in enumerate(KV_OPERATIONS)}
 _OF_A_REQUEST = frozenset(KV_OPERATIONS[:6])
 _OF_A_NAME = frozenset({"remove_skipped_blocks", "get_num_common_prefix_blocks"})
-_OF_THE_POOL = (
-    "get_new_blocks",
-    "touch",
-    "free_blocks",
-    "unpin_blocks",
-    "cache_full_blocks",
-    "cache_partial_block",
-    "move_block_hashes",
-    "evict_blocks",
-    "reset_prefix_cache",
-)
 _TOLD = {
     "get_computed_blocks": ("max_cache_hit_length",),
     "allocate_slots": (
@@ -60,13 +49,11 @@ _COUNTS = (
     "preempted_queries",
     "preempted_hits",
 )
-_LOW_64_BITS = (1 << 64) - 1
 
 
-class KVCacheRecording(KVCacheRecorder):
-    """Logs the calls of one scheduler's KV cache manager, each with the change it made. A state is
-    read again where a call reached the pool, or left another number of blocks. What goes wrong here
-    is raised by `write`, never to who called the manager."""
+class KVCacheRecording(KVCacheReader):
+    """Logs the calls of one scheduler's KV cache manager, each with the change it made. What goes
+    wrong here is raised by `write`, never to who called the manager."""
 
     def __init__(
         self,
@@ -78,28 +65,25 @@ class KVCacheRecording(KVCacheRecorder):
     ) -> None:
         from vllm.distributed.kv_events import BlockStored
 
-        self._hasher = hasher
-        self._number_of = number_of
         self._config = config
         self._unjudged = unjudged
-        self._names: dict[Any, str] = {}
         self._told: dict[int, int] = {}
         self._put_off: list[list[int]] = []
         self._calls: list[KVCall] = []
         self._failure: Exception | None = None
         self._has_ended = False
         self._is_inside = False
-        self._is_touched = False
         takes = {"group_idx"}.intersection(BlockStored.__struct_fields__)
-        super().__init__(manager, frozenset(takes))
-        self._sizes = self._sizes_now()
-        for name in KV_OPERATIONS:
-            if hasattr(self.manager, name):
-                method = getattr(self.manager, name)
-                setattr(self.manager, name, self._wrap(name, method, _names_of(self.manager, name)))
-        for name in _OF_THE_POOL:
-            if hasattr(self._pool, name):
-                setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
+        super().__init__(manager, frozenset(takes), hasher, number_of)
+        methods = {
+            name: (getattr(manager, name), _names_of(manager, name))
+            for name in KV_OPERATIONS
+            if hasattr(manager, name)
+        }
+        for name, (method, names) in methods.items():
+            setattr(manager, name, self._wrap(name, method, names))
+        for name in (one for one in POOL if hasattr(self._pool, one)):
+            setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
 
     @classmethod
     def of(
@@ -121,10 +105,13 @@ class KVCacheRecording(KVCacheRecorder):
             self._write_state(writer)
 
     def _write_state(self, writer: Writer) -> None:
+        unseen = self.all_changes()
+        if unseen is not None:
+            read: KVCall = (_NUMBER_OF["read"], None, None, {}, None, unseen, None)
+            writer.put(KVCalls([read]))
         self._told.clear()
-        self._changes()
         pending = [self.event(one) for one in getattr(self._pool, "kv_event_queue", ())]
-        parts = list(_parts(self._last))
+        parts = list(_parts(self.state))
         for place, part in enumerate(parts):
             more = place < len(parts) - 1
             writer.put(
@@ -170,33 +157,39 @@ class KVCacheRecording(KVCacheRecorder):
         return call
 
     def _touching(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        names = _names_of(self._pool, name)
+
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._is_touched = True
-            if self._is_inside or self._has_ended:
+            if self._has_ended:
                 return method(*args, **kwargs)
-            return self._from_outside(name, method, args, kwargs)
+            given = dict(zip(names, args, strict=False)) | kwargs
+            if name == "free_blocks":  # of whatever can be gone through once
+                given = {one: list(blocks) for one, blocks in given.items()}
+            raised: str | None = None
+            answer = None
+            try:
+                answer = method(**given)
+            except BaseException as error:
+                raised = type(error).__name__
+                raise
+            finally:
+                self._safely(self.touched, name, given, answer)
+                if not self._is_inside:
+                    self._safely(self._note_from_outside, name, given, raised)
+            return answer
 
         return call
 
-    def _from_outside(
-        self, name: str, method: Callable[..., Any], args: Any, kwargs: dict[str, Any]
-    ) -> Any:
+    def _note_from_outside(self, name: str, given: dict[str, Any], raised: str | None) -> None:
         """A call of the pool that no manager makes: a scheduler's, of blocks that it held back, or
         a connector's."""
-        given: dict[str, Any] = {"method": name}
         if name == "free_blocks":
-            args = (list(args[0] if args else kwargs.popitem()[1]),)
-            given = {"blocks": [block.block_id for block in args[0] if not block.is_null]}
-        operation = name if name == "free_blocks" else "pool"
-        raised: str | None = None
-        try:
-            return method(*args, **kwargs)
-        except BaseException as error:
-            raised = type(error).__name__
-            raise
-        finally:
-            self._safely(self._note, operation, given, None, None, raised)
+            (blocks,) = given.values()
+            told = {"blocks": [block.block_id for block in blocks if not block.is_null]}
+            self._note(name, told, None, None, raised)
+        else:
+            self._note("pool", {"method": name}, None, None, raised)
 
     def _safely(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._has_ended:
@@ -245,17 +238,19 @@ class KVCacheRecording(KVCacheRecorder):
         elif name == "allocate_slots" and (found := given.get("new_computed_blocks")) is not None:
             told["new_computed_blocks"] = _ids(found)
         shown = None if raised else self._shown(name, answer)
-        changed = self._changes()
+        changed = self.changes(self._id_of(name, given))
         if shown is None and changed is None and name in ("take_events", "make_prefix_cache_stats"):
             return
         self._follow(name, given, facts, shown)
-        request = self._request_of(name, given)
-        self._calls.append((_NUMBER_OF[name], request, facts, told, shown, changed, raised))
+        request = self._id_of(name, given)
+        number = None if request is None else self._number_of(request)
+        self._calls.append((_NUMBER_OF[name], number, facts, told, shown, changed, raised))
 
-    def _request_of(self, name: str, given: dict[str, Any]) -> int | None:
+    def _id_of(self, name: str, given: dict[str, Any]) -> str | None:
+        """The request that a call is about."""
         if name in _OF_A_REQUEST:
-            return self._number_of(given["request"].request_id)
-        return self._number_of(next(iter(given.values()))) if name in _OF_A_NAME else None
+            return str(given["request"].request_id)
+        return str(next(iter(given.values()))) if name in _OF_A_NAME else None
 
     def _shown(self, name: str, answer: Any) -> Any:
         """An answer as plain data."""
@@ -292,43 +287,6 @@ class KVCacheRecording(KVCacheRecorder):
         if has_gone and facts is not None and facts[0].startswith("FINISHED"):
             self._told.pop(self._number_of(given["request"].request_id), None)
 
-    def _changes(self) -> State | None:
-        """What changed since the last time."""
-        sizes = self._sizes_now()
-        if not self._is_touched and sizes == self._sizes:
-            return None
-        self._is_touched, self._sizes = False, sizes
-        queue = self._last["queue"]
-        _, changed = self.drain()
-        if "queue" in changed:
-            changed["queue"] = queue_change(queue, changed["queue"])
-        return changed or None
-
-    def _sizes_now(self) -> tuple[int, ...]:
-        entries = self._pool.cached_block_hash_to_block
-        managers = self.manager.coordinator.single_type_managers
-        return (
-            self._pool.get_num_free_blocks(),
-            len(getattr(entries, "_cache", entries)),
-            *[len(one.req_to_blocks) for one in managers],
-        )
-
-    def _tables(self) -> dict[str, list[list[Any]]]:
-        return {str(self._number_of(name)): one for name, one in super()._tables().items()}
-
-    def _number(self, block_hash: Any) -> Any:
-        """What a hash is called: its last 64 bits, which events may have alone, under the salt."""
-        name = self._names.get(block_hash)
-        if name is None:
-            number = block_hash
-            if isinstance(block_hash, bytes):
-                number = int.from_bytes(block_hash, "big")
-            if len(self._names) > NAMES_MAX:
-                self._names.clear()
-            data = (number & _LOW_64_BITS).to_bytes(8, "big")
-            name = self._names[block_hash] = self._hasher.digest(data).hex()
-        return name
-
 
 def _names_of(manager: Any, name: str) -> list[str]:
     """The names of a method's arguments, as its class has them."""
@@ -343,41 +301,14 @@ def _ids(blocks: Any) -> list[list[int]]:
     return [list(group) for group in blocks.get_block_ids()]
 
 
-def queue_change(before: Sequence[int], after: Sequence[int]) -> list[list[int]]:
-    """Which blocks leave a queue, and which then stand before those that stay and behind them.
-    Where these do not stand as they stood, all leave and all come."""
-    kept = set(after)
-    stay = [block for block in before if block in kept]
-    if stay:
-        at = after.index(stay[0])
-        end = at + len(stay)
-        if list(after[at:end]) == stay:
-            gone = [block for block in before if block not in kept]
-            return [gone, list(after[:at]), list(after[end:])]
-    return [list(before), list(after), []]
-
-
-def queue_after(before: Sequence[int], change: Sequence[Sequence[int]]) -> list[int]:
-    """The queue after a change, as `queue_change` tells it.
-
-    Raises:
-        ValueError: blocks leave that are not there.
-    """
-    gone, first, last = change
-    leaving = set(gone)
-    if not leaving.issubset(before):
-        raise ValueError(f"blocks {sorted(leaving.difference(before))} leave a queue without them")
-    return [*first, *(block for block in before if block not in leaving), *last]
-
-
 def _parts(state: State) -> Iterator[State]:
     """A state in parts, as changes of an empty manager's: whose blocks are all free, in order."""
-    blocks = sorted(map(int, state["refs"]))
     maps = {
         "refs": {block: count for block, count in state["refs"].items() if count},
-        **{name: state[name] for name in ("hashes", "map", "tables")},
+        **{name: state[name] for name in ("hashes", "map")},
+        "tables": tables_change({}, state["tables"]),
     }
-    yield {"free": state["free"], "queue": queue_change(blocks, state["queue"])}
+    yield {"free": state["free"], "queue": [None, state["queue"], []]}
     for name, entries in maps.items():
         left = iter(entries.items())
         while some := dict(islice(left, ENTRIES_MAX)):

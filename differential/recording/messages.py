@@ -38,9 +38,11 @@ KV_OPERATIONS = (
     "make_prefix_cache_stats",
     "free_blocks",
     "pool",
+    "read",
 )
-"""Calls of a KV cache manager, by their number in a record; "free_blocks" and "pool" are calls of
-its block pool by others, blocks freed and anything else."""
+"""Calls of a KV cache manager, by their number in a record. "free_blocks" and "pool" are calls of
+its block pool by others: blocks freed, and anything else. "read" is none: what had changed by no
+call when all was read."""
 
 Names = list[int]
 Entries = dict[str, tuple[Names, int | None] | None]
@@ -59,8 +61,9 @@ KVCall = tuple[
     int, int | None, KVFacts | None, dict[str, Any], Any, dict[str, Any] | None, str | None
 ]
 """Operation, request, what the request is, arguments, answer, the change of the state as
-`host.kv_cache_recorder` tells it, and the exception that was raised. Of the free queue a change
-has the blocks that left it, those before the rest and those behind it."""
+`host.kv_cache_recorder` tells it, and the exception that was raised. Of the free queue a change has
+the blocks that left it (None: all), those before the rest and those behind it; of each block table
+how many blocks stay, those behind them, and how many are cached."""
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):

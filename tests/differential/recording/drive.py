@@ -39,7 +39,7 @@ def fail_in(kind, name, is_forever):
     setattr(kind, name, failing)
 
 
-def recorded_kv(session, folders, recordings):
+def recorded_kv(session, folders, recordings, keyframe_events):
     """A session whose KV cache manager is recorded. A name that comes back is another request."""
     from host.package import ours
 
@@ -55,6 +55,7 @@ def recorded_kv(session, folders, recordings):
             self._writer = writer_of.Writer(folder, "scheduler-1-1", writer_of.Limits())
             self._numbers = {}
             self._arrivals = count()
+            self._events = count(1)
             recordings.append(self._writer)
             self._kv = kv_cache.KVCacheRecording(
                 kit.manager, hasher, self._numbers.__getitem__, config, []
@@ -69,7 +70,8 @@ def recorded_kv(session, folders, recordings):
             try:
                 return super().apply(event)
             finally:
-                self._kv.write(self._writer, is_whole=False)
+                is_whole = next(self._events) % keyframe_events == 0
+                self._kv.write(self._writer, is_whole=is_whole)
 
     return Recorded
 
@@ -115,7 +117,9 @@ def main() -> None:
             super().__init__(kit, config)
 
     module.SchedulerSession = Recorded
-    module.KVCacheSession = recorded_kv(module.KVCacheSession, folders, recordings)
+    module.KVCacheSession = recorded_kv(
+        module.KVCacheSession, folders, recordings, job["keyframe_steps"]
+    )
     for trace, fault in job["runs"]:
         _, is_kv, kv_fault = (fault or "").partition("kv: ")
         kv_faults[:] = [kv_fault] if is_kv else []
