@@ -34,7 +34,7 @@ _LOW_64_BITS = (1 << 64) - 1
 
 class KVCacheReader(KVCacheRecorder):
     """A manager's state as it was read last, in `state`; of the free queue only which blocks it
-    has. Tables are by the number of the request; keys are called by a salted hash."""
+    has. Tables are by the number of the request; keys are numbers that a salted hash gives them."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class KVCacheReader(KVCacheRecorder):
     ) -> None:
         self._hasher = hasher
         self._number_of = number_of
-        self._names: dict[Any, str] = {}
+        self._names: dict[Any, int] = {}
         self._touched: dict[int, Any] = {}
         self._reads_all = False
         super().__init__(manager, takes)
@@ -225,7 +225,7 @@ class KVCacheReader(KVCacheRecorder):
         return {str(self._number_of(name)): one for name, one in super()._tables().items()}
 
     def _number(self, block_hash: Any) -> Any:
-        """What a hash is called: its last 64 bits, which events may have alone, under the salt."""
+        """What a hash is told as: its last 64 bits, which events may have alone, under the salt."""
         name = self._names.get(block_hash)
         if name is None:
             number = block_hash
@@ -234,7 +234,7 @@ class KVCacheReader(KVCacheRecorder):
             if len(self._names) > NAMES_MAX:
                 self._names.clear()
             data = (number & _LOW_64_BITS).to_bytes(8, "big")
-            name = self._names[block_hash] = self._hasher.digest(data).hex()
+            name = self._names[block_hash] = int.from_bytes(self._hasher.digest(data), "big")
         return name
 
 

@@ -53,7 +53,7 @@ Item = tuple[str, int, int, list[int] | None]
 """Identifier, offset, length, and the mask of its embeddings as the lengths of runs, the first of
 places without one; None where all have one."""
 
-KVFacts = tuple[str, int, int, bool, int, int, list[str]]
+KVFacts = tuple[str, int, int, bool, int, int, list[int]]
 """What a request is as a KV cache manager is asked about it: status, tokens, computed tokens,
 whether it reads the prefix cache, preemptions; then from which on its block keys are told, and
 those keys."""
