@@ -53,7 +53,8 @@ _COUNTS = (
 
 class KVCacheRecording(KVCacheReader):
     """Logs the calls of one scheduler's KV cache manager, each with the change it made. What goes
-    wrong here is raised by `write`, never to who called the manager."""
+    wrong here is raised by `write`, never to who called the manager. `takes` has what the release's
+    KV events have."""
 
     def __init__(
         self,
@@ -62,9 +63,8 @@ class KVCacheRecording(KVCacheReader):
         number_of: Callable[[str], int],
         config: dict[str, Any],
         unjudged: list[str],
+        takes: frozenset[str],
     ) -> None:
-        from vllm.distributed.kv_events import BlockStored
-
         self._config = config
         self._unjudged = unjudged
         self._told: dict[int, int] = {}
@@ -73,8 +73,7 @@ class KVCacheRecording(KVCacheReader):
         self._failure: Exception | None = None
         self._has_ended = False
         self._is_inside = False
-        takes = {"group_idx"}.intersection(BlockStored.__struct_fields__)
-        super().__init__(manager, frozenset(takes), hasher, number_of)
+        super().__init__(manager, takes & {"group_idx"}, hasher, number_of)
         methods = {
             name: (getattr(manager, name), _names_of(manager, name))
             for name in KV_OPERATIONS
@@ -90,8 +89,11 @@ class KVCacheRecording(KVCacheReader):
         cls, scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]
     ) -> "KVCacheRecording":
         """Of a scheduler's manager."""
+        from vllm.distributed.kv_events import BlockStored
+
+        takes = frozenset(BlockStored.__struct_fields__)
         config, unjudged = kv_config(scheduler), kv_unjudged(scheduler)
-        return cls(scheduler.kv_cache_manager, hasher, number_of, config, unjudged)
+        return cls(scheduler.kv_cache_manager, hasher, number_of, config, unjudged, takes)
 
     def write(self, writer: Writer, *, is_whole: bool) -> None:
         """Write the calls since the last time, and all that there is where that is asked for. The
@@ -163,13 +165,14 @@ class KVCacheRecording(KVCacheReader):
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._has_ended:
                 return method(*args, **kwargs)
-            given = dict(zip(names, args, strict=False)) | kwargs
             if name == "free_blocks":  # of whatever can be gone through once
-                given = {one: list(blocks) for one, blocks in given.items()}
+                args = tuple(map(list, args))
+                kwargs = {one: list(blocks) for one, blocks in kwargs.items()}
+            given = dict(zip(names, args, strict=False)) | kwargs
             raised: str | None = None
             answer = None
             try:
-                answer = method(**given)
+                answer = method(*args, **kwargs)
             except BaseException as error:
                 raised = type(error).__name__
                 raise

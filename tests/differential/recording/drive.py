@@ -58,7 +58,7 @@ def recorded_kv(session, folders, recordings, keyframe_events):
             self._events = count(1)
             recordings.append(self._writer)
             self._kv = kv_cache.KVCacheRecording(
-                kit.manager, hasher, self._numbers.__getitem__, config, []
+                kit.manager, hasher, self._numbers.__getitem__, config, [], kit.takes
             )
             self._writer.begin(messages.Opened(messages.SCHEMA, "scheduler", "", "", 1, 0, 0, True))
             self._kv.write(self._writer, is_whole=True)

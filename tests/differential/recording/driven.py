@@ -66,6 +66,17 @@ class Driven:
         return audited(self.folder)
 
 
+def kv_messages(one: Driven) -> Iterator[KVState | KVCalls]:
+    """What its record has of a KV cache manager."""
+    where = folder_or_file(str(one.folder))
+    assert isinstance(where, Folder)
+    (stream,) = where.streams.values()
+    for part in stream.end():
+        assert isinstance(part, Numbered), part
+        if isinstance(part.message, KVState | KVCalls):
+            yield part.message
+
+
 def kv_audited(one: Driven) -> tuple[KVAudit, Counter[str], list[str]]:
     """The audit of a record of a KV cache manager alone: how often each contract is broken, and
     what does not fit."""
@@ -75,13 +86,8 @@ def kv_audited(one: Driven) -> tuple[KVAudit, Counter[str], list[str]]:
         found.update(list(violations))
         violations.clear()
 
-    where = folder_or_file(str(one.folder))
-    assert isinstance(where, Folder)
-    (stream,) = where.streams.values()
-    for part in stream.end():
-        assert isinstance(part, Numbered), part
-        if isinstance(part.message, KVState | KVCalls):
-            missing.append(audit.follow(part.message, one.release, take))
+    for message in kv_messages(one):
+        missing.append(audit.follow(message, one.release, take))
     return audit, found, list(filter(None, missing))
 
 
