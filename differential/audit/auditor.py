@@ -356,7 +356,7 @@ class Auditor:
         return {f"r{number}" for number in self.follower.present}
 
     def _judge_kv(self, message: KVState | KVCalls) -> None:
-        if self.opened is None:
+        if self.trace is None:
             return
         missing = self.kv.follow(message, self.release, self._take)
         self.account.unjudged |= self.kv.unjudged
