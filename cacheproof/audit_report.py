@@ -97,10 +97,11 @@ class AuditReport:
 
     def _problem(self, auditor: Auditor, found: Found) -> Problem:
         violation, trace = found.violation, _window(auditor, found)
-        if found.is_of_kv_cache:
-            way = (places.of_kv_cache(violation.operation),)
-        else:
-            way = tuple(places.way(trace, len(trace.events) - 1, violation.operation))
+        way = (
+            (places.of_kv_cache(violation.operation),)
+            if found.is_of_kv_cache
+            else tuple(places.way(trace, len(trace.events) - 1, violation.operation))
+        )
         release = None if auditor.release is None else releases.find(auditor.release)
         harm = violation.contract.harm
         excuse = Excuse("its harm is efficiency, which fails no command")

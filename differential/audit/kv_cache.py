@@ -6,18 +6,15 @@ import msgspec
 
 from cacheproof.differential.audit.following import Contradiction
 from cacheproof.differential.audit.kv_judging import AuditKVJudge
-from cacheproof.differential.audit.silence import KV_NOT_FOLLOWED, kv_not_judged
+from cacheproof.differential.audit.silence import kv_not_judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import KVCalls, KVState
+from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED
 from cacheproof.differential.traces.kv_cache import KVCacheConfig
 from cacheproof.spec.registry import Contract
-from cacheproof.spec.versions import Versions
 
-MODELLED = ">=0.14.0"
-"""Releases whose KV cache managers traces describe."""
 Take = Callable[[dict[str, Violation]], None]
 """Takes violations out, so that they are noticed again when something breaks again."""
-TOO_OLD = f"a KV cache manager before vLLM {MODELLED[2:]}"
 _HARD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
 
 
@@ -65,9 +62,7 @@ class KVAudit:
 
     def _state(self, state: KVState, release: str | None) -> str:
         self.unjudged = set(state.unjudged)
-        if release is not None and release not in Versions(MODELLED):
-            self.unjudged.add(TOO_OLD)
-        self._is_followed = self.unjudged.isdisjoint(KV_NOT_FOLLOWED | {TOO_OLD})
+        self._is_followed = self.unjudged.isdisjoint(KV_NOT_FOLLOWED)
         if not self._is_followed:
             self.suspend()
             return ""

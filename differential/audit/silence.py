@@ -19,14 +19,6 @@ _TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3"})
 """They follow a KV connector, of which no record says anything."""
 NEVER_JUDGED = _TEXTS | _TRANSFERS
 
-KV_NOT_FOLLOWED = frozenset(
-    {
-        "KV cache groups of other kinds",
-        "context parallelism",
-        "a drafter of several modules",
-    }
-)
-"""With these no call of the KV cache manager is judged."""
 _KV_NOT_JUDGED = {
     "sparse retention of KV": frozenset({"KV-11"}),
     "block keys that look ahead": frozenset({"KV-11"}),

@@ -17,7 +17,7 @@ import msgspec
 from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.connector import ConnectorRecorder
 from cacheproof.differential.recording.hashing import Hasher
-from cacheproof.differential.recording.kv_cache import KVCacheRecording
+from cacheproof.differential.recording.kv_cache import KVRecording, kv_recording
 from cacheproof.differential.recording.ledger import ManagerRecorder
 from cacheproof.differential.recording.messages import (
     Aborted,
@@ -80,7 +80,7 @@ class SchedulerRecording:
         self._queues = [name for name in WAITING_QUEUES if hasattr(scheduler, name)]
         self._manager: ManagerRecorder | None = None
         self._connector: ConnectorRecorder | None = None
-        self._kv: KVCacheRecording | None = None
+        self._kv: KVRecording | None = None
         self._drafts = 0
         self._known: dict[str, _Known] = {}
         self._retired: dict[str, int] = {}
@@ -164,7 +164,7 @@ class SchedulerRecording:
                     connector, self._number, self._hasher.identifier
                 )
             if self._facts.with_kv and self._kv is None:
-                self._kv = KVCacheRecording.of(self._scheduler, self._hasher, self._number)
+                self._kv = kv_recording(self._scheduler, self._hasher, self._number)
             self._drafts = self._opened.settings.get("num_speculative_tokens", 0)
             self._begin()
         elif name == "schedule" and self._writer.wants_file:

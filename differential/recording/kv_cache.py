@@ -15,7 +15,7 @@ from cacheproof.differential.recording.messages import (
     KVFacts,
     KVState,
 )
-from cacheproof.differential.recording.settings import kv_config, kv_unjudged
+from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED, kv_config, kv_unjudged
 from cacheproof.differential.recording.writer import Writer
 from cacheproof.differential.targets.host.kv_cache_recorder import State
 
@@ -83,17 +83,6 @@ class KVCacheRecording(KVCacheReader):
             setattr(manager, name, self._wrap(name, method, names))
         for name in (one for one in POOL if hasattr(self._pool, one)):
             setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
-
-    @classmethod
-    def of(
-        cls, scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]
-    ) -> "KVCacheRecording":
-        """Of a scheduler's manager."""
-        from vllm.distributed.kv_events import BlockStored
-
-        takes = frozenset(BlockStored.__struct_fields__)
-        config, unjudged = kv_config(scheduler), kv_unjudged(scheduler)
-        return cls(scheduler.kv_cache_manager, hasher, number_of, config, unjudged, takes)
 
     def write(self, writer: Writer, *, is_whole: bool) -> None:
         """Write the calls since the last time, and all that there is where that is asked for. The
@@ -289,6 +278,36 @@ class KVCacheRecording(KVCacheReader):
         has_gone = name in ("free", "pop_blocks_for_free")
         if has_gone and facts is not None and facts[0].startswith("FINISHED"):
             self._told.pop(self._number_of(given["request"].request_id), None)
+
+
+class UnrecordedKVCache:
+    """In the place of a recording of a manager that no audit follows: says why, in each state."""
+
+    def __init__(self, unjudged: list[str]) -> None:
+        self._unjudged = unjudged
+
+    def write(self, writer: Writer, *, is_whole: bool) -> None:
+        """Write a state without anything in it, where one is asked for."""
+        if is_whole:
+            writer.put(KVState({}, self._unjudged, {}, [], [], [], False))
+
+    def end(self) -> None:
+        """Nothing is logged."""
+
+
+KVRecording = KVCacheRecording | UnrecordedKVCache
+
+
+def kv_recording(scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]) -> KVRecording:
+    """The recording of a scheduler's KV cache manager."""
+    unjudged = kv_unjudged(scheduler)
+    if not KV_NOT_FOLLOWED.isdisjoint(unjudged):
+        return UnrecordedKVCache(unjudged)
+    from vllm.distributed.kv_events import BlockStored
+
+    takes = frozenset(BlockStored.__struct_fields__)
+    config = kv_config(scheduler)
+    return KVCacheRecording(scheduler.kv_cache_manager, hasher, number_of, config, unjudged, takes)
 
 
 def _names_of(manager: Any, name: str) -> list[str]:

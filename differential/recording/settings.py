@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
@@ -158,6 +159,17 @@ def _groups(scheduler: Any) -> list[dict[str, Any]] | None:
     return [] if is_plain else groups
 
 
+KV_NOT_FOLLOWED = frozenset(
+    {
+        "a KV cache manager before vLLM 0.14.0",
+        "KV cache groups of other kinds",
+        "context parallelism",
+        "a drafter of several modules",
+    }
+)
+"""With these no call of a KV cache manager is judged, and none is recorded."""
+
+
 def kv_config(scheduler: Any) -> dict[str, Any]:
     """The configuration of a trace for the scheduler's KV cache manager."""
     manager, config = scheduler.kv_cache_manager, scheduler.vllm_config
@@ -184,8 +196,10 @@ def kv_config(scheduler: Any) -> dict[str, Any]:
 def kv_unjudged(scheduler: Any) -> list[str]:
     """What of the KV cache manager no contract follows."""
     manager = scheduler.kv_cache_manager
-    retention = getattr(manager.kv_cache_config, "prefix_cache_retention_interval", None)
+    retention = getattr(scheduler.kv_cache_config, "prefix_cache_retention_interval", None)
+    slots = signature(type(manager).allocate_slots).parameters
     uses = {
+        "a KV cache manager before vLLM 0.14.0": "num_external_computed_tokens" not in slots,
         "KV cache groups of other kinds": _groups(scheduler) is None,
         "context parallelism": getattr(scheduler, "dcp_world_size", 1) > 1
         or getattr(scheduler, "pcp_world_size", 1) > 1,
