@@ -2,8 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cacheproof.differential.recording.hashing import Hasher
@@ -19,8 +18,8 @@ from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED, kv_confi
 from cacheproof.differential.recording.writer import Writer
 from cacheproof.differential.targets.host.kv_cache_recorder import State
 
-ENTRIES_MAX = 20_000
-"""Entries of a map in a record, so that no record is too long for a file."""
+NUMBERS_MAX = 100_000
+"""Values in a record, so that none is too long for a file."""
 _NUMBER_OF = {operation: number for number, operation in enumerate(KV_OPERATIONS)}
 _OF_A_REQUEST = frozenset(KV_OPERATIONS[:6])
 _OF_A_NAME = frozenset({"remove_skipped_blocks", "get_num_common_prefix_blocks"})
@@ -73,6 +72,7 @@ class KVCacheRecording(KVCacheReader):
         self._failure: Exception | None = None
         self._has_ended = False
         self._is_inside = False
+        self._waiting = 0  # values in the calls that are to be written
         super().__init__(manager, takes & {"group_idx"}, hasher, number_of)
         methods = {
             name: (getattr(manager, name), _names_of(manager, name))
@@ -90,8 +90,11 @@ class KVCacheRecording(KVCacheReader):
         if self._failure is not None:
             raise self._failure
         if self._calls:
-            writer.put(KVCalls(self._calls))
+            is_short = self._waiting < NUMBERS_MAX
+            for calls in [self._calls] if is_short else in_parts(self._calls, _numbers_in):
+                writer.put(KVCalls(calls))
             self._calls = []
+            self._waiting = 0
         if is_whole:
             self._write_state(writer)
 
@@ -237,6 +240,8 @@ class KVCacheRecording(KVCacheReader):
         request = self._id_of(name, given)
         number = None if request is None else self._number_of(request)
         self._calls.append((_NUMBER_OF[name], number, facts, told, shown, changed, raised))
+        if changed is not None or (facts is not None and facts[-1]):
+            self._waiting += _numbers_in((facts, shown, changed))
 
     def _id_of(self, name: str, given: dict[str, Any]) -> str | None:
         """The request that a call is about."""
@@ -327,11 +332,36 @@ def _parts(state: State) -> Iterator[State]:
     """A state in parts, as changes of an empty manager's: whose blocks are all free, in order."""
     maps = {
         "refs": {block: count for block, count in state["refs"].items() if count},
-        **{name: state[name] for name in ("hashes", "map")},
+        "hashes": state["hashes"],
+        "map": state["map"],
         "tables": tables_change({}, state["tables"]),
     }
-    yield {"free": state["free"], "queue": [None, state["queue"], []]}
+    queue = state["queue"]
+    yield {"free": state["free"], "queue": [None, queue[:NUMBERS_MAX], []]}
+    for begin in range(NUMBERS_MAX, len(queue), NUMBERS_MAX):
+        yield {"queue": [[], [], queue[begin : begin + NUMBERS_MAX]]}
     for name, entries in maps.items():
-        left = iter(entries.items())
-        while some := dict(islice(left, ENTRIES_MAX)):
-            yield {name: some}
+        for some in in_parts(entries.items(), lambda entry: _numbers_in(entry[1])):
+            yield {name: dict(some)}
+
+
+def in_parts(values: Iterable[Any], numbers: Callable[[Any], int]) -> Iterator[list[Any]]:
+    """Values in lists, none of them with more than so many numbers, unless one value alone has."""
+    part: list[Any] = []
+    total = 0
+    for value in values:
+        count = 1 + numbers(value)
+        if part and total + count > NUMBERS_MAX:
+            yield part
+            part, total = [], 0
+        part.append(value)
+        total += count
+    if part:
+        yield part
+
+
+def _numbers_in(value: Any) -> int:
+    """How many values there are in a value."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_numbers_in, value.values()))
+    return sum(map(_numbers_in, value)) if isinstance(value, (list, tuple)) else 1

@@ -9,6 +9,7 @@ import pytest
 from cacheproof.differential.audit.kv_cache import KVAudit
 from cacheproof.differential.audit.kv_judging import AuditKVJudge
 from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.recording.kv_cache import in_parts
 from cacheproof.differential.recording.kv_reading import queue_after, tables_after, tables_change
 from cacheproof.differential.recording.messages import KV_OPERATIONS, KVCalls, KVState
 from cacheproof.differential.targets import releases
@@ -194,6 +195,21 @@ def test_what_no_contract_follows_is_said() -> None:
     call = (KV_OPERATIONS.index("free"), 1, None, {}, None, None, None)
     assert audit.follow(KVCalls([call]), NEWEST, dict.clear) == ""
     assert audit.calls == audit.judged == 0
+
+
+@pytest.mark.full
+def test_a_release_whose_kv_cache_no_audit_follows_is_recorded_without_it(tmp_path: Path) -> None:
+    (driven,) = run_recorded("0.13.0", [(long_trace(2), None)], tmp_path, with_kv=True)
+    ended = driven.audited()
+    assert ended.account.unjudged == {"a KV cache manager before vLLM 0.14.0"}
+    assert (ended.kv.calls, ended.account.gap_count) == (0, 0)
+    assert ended.account.judged_steps == ended.account.steps > 0
+
+
+def test_no_record_is_longer_than_a_file_takes() -> None:
+    parts = list(in_parts([[1] * 60_000, [2] * 60_000, [3] * 200_000, [4]], len))
+    assert [[one[0] for one in part] for part in parts] == [[1], [2], [3], [4]]
+    assert list(in_parts([[1], [2]], len)) == [[[1], [2]]]
 
 
 def test_a_queue_and_tables_after_a_change() -> None:
