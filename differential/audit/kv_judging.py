@@ -52,6 +52,7 @@ class AuditKVJudge(KVCacheJudge):
         self._rules = by_subject(self.rules)
         self._inherited: set[str] = set()
         self._number = 0
+        self._has_raised = False
         self._handlers: dict[str, Callable[[str, KVCall, Any], None]] = {
             "get_computed_blocks": self._looked_up,
             "get_computed_blocks_for_connector": self._changed,
@@ -61,7 +62,7 @@ class AuditKVJudge(KVCacheJudge):
             "pop_blocks_for_free": self._popped,
             "free_blocks": self._settled,
             "pool": self._used_from_outside,
-            "read": self._changed,
+            "read": self._read,
         }
 
     def take_in(self, state: KVState) -> None:
@@ -111,6 +112,7 @@ class AuditKVJudge(KVCacheJudge):
                 KV_OPERATIONS[operation], name, StepRecord(None, [], Raised(raised, ""), None)
             )
             self._mirror.apply(changed)
+            self._has_raised = True
             return
         kind = KV_OPERATIONS[operation]
         self._handlers.get(kind, self._other)(name, call, changed)
@@ -212,6 +214,12 @@ class AuditKVJudge(KVCacheJudge):
 
     def _used_from_outside(self, name: str, call: KVCall, changed: Event) -> None:
         raise Contradiction(f"{call[3]['method']}: the block pool is used beside its manager")
+
+    def _read(self, name: str, call: KVCall, changed: Event) -> None:
+        if self._has_raised:  # which may leave behind what it had half done
+            self._mirror.apply(changed)
+        else:
+            self._changed(name, call, changed)
 
     def _other(self, name: str, call: KVCall, changed: Event) -> None:
         operation, _, _, told, answer, _, _ = call
