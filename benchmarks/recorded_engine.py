@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(sys.argv[1]).parent))
 REQUESTS = 48
 KIND = sys.argv[2]
+BLOCKS = int(sys.argv[3]) if len(sys.argv) > 3 else 256
 TOKENS = (200, 400) if KIND == "long" else (8, 120)
 SCARCE = {
     "max_model_len": 400,
@@ -36,7 +37,11 @@ def main() -> None:
     from cacheproof.gpu_runner.tiny_models import ensure
 
     plugin.register()  # as vLLM does where cacheproof is installed
-    memory = {"max_model_len": 512, "max_num_batched_tokens": 512, "num_gpu_blocks_override": 256}
+    memory = {
+        "max_model_len": 512,
+        "max_num_batched_tokens": 512,
+        "num_gpu_blocks_override": BLOCKS,
+    }
     llm = LLM(
         model=str(ensure("llava", Path(os.environ["CACHEPROOF_MODELS"]))),
         dtype="float32",

@@ -1,8 +1,9 @@
 """What the recorder costs a real engine: two engines with one workload, one of them recorded, take
 turns; each turn is timed, by the clock and in processor time of all threads.
 
-    .venv/bin/python benchmarks/recorder.py [--rounds 30] [--release 0.32.0]
+    .venv/bin/python benchmarks/recorder.py [--rounds 30] [--release 0.32.0] [--kv] [--blocks 256]
 
+With --kv the calls of the KV cache manager are recorded as well, with --blocks its pool is another.
 Prints the median of the paired ratios of time for a step, and how far they spread.
 """
 
@@ -25,7 +26,15 @@ ENGINE = Path(__file__).with_name("recorded_engine.py")
 class Engine:
     """An engine in a process of its own, that works when it is told to."""
 
-    def __init__(self, release: str, record: Path | None, *, kind: str = "") -> None:
+    def __init__(
+        self,
+        release: str,
+        record: Path | None,
+        *,
+        kind: str = "",
+        with_kv: bool = False,
+        blocks: int | None = None,
+    ) -> None:
         found = releases.find(release, kind=releases.ENGINE)
         if found is None:
             raise SystemExit(f"engine@{release} is not there; run a test of it, or a replay on it")
@@ -35,8 +44,9 @@ class Engine:
         environment.pop("CACHEPROOF_RECORD", None)
         if record is not None:
             environment["CACHEPROOF_RECORD"] = str(record)
+            environment["CACHEPROOF_RECORD_KV"] = str(int(with_kv))
         self._process = subprocess.Popen(
-            [*command, str(ENGINE), str(PACKAGE), kind],
+            [*command, str(ENGINE), str(PACKAGE), kind, *([] if blocks is None else [str(blocks)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -70,9 +80,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--release", default="0.32.0")
+    parser.add_argument("--kv", action="store_true")
+    parser.add_argument("--blocks", type=int)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        plain, recorded = Engine(arguments.release, None), Engine(arguments.release, Path(folder))
+        plain = Engine(arguments.release, None, blocks=arguments.blocks)
+        recorded = Engine(
+            arguments.release, Path(folder), with_kv=arguments.kv, blocks=arguments.blocks
+        )
         each: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
         for number in range(-2, arguments.rounds):
             pair = [("off", plain), ("on", recorded)]

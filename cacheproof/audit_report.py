@@ -62,7 +62,7 @@ class AuditReport:
         line("  before it")
         for words in _steps_before(found):
             line(f"    {words}")
-        if self._where != "-":
+        if self._where != "-" and not found.is_of_kv_cache:
             self._output.command(f"  cacheproof minimise {self._where} --contract {rule.id}")
 
     def end(self, audit_of: Audit) -> int:
@@ -97,7 +97,11 @@ class AuditReport:
 
     def _problem(self, auditor: Auditor, found: Found) -> Problem:
         violation, trace = found.violation, _window(auditor, found)
-        way = tuple(places.way(trace, len(trace.events) - 1, violation.operation))
+        way = (
+            (places.of_kv_cache(violation.operation),)
+            if found.is_of_kv_cache
+            else tuple(places.way(trace, len(trace.events) - 1, violation.operation))
+        )
         release = None if auditor.release is None else releases.find(auditor.release)
         harm = violation.contract.harm
         excuse = Excuse("its harm is efficiency, which fails no command")
@@ -126,6 +130,8 @@ class AuditReport:
             f"  {account.judged_steps:,} of {account.steps:,} steps judged, {account.requests:,} "
             f"requests; a worker's store compared after {account.stores:,} steps"
         )
+        if auditor.kv.calls:
+            line(f"  {auditor.kv.judged:,} of {auditor.kv.calls:,} calls of its KV cache judged")
         for (contract, kind), count in account.broken.items():
             line(f"  broken: {contract}{_kind(kind)}, {count:,} times")
         for what, count in account.raised.items():
@@ -142,6 +148,7 @@ class AuditReport:
         if harms & {"safety", "liveness"} or account.raised:
             return UNLISTED
         is_whole = account.judged_steps == account.steps and not account.gap_count
+        is_whole = is_whole and auditor.kv.judged == auditor.kv.calls
         return HOLDS if is_whole and not account.lost else VOID
 
 
@@ -150,8 +157,9 @@ def _can_be(fault: KnownFault, trace: Trace) -> bool:
     config = trace.header.config
     assert isinstance(config, SchedulerConfig)
     has = {"scheduler with loads": config.ec_connector, "scheduler with windows": config.groups}
+    managers = trace.header.manager, "kv_cache"  # which every engine has
     return not fault.lanes or any(
-        LANES[lane].manager == trace.header.manager and has.get(lane, True) for lane in fault.lanes
+        LANES[lane].manager in managers and has.get(lane, True) for lane in fault.lanes
     )
 
 
@@ -262,6 +270,8 @@ def _json(stem: str, auditor: Auditor) -> dict[str, Any]:
         "steps": account.steps,
         "judged_steps": account.judged_steps,
         "stores_compared": account.stores,
+        "kv_calls": auditor.kv.calls,
+        "judged_kv_calls": auditor.kv.judged,
         "requests": account.requests,
         "closed": account.closed,
         "lost": account.lost,

@@ -95,10 +95,22 @@ def _chosen(audit_of: Audit, where: str, contract: str | None) -> tuple[str, Aud
     """The break to make small."""
     for stem, auditor in audit_of.auditors.items():
         for found in auditor.found:
-            if contract in (None, found.violation.contract.id):
+            rule = found.violation.contract.id
+            if contract == rule and found.is_of_kv_cache:
+                raise InputError(
+                    f"{where}: {rule} is broken by a KV cache manager, and a record is told as the "
+                    "trace of a scheduler; expected another contract: search for this one with "
+                    f"cacheproof fuzz --target {_target_of(auditor)} --depth kv_cache"
+                )
+            if contract in (None, rule) and not found.is_of_kv_cache:
                 return stem, auditor, found
     broken = sorted(
-        {one.violation.contract.id for a in audit_of.auditors.values() for one in a.found}
+        {
+            one.violation.contract.id
+            for auditor in audit_of.auditors.values()
+            for one in auditor.found
+            if not one.is_of_kv_cache
+        }
     )
     raise InputError(
         f"{where}: no break of {contract or 'any contract'} in it; expected "

@@ -21,6 +21,9 @@ def record(
     mib: Annotated[
         int, typer.Option(min=8, metavar="N", help="MiB that a process keeps at most.")
     ] = 1024,
+    kv: Annotated[
+        bool, typer.Option("--kv", help="Record every call of the KV cache manager as well.")
+    ] = False,
 ) -> None:
     """Run a command that starts vLLM, with the recorder on."""
     program = shutil.which(command[0])
@@ -31,5 +34,6 @@ def record(
         plugin.FOLDER: str(folder.absolute()),
         plugin.PLAIN: str(int(plain)),
         plugin.LIMITS: str(mib),
+        plugin.KV: str(int(kv)),
     }
     os.execv(program, command)

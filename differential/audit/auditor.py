@@ -13,15 +13,19 @@ import msgspec
 
 from cacheproof.differential.audit.following import Contradiction, Follower, Observed
 from cacheproof.differential.audit.judging import AuditJudge
+from cacheproof.differential.audit.kv_cache import KVAudit
 from cacheproof.differential.audit.silence import NEVER_JUDGED, not_judged
 from cacheproof.differential.audit.steady import Steady, is_steady_step, is_steady_update
 from cacheproof.differential.audit.streams import Gap, Part
+from cacheproof.differential.judges.kv_cache import MANAGER as KV_CACHE
 from cacheproof.differential.judges.retrace import Moment, judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
     Cleared,
     Closed,
     Keyframe,
+    KVCalls,
+    KVState,
     Opened,
     Raised,
     Scheduled,
@@ -51,6 +55,11 @@ class Found:
     step: int
     at: float
     window: tuple[Observed, ...]
+
+    @property
+    def is_of_kv_cache(self) -> bool:
+        """Whether the KV cache manager broke it, whose calls are in no trace of a scheduler."""
+        return KV_CACHE in self.violation.contract.applies_to
 
 
 @dataclass
@@ -104,8 +113,9 @@ class Auditor:
 
     Attributes:
         account, found: what was seen and found so far.
-        rules: the contracts that judge it; `silent` are those that cannot.
+        silent: the contracts that cannot judge it.
         skips: whether steps that say nothing new are judged by the step before them.
+        kv: the audit of what is recorded of the KV cache manager.
         number: that of the last record; events: how many were judged.
         moments: where what is around each event is kept, if it is to be drawn.
     """
@@ -120,7 +130,8 @@ class Auditor:
         self.release: str | None = None
         self.judge: AuditJudge | None = None
         self.follower: Follower | None = None
-        self.rules: Sequence[Contract] = ()
+        self.kv = KVAudit()
+        self._rules: Sequence[Contract] = ()
         self.moments: deque[Moment] | None = None
         self._protocol = Protocol()
         self._window: deque[Observed | Steady] = deque(maxlen=WINDOW)
@@ -134,6 +145,11 @@ class Auditor:
         self._store_steps: dict[int, int] = {}
 
     @property
+    def rules(self) -> list[Contract]:
+        """The contracts that judge it, and those that judge its KV cache manager."""
+        return [*self._rules, *self.kv.rules]
+
+    @property
     def now(self) -> float:
         """The time of the last record, in seconds since the epoch."""
         return self.account.started + self.account.seconds
@@ -142,6 +158,7 @@ class Auditor:
         """The next part of the scheduler's stream."""
         if isinstance(part, Gap):
             self._gap(part.why)
+            self.kv.suspend()
             return
         self.number, message = part
         account = self.account
@@ -152,6 +169,9 @@ class Auditor:
         account.seconds += getattr(message, "time", 0) / 1e6
         if isinstance(message, Keyframe):
             self._keyframe(message)
+            return
+        if isinstance(message, KVState | KVCalls):
+            self._judge_kv(message)
             return
         account.steps += isinstance(message, Scheduled)
         if isinstance(message, Closed):
@@ -270,7 +290,7 @@ class Auditor:
                 self.follower.arrivals,
                 self.silent,
             )
-            self.rules = self.judge.rules
+            self._rules = self.judge.rules
             self.account.requests += len(keyframe.requests)
             self._suspended = ""
             self._window.clear()
@@ -335,10 +355,20 @@ class Auditor:
         assert self.follower is not None
         return {f"r{number}" for number in self.follower.present}
 
+    def _judge_kv(self, message: KVState | KVCalls) -> None:
+        if self.trace is None:
+            return
+        missing = self.kv.follow(message, self.release, self._take)
+        self.account.unjudged |= self.kv.unjudged
+        if missing:
+            self._note_gap(f"KV cache, record {self.number}: {missing}")
+
     def _harvest(self) -> None:
-        """Take what is broken, so that it is noticed again when it breaks again."""
         assert self.judge is not None
-        broken = self.judge.violations
+        self._take(self.judge.violations)
+
+    def _take(self, broken: dict[str, Violation]) -> None:
+        """Take what is broken, so that it is noticed again when it breaks again."""
         for violation in broken.values():
             key = (violation.contract.id, violation.kind)
             count = self.account.broken.get(key, 0)

@@ -1,5 +1,7 @@
 """What an engine can use that an audit does not follow, and the contracts that then say nothing."""
 
+from collections.abc import Iterable
+
 ORDER = frozenset({"SC-7", "SC-13"})
 PROGRESS = frozenset({"LV-1", "LV-3"})
 NOT_JUDGED = {
@@ -16,6 +18,17 @@ _TEXTS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
 _TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3"})
 """They follow a KV connector, of which no record says anything."""
 NEVER_JUDGED = _TEXTS | _TRANSFERS
+
+_KV_NOT_JUDGED = {
+    "sparse retention of KV": frozenset({"KV-11"}),
+    "block keys that look ahead": frozenset({"KV-11"}),
+}
+"""Of these only what need not be found is not known."""
+
+
+def kv_not_judged(features: Iterable[str]) -> frozenset[str]:
+    """Contracts that say nothing of a KV cache manager with these features."""
+    return frozenset().union(*(_KV_NOT_JUDGED.get(one, frozenset()) for one in features))
 
 
 def not_judged(features: set[str]) -> frozenset[str]:

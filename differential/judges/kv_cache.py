@@ -156,6 +156,7 @@ class KVCacheJudge:
                 self._check(lookup, self._missing(lookup))
             else:
                 asked, answer = Asked.of(call), call.answer
+                hit = call.arguments[1].get("new_computed_blocks", hit)
         if asked is None:
             return
         self._check(self._admission(name, known, asked, hit, queues, answer is not None))

@@ -46,7 +46,8 @@ def attach() -> None:
 def _attach_schedulers(folder: Path, hasher: Hasher, limits: Limits) -> None:
     def begin(scheduler: Any) -> None:
         writer = _writer(folder, "scheduler", limits)
-        recording = SchedulerRecording(scheduler, writer, hasher, settings.of_vllm())
+        facts = settings.of_vllm(with_kv=os.environ.get(plugin.KV) == "1")
+        recording = SchedulerRecording(scheduler, writer, hasher, facts)
         atexit.register(recording.close)
 
     after_import(

@@ -16,6 +16,7 @@ from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.connector import ConnectorRecorder
 from cacheproof.differential.recording.ending import say_why_it_ended
 from cacheproof.differential.recording.hashing import Hasher
+from cacheproof.differential.recording.kv_cache import KVRecording, kv_recording
 from cacheproof.differential.recording.ledger import ManagerRecorder
 from cacheproof.differential.recording.messages import (
     Aborted,
@@ -31,7 +32,7 @@ from cacheproof.differential.recording.messages import (
     Scheduled,
     Updated,
 )
-from cacheproof.differential.recording.requests import Numbers, Queues, Step
+from cacheproof.differential.recording.requests import Numbers, Queues, Step, order_of
 from cacheproof.differential.recording.writer import Writer
 from cacheproof.differential.targets.host.scheduler_told import (
     blocks_of,
@@ -60,6 +61,7 @@ class SchedulerRecording:
         self._queues = Queues(scheduler)
         self._manager: ManagerRecorder | None = None
         self._connector: ConnectorRecorder | None = None
+        self._kv: KVRecording | None = None
         self._drafts = 0
         self._loads = False
         self._numbers = Numbers()
@@ -121,7 +123,7 @@ class SchedulerRecording:
 
     def _end(self) -> None:
         self._ended = True
-        for recorder in (self._manager, self._connector):
+        for recorder in (self._manager, self._connector, self._kv):
             if recorder is not None:
                 recorder.end()
 
@@ -142,6 +144,8 @@ class SchedulerRecording:
             self._loads = (
                 connector is not None or getattr(self._scheduler, "connector", None) is not None
             )
+            if self._facts.with_kv and self._kv is None:
+                self._kv = kv_recording(self._scheduler, self._hasher, self._number)
             self._drafts = self._opened.settings.get("num_speculative_tokens", 0)
             self._begin()
         elif name == "schedule" and self._writer.wants_file:
@@ -154,6 +158,11 @@ class SchedulerRecording:
         keyframe = self._keyframe()
         opened = msgspec.structs.replace(self._opened, started=time.time())
         self._writer.begin(opened, msgspec.structs.replace(keyframe, time=0))
+        self._write_kv(is_whole=True)
+
+    def _write_kv(self, *, is_whole: bool = False) -> None:
+        if self._kv is not None:
+            self._kv.write(self._writer, is_whole=is_whole)
 
     def _keyframe(self) -> Keyframe:
         assert self._manager is not None
@@ -207,6 +216,7 @@ class SchedulerRecording:
         self._steps_until_keyframe -= 1
         if self._steps_until_keyframe <= 0:
             self._writer.put(self._keyframe())
+            self._write_kv(is_whole=True)
 
     def _goes_on(self, output: Any) -> bool:
         """Note a step of the commonest kind, if that is what it is: the requests of the step before
@@ -235,6 +245,7 @@ class SchedulerRecording:
         before.ends = [start + 1 for start in cached.num_computed_tokens]
         self._in_flight.append(before.ones)
         blocks = self._blocks(output) if any(cached.new_block_ids) else _NOTHING
+        self._write_kv()
         self._writer.put(
             Scheduled(
                 self._tick(),
@@ -274,7 +285,7 @@ class SchedulerRecording:
             if stayed == len(before)
             else [number(name) for name in before if ends.get(name) is None]
         )
-        order = self._order(before, ends, tokens)
+        order = order_of(before, ends, tokens, number)
         self._steps += 1
         self._step = Step(ends)
         self._in_flight.append(ends)
@@ -296,18 +307,6 @@ class SchedulerRecording:
         for name in finished:
             if name not in self._scheduler.requests:
                 self._retire(name)
-
-    def _order(
-        self, before: Mapping[str, Any], now: Mapping[str, Any], tokens: Sequence[Any]
-    ) -> list[int] | None:
-        """The order of a step's requests, where it does not follow from the step before."""
-        if not tokens and list(before) == list(now):
-            return None
-        told = {number for number, _, _ in tokens}
-        known = [name for name in before if name in now and self._number(name) not in told]
-        likely = [*map(self._number, known), *(number for number, _, _ in tokens)]
-        actual = list(map(self._number, now))
-        return None if likely == actual else actual
 
     def _rest(self, output: Any, computed: Mapping[str, Any], ran: Sequence[str]) -> dict[str, Any]:
         """What is said of a step beside its tokens, by name; nothing of what says nothing."""
@@ -387,6 +386,7 @@ class SchedulerRecording:
         }
         if len(usual) == len(outputs) and usual == expected.keys():  # a token each, the commonest
             calls, free = self._calls(), self._free_blocks()
+            self._write_kv()
             self._writer.put(Updated(self._tick(), _NOTHING, _NOBODY, calls, None, None, free))
             return
         sampled: dict[str, int] = dict.fromkeys(expected, 0)
@@ -440,8 +440,7 @@ class SchedulerRecording:
 
     def _raised(self, operation: str, error: BaseException) -> None:
         text = str(error)[:1000] if self._hasher.is_plain else ""
-        calls = self._calls()
-        self._writer.put(Raised(self._tick(), operation, type(error).__name__, text, calls))
+        self._put(Raised, operation, type(error).__name__, text, self._calls())
         self._writer.flush(1.0)
 
     # its parts
@@ -450,6 +449,7 @@ class SchedulerRecording:
         return {self._number(name): ids for name, ids in blocks_of(output).items()}
 
     def _put(self, kind: type[Message], *args: Any, **fields: Any) -> None:
+        self._write_kv()
         self._writer.put(kind(self._tick(), *args, **fields))
 
     def _tick(self) -> int:

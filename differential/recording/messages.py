@@ -23,6 +23,26 @@ OPERATIONS = (
     "reset",
 )
 """Calls of an encoder cache manager, by their number in a record."""
+KV_OPERATIONS = (
+    "get_computed_blocks",
+    "get_computed_blocks_for_connector",
+    "allocate_slots",
+    "cache_blocks",
+    "free",
+    "pop_blocks_for_free",
+    "remove_skipped_blocks",
+    "evict_blocks",
+    "reset_prefix_cache",
+    "get_num_common_prefix_blocks",
+    "take_events",
+    "make_prefix_cache_stats",
+    "free_blocks",
+    "pool",
+    "read",
+)
+"""Calls of a KV cache manager, by their number in a record. "free_blocks" and "pool" are calls of
+its block pool by others: blocks freed, and anything else. "read" is none: what had changed by no
+call when all was read."""
 
 Names = list[int]
 Entries = dict[str, tuple[Names, int | None] | None]
@@ -32,6 +52,18 @@ ManagerCall = tuple[int, int | None, int | None, int | None, int | None, Any, Le
 Item = tuple[str, int, int, list[int] | None]
 """Identifier, offset, length, and the mask of its embeddings as the lengths of runs, the first of
 places without one; None where all have one."""
+
+KVFacts = tuple[str, int, int, bool, int, int, list[int]]
+"""What a request is as a KV cache manager is asked about it: status, tokens, computed tokens,
+whether it reads the prefix cache, preemptions; then from which on its block keys are told, and
+those keys."""
+KVCall = tuple[
+    int, int | None, KVFacts | None, dict[str, Any], Any, dict[str, Any] | None, str | None
+]
+"""Operation, request, what the request is, arguments, answer, the change of the state as
+`host.kv_cache_recorder` tells it, and the exception that was raised. Of the free queue a change has
+the blocks that left it (None: all), those before the rest and those behind it; of each block table
+how many blocks stay, those behind them, and how many are cached."""
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -205,6 +237,28 @@ class Stored(Message, tag="w", frozen=True):
     changed: dict[str, int | None]
 
 
+class KVState(Message, tag="v", frozen=True):
+    """All that a KV cache manager has, as a change of an empty one; after a keyframe, where the KV
+    cache is recorded. unjudged: what of it no contract follows. put_off: blocks that requests have
+    given up and that are not freed yet, for each free. counts: those of lookups that were not taken
+    yet, and pending: such KV events. A large state is several records: each but the last says that
+    `more` comes."""
+
+    config: dict[str, Any]
+    unjudged: list[str]
+    changed: dict[str, Any]
+    put_off: list[list[int]]
+    counts: list[int]
+    pending: list[Any]
+    more: bool
+
+
+class KVCalls(Message, tag="c", frozen=True):
+    """What the KV cache manager was asked and answered in what the next record tells."""
+
+    calls: list[KVCall]
+
+
 class Closed(Message, tag="z", frozen=True):
     """The engine has ended in an orderly way."""
 
@@ -213,5 +267,16 @@ class Closed(Message, tag="z", frozen=True):
 
 
 AnyMessage = (
-    Opened | Added | Scheduled | Updated | Aborted | Cleared | Raised | Keyframe | Stored | Closed
+    Opened
+    | Added
+    | Scheduled
+    | Updated
+    | Aborted
+    | Cleared
+    | Raised
+    | Keyframe
+    | Stored
+    | KVState
+    | KVCalls
+    | Closed
 )

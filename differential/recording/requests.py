@@ -1,6 +1,6 @@
 """The requests of one scheduler, as a recorder knows them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -58,6 +58,22 @@ class Step:
 
     def ends_by_name(self) -> dict[str, int | None]:
         return dict(zip(self.names, self.ends, strict=True))
+
+
+def order_of(
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    tokens: Sequence[tuple[int, int, int | None]],
+    number: Callable[[str], int],
+) -> list[int] | None:
+    """The order of a step's requests, where it does not follow from the step before."""
+    if not tokens and list(before) == list(now):
+        return None
+    told = {one for one, _, _ in tokens}
+    known = [name for name in before if name in now and number(name) not in told]
+    likely = [*map(number, known), *(one for one, _, _ in tokens)]
+    actual = list(map(number, now))
+    return None if likely == actual else actual
 
 
 class Queues:

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
@@ -32,7 +33,8 @@ class Facts(NamedTuple):
     """How a scheduler is asked what a record says of it.
 
     version: the engine's. preempted: the status of a request that lost its blocks. protocol,
-    settings and unjudged: the fields of `Opened`, of a scheduler.
+    settings and unjudged: the fields of `Opened`, of a scheduler. with_kv: whether the calls of its
+    KV cache manager are recorded.
     """
 
     version: str
@@ -40,9 +42,10 @@ class Facts(NamedTuple):
     protocol: Callable[[Any], Sequence[bool]]
     settings: Callable[[Any], dict[str, Any]]
     unjudged: Callable[[Any], list[str]]
+    with_kv: bool = False
 
 
-def of_vllm() -> Facts:
+def of_vllm(*, with_kv: bool = False) -> Facts:
     """How the schedulers of this interpreter's vLLM are asked."""
     import vllm
     from vllm.v1.core.sched.scheduler import Scheduler
@@ -52,7 +55,9 @@ def of_vllm() -> Facts:
         # Of vLLM's own class: what extends it says only what it does beside that.
         return protocol.Protocol.detect(scheduler.encoder_cache_manager, Request, Scheduler)
 
-    return Facts(vllm.__version__, RequestStatus.PREEMPTED, protocol_of, _settings, _unjudged)
+    return Facts(
+        vllm.__version__, RequestStatus.PREEMPTED, protocol_of, _settings, _unjudged, with_kv
+    )
 
 
 def opened(scheduler: Any, facts: Facts, *, plain: bool) -> Opened:
@@ -150,6 +155,60 @@ def _groups(scheduler: Any) -> list[dict[str, Any]] | None:
         groups.append({"kind": kind, "block_size": spec.block_size, "window": size})
     is_plain = len(groups) == 1 and groups[0]["kind"] == "full"
     return [] if is_plain else groups
+
+
+KV_NOT_FOLLOWED = frozenset(
+    {
+        "a KV cache manager before vLLM 0.14.0",
+        "KV cache groups of other kinds",
+        "context parallelism",
+        "a drafter of several modules",
+    }
+)
+"""With these no call of a KV cache manager is judged, and none is recorded."""
+
+
+def kv_config(scheduler: Any) -> dict[str, Any]:
+    """The configuration of a trace for the scheduler's KV cache manager."""
+    manager, config = scheduler.kv_cache_manager, scheduler.vllm_config
+    parts = scheduler.kv_cache_config.kv_cache_groups
+    plain = {"kind": "full", "block_size": parts[0].kv_cache_spec.block_size, "window": 0}
+    groups = _groups(scheduler) or [plain] * len(parts)
+    return {
+        "num_blocks": manager.block_pool.num_gpu_blocks,
+        "groups": [
+            {**group, "has_drafter": bool(getattr(part, "is_eagle_group", False))}
+            for group, part in zip(groups, parts, strict=True)
+        ],
+        "max_model_len": manager.max_model_len,
+        "max_in_flight_tokens": getattr(config, "max_in_flight_tokens", None)
+        or scheduler.scheduler_config.max_num_batched_tokens,
+        "enable_caching": bool(manager.enable_caching),
+        "use_eagle": bool(manager.use_eagle),
+        "kv_events": bool(manager.block_pool.enable_kv_cache_events),
+        "watermark": float(getattr(scheduler.scheduler_config, "watermark", 0.0)),
+        "async_scheduling": bool(getattr(scheduler.scheduler_config, "async_scheduling", False)),
+    }
+
+
+def kv_unjudged(scheduler: Any) -> list[str]:
+    """What of the KV cache manager no contract follows."""
+    manager = scheduler.kv_cache_manager
+    retention = getattr(scheduler.kv_cache_config, "prefix_cache_retention_interval", None)
+    slots = signature(type(manager).allocate_slots).parameters
+    uses = {
+        "a KV cache manager before vLLM 0.14.0": "num_external_computed_tokens" not in slots,
+        "KV cache groups of other kinds": _groups(scheduler) is None,
+        "context parallelism": getattr(scheduler, "dcp_world_size", 1) > 1
+        or getattr(scheduler, "pcp_world_size", 1) > 1,
+        # It thins out windows alone, and is on by default from 0.29.0 on.
+        "sparse retention of KV": retention is not None
+        and any(group["kind"] != "full" for group in _groups(scheduler) or ()),
+        "block keys that look ahead": getattr(manager.block_pool, "num_hash_lookahead_tokens", 0)
+        > 0,
+        "a drafter of several modules": getattr(scheduler, "num_prefill_lookahead", 0) > 1,
+    }
+    return [name for name, is_used in uses.items() if is_used]
 
 
 def _chunked(config: Any) -> bool:

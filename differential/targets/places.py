@@ -107,8 +107,7 @@ def way(trace: Trace, event: int, operation: str, *, of_caller: bool = False) ->
             caller = Function("scheduler", "Scheduler", (_OF_SCHEDULER.get(asked, "schedule"),))
             return [caller] if manager is None or of_caller else [caller, manager]
         case "kv_cache":
-            name = _OF_KV_CACHE.get(tag)
-            return [Function("kv_cache_manager", "KVCacheManager", (name,) if name else ())]
+            return [of_kv_cache(tag)]
         case "block_hash":
             return [Function("kv_cache_utils", "", ("hash_block_tokens",))]
         case "media_hash":
@@ -119,6 +118,12 @@ def way(trace: Trace, event: int, operation: str, *, of_caller: bool = False) ->
 
 EXECUTION = Function("model_runner", "GPUModelRunner", ("execute_model",))
 """What a contract of engines is about."""
+
+
+def of_kv_cache(tag: str) -> Function:
+    """The function of a KV cache manager that an event of its traces is about, or its class."""
+    name = _OF_KV_CACHE.get(tag)
+    return Function("kv_cache_manager", "KVCacheManager", (name,) if name else ())
 
 
 def of_class(owner: str, calls: Collection[str]) -> Function | None:

@@ -40,6 +40,18 @@ def test_every_step_and_every_store_of_a_real_engine_is_judged_and_nothing_is_br
     assert account.closed
 
 
+def test_every_call_of_a_kv_cache_that_hardly_suffices_is_judged_and_nothing_is_broken(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    engine = script.Engine("0.32.0", tmp_path, kind="scarce", with_kv=True)
+    _, steps = engine.turn(0)
+    engine.close()
+    ended = audited(tmp_path)
+    assert ended.kv.calls == ended.kv.judged > 2 * steps
+    assert ended.account.gaps == []
+    assert {contract for contract, _ in ended.account.broken} <= {"EC-8b"}
+
+
 def test_the_script_prints_the_paired_ratio(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

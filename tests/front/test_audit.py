@@ -21,7 +21,11 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> tuple[Driven, Driven]:
     """A record of a right scheduler, and of one with a fault."""
     trace = long_trace(6)
     right, wrong = run_recorded(
-        NEWEST, [(trace, None), (trace, PLANTED)], tmp_path_factory.mktemp("records"), 7
+        NEWEST,
+        [(trace, None), (trace, PLANTED)],
+        tmp_path_factory.mktemp("records"),
+        7,
+        with_kv=True,
     )
     return right, wrong
 
@@ -30,6 +34,7 @@ def test_a_right_record_and_a_wrong_one(run: Run, driven: tuple[Driven, Driven])
     right, wrong = (run("audit", one.folder) for one in driven)
     assert (right.code, right.err) == (0, "")
     assert "72 of 72 steps judged, 6 requests" in right.out
+    assert "96 of 96 calls of its KV cache judged" in right.out
     assert (wrong.code, wrong.err) == (1, "")
     assert "SC-9 broken in step " in wrong.out
 
@@ -75,6 +80,24 @@ def test_a_break_in_a_record_becomes_a_finding_that_replays(run: Run, tmp_path: 
     again = run("replay", file)
     assert (again.code, again.err) == (1, "")
     assert "SC-9" in again.out
+
+
+def test_a_break_of_the_kv_cache_is_told_and_is_nothing_to_minimise(
+    run: Run, tmp_path: Path
+) -> None:
+    (driven,) = run_recorded(NEWEST, [(long_trace(4), "kv: leaks_a_block")], tmp_path, with_kv=True)
+    ran = run("audit", driven.folder)
+    assert (ran.code, ran.err) == (1, "")
+    assert "BP-3 broken in step " in ran.out
+    assert "minimise" not in ran.out
+    refusal = run("minimise", driven.folder, "--contract", "BP-3", "--findings", tmp_path).refusal
+    assert refusal == (
+        f"{driven.folder}: BP-3 is broken by a KV cache manager, and a record is told as the trace "
+        "of a scheduler; expected another contract: search for this one with cacheproof fuzz "
+        f"--target vllm@{NEWEST} --depth kv_cache"
+    )
+    refusal = run("minimise", driven.folder, "--findings", tmp_path).refusal
+    assert refusal.startswith(f"{driven.folder}: no break of any contract in it; expected ")
 
 
 def test_a_record_without_a_break_is_nothing_to_minimise(

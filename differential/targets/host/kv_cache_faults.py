@@ -91,8 +91,8 @@ def hits_every_token(manager: Any) -> None:
     """A lookup that finds something claims that no token is left to compute."""
     get_computed_blocks = manager.get_computed_blocks
 
-    def claim(request: Any) -> Any:
-        blocks, hit, *rest = get_computed_blocks(request)
+    def claim(request: Any, *limit: Any) -> Any:
+        blocks, hit, *rest = get_computed_blocks(request, *limit)
         return (blocks, request.num_tokens if hit else 0, *rest)
 
     manager.get_computed_blocks = claim
@@ -102,8 +102,8 @@ def hits_backwards(manager: Any) -> None:
     """The blocks of a hit come in the wrong order."""
     get_computed_blocks = manager.get_computed_blocks
 
-    def swap(request: Any) -> Any:
-        blocks, *rest = get_computed_blocks(request)
+    def swap(request: Any, *limit: Any) -> Any:
+        blocks, *rest = get_computed_blocks(request, *limit)
         turned = tuple(list(group)[::-1] for group in blocks.blocks)
         return (manager.create_kv_cache_blocks(turned), *rest)
 
@@ -271,8 +271,8 @@ def misses_every_third_hit(manager: Any) -> None:
     get_computed_blocks = manager.get_computed_blocks
     turns = itertools.count(1)
 
-    def miss(request: Any) -> Any:
-        answer = get_computed_blocks(request)
+    def miss(request: Any, *limit: Any) -> Any:
+        answer = get_computed_blocks(request, *limit)
         if next(turns) % 3:
             return answer
         return (manager.empty_kv_cache_blocks, *(0 for _ in answer[1:]))

@@ -127,21 +127,30 @@ class KVCacheRecorder:
             return int.from_bytes(key[-4:], "big"), self._number(key[:-4])
         return key[1], self._number(key[0])
 
-    def _hashes(self, block: Any) -> list[list[Any]]:
+    def _keys(self, block: Any) -> list[Any]:
+        """What the hash map has a block under."""
+        if block.block_hash is None:
+            return []
         extra = getattr(self._pool, "cached_block_hashes_by_block", {}).get(block.block_id, ())
-        keys = getattr(block, "keys", None) or [block.block_hash, *extra]
-        named = [list(self._key(key)) for key in keys]
+        return getattr(block, "keys", None) or [block.block_hash, *extra]
+
+    def _hashes(self, block: Any) -> list[list[Any]]:
+        named = [list(self._key(key)) for key in self._keys(block)]
         if "block_hash_num_tokens" in self._takes:
             named[0].append(block.block_hash_num_tokens)
         return named
 
-    def _map(self) -> dict[str, list[int]]:
+    @property
+    def _entries(self) -> Any:
+        """The hash map, by the pool's own keys."""
         entries = self._pool.cached_block_hash_to_block
+        return getattr(entries, "_cache", entries)
+
+    def _map(self) -> dict[str, list[int]]:
         found = {}
-        for key, blocks in getattr(entries, "_cache", entries).items():
+        for key, blocks in self._entries.items():
             group, number = self._key(key)
-            ids = list(blocks) if isinstance(blocks, dict) else [blocks.block_id]
-            found[f"{group}:{number}"] = ids
+            found[f"{group}:{number}"] = ids_under(blocks)
         return found
 
     def _tables(self) -> dict[str, list[list[Any]]]:
@@ -152,16 +161,21 @@ class KVCacheRecorder:
             for request, blocks in single.req_to_blocks.items()
             if blocks or request in single.num_cached_block
         }
-        return {
-            request: [
-                [
-                    [block.block_id for block in single.req_to_blocks.get(request, ())],
-                    single.num_cached_block.get(request),
-                ]
-                for single in managers
+        return {request: self._table(request) for request in requests}
+
+    def _table(self, request: str) -> list[list[Any]]:
+        return [
+            [
+                [block.block_id for block in single.req_to_blocks.get(request, ())],
+                single.num_cached_block.get(request),
             ]
-            for request in requests
-        }
+            for single in self.manager.coordinator.single_type_managers
+        ]
+
+
+def ids_under(blocks: Any) -> list[int]:
+    """The ids of the blocks under one key of a hash map, the one that a hit gets first."""
+    return list(blocks) if isinstance(blocks, dict) else [blocks.block_id]
 
 
 def plain(value: Any) -> Any:

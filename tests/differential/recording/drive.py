@@ -1,8 +1,10 @@
 """Run in a release's interpreter: runs scheduler-depth traces on it, each with a recorder around
-the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in", "long_way"} as JSON from
-standard input, a run being a trace and the fault that is planted. Leaves a folder of records for
-each trace, and prints what the host itself saw of it."""
+the scheduler. Reads {"folder", "runs", "keyframe_steps", "fails_in", "long_way", "with_kv"} as JSON
+from standard input, a run being a trace and the fault that is planted; "kv: NAME" is one of the KV
+cache manager's. Leaves a folder of records for each trace, and prints what the host itself saw of
+it."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -37,6 +39,43 @@ def fail_in(kind, name, is_forever):
     setattr(kind, name, failing)
 
 
+def recorded_kv(session, folders, recordings, keyframe_events):
+    """A session whose KV cache manager is recorded. A name that comes back is another request."""
+    from host.package import ours
+
+    kv_cache = ours("differential.recording.kv_cache")
+    messages = ours("differential.recording.messages")
+    writer_of = ours("differential.recording.writer")
+    hasher = ours("differential.recording.hashing").Hasher(b"salt", plain=True)
+
+    class Recorded(session):
+        def __init__(self, config, kit):
+            folder = next(folders)
+            folder.mkdir()
+            self._writer = writer_of.Writer(folder, "scheduler-1-1", writer_of.Limits())
+            self._numbers = {}
+            self._arrivals = count()
+            self._events = count(1)
+            recordings.append(self._writer)
+            self._kv = kv_cache.KVCacheRecording(
+                kit.manager, hasher, self._numbers.__getitem__, config, [], kit.takes
+            )
+            self._writer.begin(messages.Opened(messages.SCHEMA, "scheduler", "", "", 1, 0, 0, True))
+            self._kv.write(self._writer, is_whole=True)
+            super().__init__(config, kit)
+
+        def apply(self, event):
+            if event["event"] == "arrive" and event["request"] not in self._lives:
+                self._numbers[event["request"]] = next(self._arrivals)
+            try:
+                return super().apply(event)
+            finally:
+                is_whole = next(self._events) % keyframe_events == 0
+                self._kv.write(self._writer, is_whole=is_whole)
+
+    return Recorded
+
+
 def main() -> None:
     results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -62,7 +101,8 @@ def main() -> None:
     protocol = release.hello(None)["protocol"]
     session = module.SchedulerSession
     folders = iter(Path(job["folder"]) / str(number) for number in range(len(job["runs"])))
-    recordings = []
+    recordings, kv_faults = [], []
+    plant = importlib.import_module("host.kv_cache_faults").KV_CACHE_FAULTS
 
     class Recorded(session):
         """A session whose scheduler is recorded, with whatever fault is planted in it."""
@@ -70,16 +110,22 @@ def main() -> None:
         def __init__(self, kit, config):
             folder = next(folders)
             folder.mkdir()
+            for fault in kv_faults:
+                plant[fault](kit.scheduler.kv_cache_manager)
             writer = writer_of.Writer(folder, "scheduler-1-1", writer_of.Limits())
             hasher = ours("differential.recording.hashing").Hasher(b"salt", plain=True)
-            recordings.append(
-                engine.SchedulerRecording(kit.scheduler, writer, hasher, settings.of_vllm())
-            )
+            facts = settings.of_vllm(with_kv=job["with_kv"])
+            recordings.append(engine.SchedulerRecording(kit.scheduler, writer, hasher, facts))
             super().__init__(kit, config)
 
     module.SchedulerSession = Recorded
+    module.KVCacheSession = recorded_kv(
+        module.KVCacheSession, folders, recordings, job["keyframe_steps"]
+    )
     for trace, fault in job["runs"]:
-        request = {"traces": [trace], "fault": fault}
+        _, is_kv, kv_fault = (fault or "").partition("kv: ")
+        kv_faults[:] = [kv_fault] if is_kv else []
+        request = {"traces": [trace], "fault": None if is_kv else fault}
         try:
             (answered,) = list(release.run(request))
         except Illegal as reason:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,14 @@ import msgspec
 
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor
+from cacheproof.differential.audit.kv_cache import KVAudit
+from cacheproof.differential.audit.streams import Folder, Numbered, folder_or_file
 from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.rare_states import Reachability
+from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.recording.engine import KEYFRAME_STEPS
+from cacheproof.differential.recording.messages import KVCalls, KVState
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.targets.releases import host_command
@@ -59,6 +64,31 @@ class Driven:
     def audited(self) -> Auditor:
         """The audit of its record."""
         return audited(self.folder)
+
+
+def kv_messages(one: Driven) -> Iterator[KVState | KVCalls]:
+    """What its record has of a KV cache manager."""
+    where = folder_or_file(str(one.folder))
+    assert isinstance(where, Folder)
+    (stream,) = where.streams.values()
+    for part in stream.end():
+        assert isinstance(part, Numbered), part
+        if isinstance(part.message, KVState | KVCalls):
+            yield part.message
+
+
+def kv_audited(one: Driven) -> tuple[KVAudit, Counter[str], list[str]]:
+    """The audit of a record of a KV cache manager alone: how often each contract is broken, and
+    what does not fit."""
+    audit, found, missing = KVAudit(), Counter[str](), []
+
+    def take(violations: dict[str, Violation]) -> None:
+        found.update(list(violations))
+        violations.clear()
+
+    for message in kv_messages(one):
+        missing.append(audit.follow(message, one.release, take))
+    return audit, found, list(filter(None, missing))
 
 
 def audited(where: Path) -> Auditor:
@@ -116,6 +146,7 @@ def start(
     fails_in: Failure | None = None,
     *,
     long_way: bool = False,
+    with_kv: bool = False,
 ) -> "subprocess.Popen[str]":
     """The process that runs them, each record in a folder of its own."""
     command, environment = host_command(releases.install(release, report=print))
@@ -125,6 +156,7 @@ def start(
         "keyframe_steps": keyframe_steps,
         "fails_in": fails_in,
         "long_way": long_way,
+        "with_kv": with_kv,
     }
     started = subprocess.Popen(
         [*command, str(Path(__file__).with_name("drive.py")), str(PACKAGE)],
@@ -147,10 +179,13 @@ def run_recorded(
     fails_in: Failure | None = None,
     *,
     long_way: bool = False,
+    with_kv: bool = False,
 ) -> list[Driven]:
     """The runs that the release neither refuses before they begin nor calls illegal; with
-    `long_way` no step of them is noted the short way."""
-    with start(release, runs, folder, keyframe_steps, fails_in, long_way=long_way) as started:
+    `long_way` no step of them is noted the short way, with `with_kv` the calls of the KV cache
+    manager are recorded."""
+    how = {"long_way": long_way, "with_kv": with_kv}
+    with start(release, runs, folder, keyframe_steps, fails_in, **how) as started:
         assert started.stdout is not None
         lines = started.stdout.readlines()
     assert started.returncode == 0

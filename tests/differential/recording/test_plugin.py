@@ -44,7 +44,7 @@ class Scheduler:
 def ran(text: str, *paths: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     """A program run with these modules at hand and these variables set."""
     path = os.pathsep.join([*map(str, paths), *filter(None, sys.path)])
-    names = (plugin.FOLDER, plugin.PLAIN, plugin.SALT, plugin.LIMITS)
+    names = (plugin.FOLDER, plugin.PLAIN, plugin.SALT, plugin.LIMITS, plugin.KV)
     kept = {name: value for name, value in os.environ.items() if name not in names}
     return subprocess.run(
         [sys.executable, "-c", text],
@@ -107,7 +107,7 @@ def test_a_variable_that_is_wrong_is_told_and_the_engine_runs(
 def right(tmp_path_factory: pytest.TempPathFactory) -> Driven:
     """A run whose recorder works."""
     folder = tmp_path_factory.mktemp("right")
-    (driven,) = run_recorded(NEWEST, [(long_trace(4), None)], folder)
+    (driven,) = run_recorded(NEWEST, [(long_trace(4), None)], folder, with_kv=True)
     return driven
 
 
@@ -117,6 +117,10 @@ FAILURES: list[Failure] = [
 ] + [
     ("ledger", "ManagerRecorder", "_sizes", False),
     ("ledger", "ManagerRecorder", "_delta_of", False),
+    ("kv_cache", "KVCacheRecording", "_facts_of", False),
+    ("kv_cache", "KVCacheRecording", "_note", False),
+    ("kv_reading", "KVCacheReader", "touched", False),
+    ("kv_reading", "KVCacheReader", "_table", False),
     ("writer", "Writer", "put", False),
     ("writer", "Writer", "put", True),
     ("writer", "Writer", "_append", True),
@@ -129,7 +133,9 @@ FAILURES: list[Failure] = [
 def test_what_goes_wrong_in_the_recorder_ends_the_record_and_not_the_engine(
     failure: Failure, right: Driven, tmp_path: Path
 ) -> None:
-    (failing,) = run_recorded(NEWEST, [(right.trace, None)], tmp_path, fails_in=failure)
+    (failing,) = run_recorded(
+        NEWEST, [(right.trace, None)], tmp_path, fails_in=failure, with_kv=True
+    )
     assert failing.result.records == right.result.records
     assert right.audited().account.gap_count == 0
     *_, is_forever = failure

@@ -22,7 +22,7 @@ def test_every_record_has_a_row_with_its_fields_in_order():
 
 
 def test_every_setting_is_named():
-    for setting in (plugin.FOLDER, plugin.PLAIN, plugin.LIMITS):
+    for setting in (plugin.FOLDER, plugin.PLAIN, plugin.LIMITS, plugin.KV):
         assert f"`{setting}=" in PAGE
 
 

@@ -1,0 +1,367 @@
+"""What a KV cache manager and its block pool were asked and answered, as a record has it."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from cacheproof.differential.recording.hashing import Hasher
+from cacheproof.differential.recording.kv_reading import POOL, KVCacheReader, tables_change
+from cacheproof.differential.recording.messages import (
+    KV_OPERATIONS,
+    KVCall,
+    KVCalls,
+    KVFacts,
+    KVState,
+)
+from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED, kv_config, kv_unjudged
+from cacheproof.differential.recording.writer import Writer
+from cacheproof.differential.targets.host.kv_cache_recorder import State
+
+NUMBERS_MAX = 100_000
+"""Values in a record, so that none is too long for a file."""
+_NUMBER_OF = {operation: number for number, operation in enumerate(KV_OPERATIONS)}
+_OF_A_REQUEST = frozenset(KV_OPERATIONS[:6])
+_OF_A_NAME = frozenset({"remove_skipped_blocks", "get_num_common_prefix_blocks"})
+_TOLD = {
+    "get_computed_blocks": ("max_cache_hit_length",),
+    "allocate_slots": (
+        "num_new_tokens",
+        "num_new_computed_tokens",
+        "num_lookahead_tokens",
+        "num_external_computed_tokens",
+        "delay_cache_blocks",
+        "num_encoder_tokens",
+        "full_sequence_must_fit",
+        "reserved_blocks",
+        "has_scheduled_reqs",
+    ),
+    "cache_blocks": ("num_computed_tokens",),
+}
+"""Arguments that are told, where they say anything."""
+_COUNTS = (
+    "reset",
+    "requests",
+    "queries",
+    "hits",
+    "preempted_requests",
+    "preempted_queries",
+    "preempted_hits",
+)
+
+
+class KVCacheRecording(KVCacheReader):
+    """Logs the calls of one scheduler's KV cache manager, each with the change it made. What goes
+    wrong here is raised by `write`, never to who called the manager. `takes` has what the release's
+    KV events have."""
+
+    def __init__(
+        self,
+        manager: Any,
+        hasher: Hasher,
+        number_of: Callable[[str], int],
+        config: dict[str, Any],
+        unjudged: list[str],
+        takes: frozenset[str],
+    ) -> None:
+        self._config = config
+        self._unjudged = unjudged
+        self._told: dict[int, int] = {}
+        self._put_off: list[list[int]] = []
+        self._calls: list[KVCall] = []
+        self._failure: Exception | None = None
+        self._has_ended = False
+        self._is_inside = False
+        self._waiting = 0  # values in the calls that are to be written
+        super().__init__(manager, takes & {"group_idx"}, hasher, number_of)
+        methods = {
+            name: (getattr(manager, name), _names_of(manager, name))
+            for name in KV_OPERATIONS
+            if hasattr(manager, name)
+        }
+        for name, (method, names) in methods.items():
+            setattr(manager, name, self._wrap(name, method, names))
+        for name in (one for one in POOL if hasattr(self._pool, one)):
+            setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
+
+    def write(self, writer: Writer, *, is_whole: bool) -> None:
+        """Write the calls since the last time, and all that there is where that is asked for. The
+        keys of requests are then told anew."""
+        if self._failure is not None:
+            raise self._failure
+        if self._calls:
+            is_short = self._waiting < NUMBERS_MAX
+            for calls in [self._calls] if is_short else in_parts(self._calls, _numbers_in):
+                writer.put(KVCalls(calls))
+            self._calls = []
+            self._waiting = 0
+        if is_whole:
+            self._write_state(writer)
+
+    def _write_state(self, writer: Writer) -> None:
+        unseen = self.all_changes()
+        if unseen is not None:
+            read: KVCall = (_NUMBER_OF["read"], None, None, {}, None, unseen, None)
+            writer.put(KVCalls([read]))
+        self._told.clear()
+        pending = [self.event(one) for one in getattr(self._pool, "kv_event_queue", ())]
+        parts = list(_parts(self.state))
+        for place, part in enumerate(parts):
+            more = place < len(parts) - 1
+            writer.put(
+                KVState(
+                    self._config,
+                    self._unjudged,
+                    part,
+                    self._put_off,
+                    _counts(getattr(self.manager, "prefix_cache_stats", None)),
+                    pending,
+                    more,
+                )
+            )
+
+    def end(self) -> None:
+        """Log no more."""
+        self._has_ended = True
+        self._calls.clear()
+
+    def _wrap(
+        self, name: str, method: Callable[..., Any], names: Sequence[str]
+    ) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._is_inside or self._has_ended:
+                return method(*args, **kwargs)
+            self._is_inside = True
+            given = dict(zip(names, args, strict=False)) | kwargs
+            given = {one: given[one] for one in names if one in given}
+            facts = self._safely(self._facts_of, name, given)
+            raised: str | None = None
+            answer = None
+            try:
+                answer = method(*args, **kwargs)
+            except BaseException as error:
+                raised = type(error).__name__
+                raise
+            finally:
+                self._is_inside = False
+                self._safely(self._note, name, given, facts, answer, raised)
+            return answer
+
+        return call
+
+    def _touching(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        names = _names_of(self._pool, name)
+
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._has_ended:
+                return method(*args, **kwargs)
+            if name == "free_blocks":  # of whatever can be gone through once
+                args = tuple(map(list, args))
+                kwargs = {one: list(blocks) for one, blocks in kwargs.items()}
+            given = dict(zip(names, args, strict=False)) | kwargs
+            raised: str | None = None
+            answer = None
+            try:
+                answer = method(*args, **kwargs)
+            except BaseException as error:
+                raised = type(error).__name__
+                raise
+            finally:
+                self._safely(self.touched, name, given, answer)
+                if not self._is_inside:
+                    self._safely(self._note_from_outside, name, given, raised)
+            return answer
+
+        return call
+
+    def _note_from_outside(self, name: str, given: dict[str, Any], raised: str | None) -> None:
+        """A call of the pool that no manager makes: a scheduler's, of blocks that it held back, or
+        a connector's."""
+        if name == "free_blocks":
+            (blocks,) = given.values()
+            told = {"blocks": [block.block_id for block in blocks if not block.is_null]}
+            self._note(name, told, None, None, raised)
+        else:
+            self._note("pool", {"method": name}, None, None, raised)
+
+    def _safely(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._has_ended:
+            return None
+        try:
+            return function(*args)
+        except Exception as error:
+            self._failure = error
+            self.end()
+            return None
+
+    # what is written down
+
+    def _facts_of(self, name: str, given: dict[str, Any]) -> KVFacts | None:
+        if name not in _OF_A_REQUEST:
+            return None
+        request = given["request"]
+        number, keys = self._number_of(request.request_id), request.block_hashes
+        known = 0 if getattr(request, "resumable", False) else self._told.get(number, 0)
+        self._told[number] = len(keys)
+        return (
+            request.status.name,
+            request.num_tokens,
+            request.num_computed_tokens,
+            not getattr(request, "skip_reading_prefix_cache", False),
+            request.num_preemptions,
+            known,
+            [self._number(key) for key in keys[known:]],
+        )
+
+    def _note(
+        self,
+        name: str,
+        given: dict[str, Any],
+        facts: KVFacts | None,
+        answer: Any,
+        raised: str | None,
+    ) -> None:
+        told = {one: given[one] for one in _TOLD.get(name, ()) if given.get(one)}
+        if name in ("free_blocks", "pool"):
+            told = given
+        elif name == "evict_blocks":
+            told["blocks"] = sorted(given["block_ids"])
+        elif name == "remove_skipped_blocks":
+            told["tokens"] = list(given.values())[1]
+        elif name == "allocate_slots" and (found := given.get("new_computed_blocks")) is not None:
+            told["new_computed_blocks"] = _ids(found)
+        shown = None if raised else self._shown(name, answer)
+        changed = self.changes(self._id_of(name, given))
+        if shown is None and changed is None and name in ("take_events", "make_prefix_cache_stats"):
+            return
+        self._follow(name, given, facts, shown)
+        request = self._id_of(name, given)
+        number = None if request is None else self._number_of(request)
+        self._calls.append((_NUMBER_OF[name], number, facts, told, shown, changed, raised))
+        if changed is not None or (facts is not None and facts[-1]):
+            self._waiting += _numbers_in((facts, shown, changed))
+
+    def _id_of(self, name: str, given: dict[str, Any]) -> str | None:
+        """The request that a call is about."""
+        if name in _OF_A_REQUEST:
+            return str(given["request"].request_id)
+        return str(next(iter(given.values()))) if name in _OF_A_NAME else None
+
+    def _shown(self, name: str, answer: Any) -> Any:
+        """An answer as plain data."""
+        if name.startswith("get_computed_blocks"):
+            return [_ids(answer[0]), answer[1], answer[2] if len(answer) > 2 else None]
+        if name == "allocate_slots":
+            return None if answer is None else _ids(answer)
+        if name == "pop_blocks_for_free":
+            return [block.block_id for block in answer if not block.is_null]
+        if name == "take_events":
+            return [self.event(one) for one in answer] if self._config["kv_events"] else None
+        if name == "make_prefix_cache_stats":
+            if answer is None:
+                return None
+            return [round(self.manager.usage, 9), _counts(answer)]
+        return list(answer) if isinstance(answer, (list, tuple)) else answer
+
+    def event(self, event: Any) -> list[Any]:
+        """A KV event: of the tokens it tells of, only how many."""
+        told = super().event(event)
+        if told[0] == "stored":
+            fields = told[3]
+            kept = {name: fields[name] for name in ("block_size", "group_idx") if name in fields}
+            told[3] = {**kept, "tokens": len(fields["token_ids"])}
+        return told
+
+    def _follow(self, name: str, given: dict[str, Any], facts: KVFacts | None, shown: Any) -> None:
+        """Keep up with which keys were told and which frees are put off."""
+        if name == "pop_blocks_for_free" and shown:
+            self._put_off.append(shown)
+        elif name == "free_blocks" and given["blocks"][::-1] in self._put_off:
+            self._put_off.remove(given["blocks"][::-1])
+        has_gone = name in ("free", "pop_blocks_for_free")
+        if has_gone and facts is not None and facts[0].startswith("FINISHED"):
+            self._told.pop(self._number_of(given["request"].request_id), None)
+
+
+class UnrecordedKVCache:
+    """In the place of a recording of a manager that no audit follows: says why, in each state."""
+
+    def __init__(self, unjudged: list[str]) -> None:
+        self._unjudged = unjudged
+
+    def write(self, writer: Writer, *, is_whole: bool) -> None:
+        """Write a state without anything in it, where one is asked for."""
+        if is_whole:
+            writer.put(KVState({}, self._unjudged, {}, [], [], [], False))
+
+    def end(self) -> None:
+        """Nothing is logged."""
+
+
+KVRecording = KVCacheRecording | UnrecordedKVCache
+
+
+def kv_recording(scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]) -> KVRecording:
+    """The recording of a scheduler's KV cache manager."""
+    unjudged = kv_unjudged(scheduler)
+    if not KV_NOT_FOLLOWED.isdisjoint(unjudged):
+        return UnrecordedKVCache(unjudged)
+    from vllm.distributed.kv_events import BlockStored
+
+    takes = frozenset(BlockStored.__struct_fields__)
+    config = kv_config(scheduler)
+    return KVCacheRecording(scheduler.kv_cache_manager, hasher, number_of, config, unjudged, takes)
+
+
+def _names_of(manager: Any, name: str) -> list[str]:
+    """The names of a method's arguments, as its class has them."""
+    return list(inspect.signature(getattr(type(manager), name)).parameters)[1:]
+
+
+def _counts(stats: Any) -> list[int]:
+    return [int(getattr(stats, count, 0)) for count in _COUNTS]
+
+
+def _ids(blocks: Any) -> list[list[int]]:
+    return [list(group) for group in blocks.get_block_ids()]
+
+
+def _parts(state: State) -> Iterator[State]:
+    """A state in parts, as changes of an empty manager's: whose blocks are all free, in order."""
+    maps = {
+        "refs": {block: count for block, count in state["refs"].items() if count},
+        "hashes": state["hashes"],
+        "map": state["map"],
+        "tables": tables_change({}, state["tables"]),
+    }
+    queue = state["queue"]
+    yield {"free": state["free"], "queue": [None, queue[:NUMBERS_MAX], []]}
+    for begin in range(NUMBERS_MAX, len(queue), NUMBERS_MAX):
+        yield {"queue": [[], [], queue[begin : begin + NUMBERS_MAX]]}
+    for name, entries in maps.items():
+        for some in in_parts(entries.items(), lambda entry: _numbers_in(entry[1])):
+            yield {name: dict(some)}
+
+
+def in_parts(values: Iterable[Any], numbers: Callable[[Any], int]) -> Iterator[list[Any]]:
+    """Values in lists, none of them with more than so many numbers, unless one value alone has."""
+    part: list[Any] = []
+    total = 0
+    for value in values:
+        count = 1 + numbers(value)
+        if part and total + count > NUMBERS_MAX:
+            yield part
+            part, total = [], 0
+        part.append(value)
+        total += count
+    if part:
+        yield part
+
+
+def _numbers_in(value: Any) -> int:
+    """How many values there are in a value."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_numbers_in, value.values()))
+    return sum(map(_numbers_in, value)) if isinstance(value, (list, tuple)) else 1
