@@ -1,18 +1,19 @@
 """The engine of `recorder.py`, run in the interpreter of a release: for each seed on standard input
-it answers 48 requests with pictures, and prints how long that took, how much processor time, and in
-how many steps."""
+it answers 48 requests with pictures, and prints how long that took, how much processor time, in how
+many steps, and what of it was the recorder's."""
 
 import json
 import os
 import random
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(sys.argv[1]).parent))
 REQUESTS = 48
 KIND = sys.argv[2]
-BLOCKS = int(sys.argv[3]) if len(sys.argv) > 3 else 256
+BLOCKS, LAYERS = map(int, sys.argv[3:5])
 TOKENS = (200, 400) if KIND == "long" else (8, 120)
 SCARCE = {
     "max_model_len": 400,
@@ -21,6 +22,30 @@ SCARCE = {
     "scheduling_policy": "priority",
 }
 """Memory for KV that hardly suffices, and urgent requests."""
+
+
+def time_the_recorder(spent):
+    """Have counted what the engine's thread spends in the recorder, and what the writer's does."""
+    from cacheproof.differential.recording.engine import SchedulerRecording
+    from cacheproof.differential.recording.ledger import ManagerRecorder
+    from cacheproof.differential.recording.worker import WorkerRecording
+    from cacheproof.differential.recording.writer import Writer
+
+    def timed(kind, name, clock, what):
+        method = getattr(kind, name)
+
+        def call(*args, **kwargs):
+            begin = clock()
+            answer = method(*args, **kwargs)
+            spent[what] += clock() - begin
+            return answer
+
+        setattr(kind, name, call)
+
+    timed(SchedulerRecording, "_safely", time.perf_counter, "engine")
+    timed(WorkerRecording, "_safely", time.perf_counter, "engine")
+    timed(ManagerRecorder, "_log", time.perf_counter, "engine")
+    timed(Writer, "_write_waiting", time.thread_time, "writer")
 
 
 def main() -> None:
@@ -37,11 +62,19 @@ def main() -> None:
     from cacheproof.gpu_runner.tiny_models import ensure
 
     plugin.register()  # as vLLM does where cacheproof is installed
+    spent = Counter()
+    if os.environ.get(plugin.FOLDER):
+        time_the_recorder(spent)
     memory = {
         "max_model_len": 512,
         "max_num_batched_tokens": 512,
         "num_gpu_blocks_override": BLOCKS,
     }
+
+    def deeper(config):
+        config.text_config.num_hidden_layers = LAYERS
+        return config
+
     llm = LLM(
         model=str(ensure("llava", Path(os.environ["CACHEPROOF_MODELS"]))),
         dtype="float32",
@@ -51,6 +84,7 @@ def main() -> None:
         max_num_seqs=16,
         limit_mm_per_prompt={"image": 8},
         disable_log_stats=True,
+        **({"load_format": "dummy", "hf_overrides": deeper} if LAYERS else {}),
         **(SCARCE if KIND == "scarce" else memory),
     )
     core = llm.llm_engine.engine_core.engine_core
@@ -83,10 +117,16 @@ def main() -> None:
             )
         urgency = {"priority": [number.randint(0, 3) for _ in prompts]} if KIND == "scarce" else {}
         steps = 0
+        spent.clear()
         begin, worked = time.perf_counter(), time.process_time()
         llm.generate(prompts, params, use_tqdm=False, **urgency)
         seconds = time.perf_counter() - begin
-        told = {"seconds": seconds, "cpu": time.process_time() - worked, "steps": steps}
+        told = {
+            "seconds": seconds,
+            "cpu": time.process_time() - worked,
+            "steps": steps,
+            "recorder": dict(spent),
+        }
         print(json.dumps(told), file=results, flush=True)
 
 

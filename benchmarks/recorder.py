@@ -2,9 +2,13 @@
 turns; each turn is timed, by the clock and in processor time of all threads.
 
     .venv/bin/python benchmarks/recorder.py [--rounds 30] [--release 0.32.0] [--kv] [--blocks 256]
+        [--layers 0]
 
-With --kv the calls of the KV cache manager are recorded as well, with --blocks its pool is another.
-Prints the median of the paired ratios of time for a step, and how far they spread.
+With --kv the calls of the KV cache manager are recorded as well, with --blocks its pool is another,
+with --layers the model has so many, of random weights, and its steps take longer.
+Prints the median of the paired ratios of time for a step, and how far they spread. On a machine
+that others share this says little: so it prints as well what the engine's own thread spends in the
+recorder, and what the writer's does, as parts of the steps that they are spent in.
 """
 
 import argparse
@@ -33,7 +37,8 @@ class Engine:
         *,
         kind: str = "",
         with_kv: bool = False,
-        blocks: int | None = None,
+        blocks: int = 256,
+        layers: int = 0,
     ) -> None:
         found = releases.find(release, kind=releases.ENGINE)
         if found is None:
@@ -46,7 +51,7 @@ class Engine:
             environment["CACHEPROOF_RECORD"] = str(record)
             environment["CACHEPROOF_RECORD_KV"] = str(int(with_kv))
         self._process = subprocess.Popen(
-            [*command, str(ENGINE), str(PACKAGE), kind, *([] if blocks is None else [str(blocks)])],
+            [*command, str(ENGINE), str(PACKAGE), kind, str(blocks), str(layers)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -56,12 +61,13 @@ class Engine:
         self._line()  # it is there
 
     def turn(self, seed: int) -> dict[str, float]:
-        """Seconds by the clock and by the processor for a step of a turn."""
+        """Seconds for a step of a turn, by the clock and by the processor, and of the recorder."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seed}\n")
         self._process.stdin.flush()
         told = json.loads(self._line())
-        return {"clock": told["seconds"] / told["steps"], "processor": told["cpu"] / told["steps"]}
+        spent = {"clock": told["seconds"], "processor": told["cpu"], **told["recorder"]}
+        return {what: seconds / told["steps"] for what, seconds in spent.items()}
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -81,13 +87,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--release", default="0.32.0")
     parser.add_argument("--kv", action="store_true")
-    parser.add_argument("--blocks", type=int)
+    parser.add_argument("--blocks", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        plain = Engine(arguments.release, None, blocks=arguments.blocks)
-        recorded = Engine(
-            arguments.release, Path(folder), with_kv=arguments.kv, blocks=arguments.blocks
-        )
+        sizes = {"blocks": arguments.blocks, "layers": arguments.layers}
+        plain = Engine(arguments.release, None, **sizes)
+        recorded = Engine(arguments.release, Path(folder), with_kv=arguments.kv, **sizes)
         each: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
         for number in range(-2, arguments.rounds):
             pair = [("off", plain), ("on", recorded)]
@@ -106,6 +112,12 @@ def main() -> None:
         without, recorded_in = (1e6 * statistics.median(times) for times in (off, on))
         print(f"{by}: a step in {without:.0f} us without, {recorded_in:.0f} us with the recorder")
         print(f"  paired: {middle:.3f} times (quartiles {low:.3f} to {high:.3f}, {len(on)} pairs)")
+    for what in ("engine", "writer"):
+        parts = [one[what] / one["clock"] for one in each["on"]]
+        low, middle, high = statistics.quantiles(parts, n=4)
+        spent = 1e6 * statistics.median(one[what] for one in each["on"])
+        print(f"the recorder in the {what}'s thread: {spent:.0f} us a step, {middle:.1%} of it "
+              f"(quartiles {low:.1%} to {high:.1%})")  # fmt: skip
     print(f"the record: {size / 1024:.0f} KiB", file=sys.stderr)
 
 

@@ -92,7 +92,7 @@ class KVCacheRecording(KVCacheReader):
         if self._calls:
             is_short = self._waiting < NUMBERS_MAX
             for calls in [self._calls] if is_short else in_parts(self._calls, _numbers_in):
-                writer.put(KVCalls(calls))
+                writer.put(KVCalls(calls), at_once=True)
             self._calls = []
             self._waiting = 0
         if is_whole:
@@ -102,7 +102,7 @@ class KVCacheRecording(KVCacheReader):
         unseen = self.all_changes()
         if unseen is not None:
             read: KVCall = (_NUMBER_OF["read"], None, None, {}, None, unseen, None)
-            writer.put(KVCalls([read]))
+            writer.put(KVCalls([read]), at_once=True)
         self._told.clear()
         pending = [self.event(one) for one in getattr(self._pool, "kv_event_queue", ())]
         parts = list(_parts(self.state))
@@ -117,7 +117,8 @@ class KVCacheRecording(KVCacheReader):
                     _counts(getattr(self.manager, "prefix_cache_stats", None)),
                     pending,
                     more,
-                )
+                ),
+                at_once=True,
             )
 
     def end(self) -> None:

@@ -37,8 +37,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """The files of one process. `put` and `begin` are called by one thread, the engine's, and
-    nothing that a record holds is changed afterwards.
+    """The files of one process. `put` and `begin` are called by one thread, the engine's. Nothing
+    that a record holds may change afterwards, unless it is encoded `at_once`.
 
     Every file begins with the records that `begin` is given; `wants_file` says that a new one is
     due, because the last is full, or because something was lost.
@@ -53,7 +53,7 @@ class Writer:
         self._limits = limits
         self._encoder = msgspec.msgpack.Encoder()
         self._number = 0
-        self._waiting: deque[tuple[int, Message, bool]] = deque()
+        self._waiting: deque[tuple[int, Message | bytes, bool]] = deque()
         self._queued = 0
         self._handled = 0
         self._failure: Exception | None = None
@@ -75,13 +75,13 @@ class Writer:
         """Whether a new file is due; after a loss not at once, so that a full disk costs little."""
         return self._wants_file and time.monotonic() >= self._not_before
 
-    def put(self, message: Message) -> None:
+    def put(self, message: Message, *, at_once: bool = False) -> None:
         """Append a record, or count it as lost.
 
         Raises:
             Exception: what kept an earlier record from being encoded.
         """
-        self._append(message, is_first=False)
+        self._append(msgspec.msgpack.encode(message) if at_once else message, is_first=False)
 
     def begin(self, *messages: Message) -> None:
         """Begin a file with these records."""
@@ -109,7 +109,7 @@ class Writer:
         self._wake.set()
         self._thread.join(seconds)
 
-    def _append(self, message: Message, *, is_first: bool) -> None:
+    def _append(self, message: Message | bytes, *, is_first: bool) -> None:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -179,10 +179,11 @@ class Writer:
             size += len(frame)
         return first, frames, begins_file, taken
 
-    def _encoded(self, message: Message) -> bytes | None:
+    def _encoded(self, message: Message | bytes) -> bytes | None:
         """A record as it stands in a block; None for one that cannot stand there."""
         try:
-            frame = framed(self._encoder.encode(message))
+            record = message if isinstance(message, bytes) else self._encoder.encode(message)
+            frame = framed(record)
         except Exception as error:  # told to whoever puts the next
             self._failure = error
             return None
