@@ -13,9 +13,16 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.judges.live import SILENT, live_contracts
-from cacheproof.differential.judges.watch import NOTES, ManagerWatch, Note
-from cacheproof.differential.targets.attached import Attachment
+from cacheproof.differential.judges.kv_cache_watch import KVCacheWatch
+from cacheproof.differential.judges.live_contracts import SILENT, live_contracts
+from cacheproof.differential.judges.watch import ManagerWatch
+from cacheproof.differential.judges.watching import NOTES, Break, Note, Watching
+from cacheproof.differential.targets.attached import (
+    BLOCK_POOLS,
+    ENCODER_MANAGERS,
+    KV_CACHE_MANAGERS,
+    Attachment,
+)
 from cacheproof.spec.registry import by_id
 from cacheproof.spec.versions import release_key
 
@@ -81,18 +88,26 @@ class Contracts:
     adds theirs up."""
 
     def __init__(self, release: str | None, *, strict: bool) -> None:
-        self._watch = ManagerWatch(release)
+        self._release = release
+        managers, caches = ManagerWatch(release), KVCacheWatch(release)
+        self._watches: tuple[Watching[Any], ...] = (managers, caches)
         self._strict = strict
         self._alone = 0
         self._fails_outside = False
-        self._attachment = Attachment(self._watch)
+        self._attachments = (
+            Attachment(managers, ENCODER_MANAGERS),
+            Attachment(caches, KV_CACHE_MANAGERS),
+            Attachment(caches, BLOCK_POOLS),
+        )
         self._broken: list[tuple[str, str]] = []
         self._notes: list[tuple[str, str, str, str]] = []
-        self._attachment.attach()
+        for attachment in self._attachments:
+            attachment.attach()
 
     def pytest_unconfigure(self) -> None:
         """Leave vLLM as it was."""
-        self._attachment.detach()
+        for attachment in self._attachments:
+            attachment.detach()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -113,7 +128,12 @@ class Contracts:
 
     def _taken(self, where: str) -> list[str]:
         """Keep what was found, and say what of it is a failure."""
-        breaks, notes = self._watch.take()
+        breaks: list[Break] = []
+        notes: list[Note] = []
+        for watch in self._watches:
+            of_one, left = watch.take()
+            breaks += of_one
+            notes += left
         self._broken += [(where, contract) for one in breaks for contract in one.contracts]
         self._notes += [(where, one.why, one.text, one.caller) for one in notes]
         return [one.text for one in breaks] + ([*map(_misuse, notes)] if self._strict else [])
@@ -133,12 +153,16 @@ class Contracts:
             output[NAME] = self._counts()
 
     def _counts(self) -> dict[str, Any]:
-        watch = self._watch
         return {
-            "managers": dict(watch.managers),
-            "calls": watch.calls,
+            "watches": [
+                {
+                    "managers": dict(watch.managers),
+                    "calls": watch.calls,
+                    "spoke": {kind: dict(spoke) for kind, spoke in watch.spoke.items()},
+                }
+                for watch in self._watches
+            ],
             "alone": self._alone,
-            "spoke": {kind: dict(spoke) for kind, spoke in watch.spoke.items()},
             "broken": self._broken,
             "notes": self._notes,
         }
@@ -148,36 +172,28 @@ class Contracts:
         """Add up what a worker of xdist has counted."""
         counts = getattr(node, "workeroutput", {}).get(NAME)
         if counts is not None:
-            self._watch.managers.update(counts["managers"])
-            self._watch.calls += counts["calls"]
+            for watch, told in zip(self._watches, counts["watches"], strict=True):
+                watch.managers.update(told["managers"])
+                watch.calls += told["calls"]
+                for kind, spoke in told["spoke"].items():
+                    watch.spoke[kind].update(spoke)
             self._alone += counts["alone"]
-            for kind, spoke in counts["spoke"].items():
-                self._watch.spoke[kind].update(spoke)
             self._broken += [tuple(one) for one in counts["broken"]]
             self._notes += [tuple(one) for one in counts["notes"]]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """What was judged, which contracts spoke, and where nothing could be said."""
-        terminalreporter.section(f"{NAME}: contracts of vLLM {self._watch.release or 'newest'}")
+        terminalreporter.section(f"{NAME}: contracts of vLLM {self._release or 'newest'}")
         for line in self._summary():
             terminalreporter.line(line)
 
     def _summary(self) -> Generator[str, None, None]:
-        watch = self._watch
         broken = Counter(contract for _, contract in self._broken)
-        made = ", ".join(f"{count} {kind}" for kind, count in sorted(watch.managers.items()))
-        count = sum(watch.managers.values())
-        yield f"{count} managers ({made or 'none'}), {watch.calls} calls judged"
-        for kind in SILENT:
-            ids = live_contracts(kind, watch.release)
-            spoke = watch.spoke[kind]
-            said = [f"{one} {spoke[one]}" for one in ids if spoke[one]]
-            yield f"{kind}: spoke " + (", ".join(said) or "none")
-            never = [one for one in ids if not spoke[one]]
-            if never:
-                yield f"{kind}: never spoke {', '.join(never)}"
-            if SILENT[kind]:
-                yield f"{kind}: cannot speak without a scheduler {', '.join(SILENT[kind])}"
+        for watch in self._watches:
+            made = ", ".join(f"{count} {kind}" for kind, count in sorted((+watch.managers).items()))
+            yield f"{watch.managers.total()} {watch.what} ({made or 'none'}), {watch.calls} calls judged"
+            for kind, spoke in watch.spoke.items():
+                yield from _spoken(kind, spoke, self._release)
         if self._alone:
             yield f"{self._alone} tests fail for what is broken alone"
         for contract, count in sorted(broken.items()):
@@ -198,6 +214,18 @@ class Contracts:
             yield f"  {why} in {where} by {caller}: {text}"
         if len(self._notes) > NOTES_SHOWN:
             yield f"  and {len(self._notes) - NOTES_SHOWN} more"
+
+
+def _spoken(kind: str, spoke: Counter[str], release: str | None) -> Generator[str, None, None]:
+    """Which contracts spoke of a kind, which did not, and which cannot."""
+    ids = live_contracts(kind, release)
+    said = [f"{one} {spoke[one]}" for one in ids if spoke[one]]
+    yield f"{kind}: spoke " + (", ".join(said) or "none")
+    never = [one for one in ids if not spoke[one]]
+    if never:
+        yield f"{kind}: never spoke {', '.join(never)}"
+    if SILENT[kind]:
+        yield f"{kind}: cannot speak without a scheduler {', '.join(SILENT[kind])}"
 
 
 def _misuse(note: Note) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
 from cacheproof.differential.targets.host import protocol
+from cacheproof.differential.targets.kv_cache_reading import groups_of
 
 PREFIX_HASHES_MAX = 1024
 
@@ -131,25 +132,12 @@ def _settings(scheduler: Any) -> dict[str, Any]:
     }
 
 
-_KINDS = {
-    "FullAttentionSpec": ("full", ""),
-    "SlidingWindowSpec": ("sliding_window", "sliding_window"),
-    "ChunkedLocalAttentionSpec": ("chunked_local", "attention_chunk_size"),
-    "CrossAttentionSpec": ("cross", ""),
-}
-
-
 def _groups(scheduler: Any) -> list[dict[str, Any]] | None:
     """The KV cache groups as a trace has them, empty for one of full attention; None where there is
     a kind that no trace knows."""
-    groups = []
-    for group in getattr(scheduler.kv_cache_config, "kv_cache_groups", ()):
-        spec = group.kv_cache_spec
-        if type(spec).__name__ not in _KINDS:
-            return None
-        kind, window = _KINDS[type(spec).__name__]
-        size = getattr(spec, window) if window else 0
-        groups.append({"kind": kind, "block_size": spec.block_size, "window": size})
+    groups = groups_of(scheduler.kv_cache_config)
+    if groups is None:
+        return None
     is_plain = len(groups) == 1 and groups[0]["kind"] == "full"
     return [] if is_plain else groups
 
