@@ -28,7 +28,7 @@ from cacheproof.spec.versions import release_key
 
 NAME = "cacheproof"
 OUTSIDE = "outside of tests"
-NOTES_SHOWN = 20
+NOTES_SHOWN = 200
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,7 @@ whose manager is of a kind that no trace knows, is followed alone.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproof.differential.judges.kv_cache_ghost import Asked
 from cacheproof.differential.judges.live_contracts import BLOCK_POOL, KV_CACHE
@@ -28,11 +28,11 @@ from cacheproof.differential.targets.attached import BEGIN, Method
 from cacheproof.differential.targets.kv_cache_reading import (
     Config,
     KVCacheReader,
+    PoolAlone,
     Reading,
     by_name,
     config_of,
     config_of_pool,
-    pool_alone,
 )
 from cacheproof.differential.traces.records import KVCacheCall
 
@@ -42,7 +42,9 @@ _COUNTS_OF_PREEMPTED = ("preempted_requests", "preempted_queries", "preempted_hi
 _ALWAYS_ANSWERED = frozenset(
     {
         "get_computed_blocks",
+        "allocate_slots",
         "free",
+        "pop_blocks_for_free",
         "reset_prefix_cache",
         "take_events",
         "make_prefix_cache_stats",
@@ -56,13 +58,13 @@ _ALWAYS_ANSWERED = frozenset(
 class _Live:
     """What follows one manager and its pool, or a pool alone."""
 
-    def __init__(self, manager: Any, judge: LiveKVCacheJudge, reader: KVCacheReader) -> None:
+    def __init__(self, called: Any, judge: LiveKVCacheJudge) -> None:
+        is_manager = hasattr(called, "block_pool")
         self.judge = judge
-        self.reader = reader
-        self.pool = manager.block_pool
-        self.manager = manager
+        self.reader = KVCacheReader(called if is_manager else PoolAlone(called))
+        self.ids = {id(called), id(called.block_pool) if is_manager else id(called)}
         self.calls: deque[str] = deque(maxlen=CALLS_SHOWN)
-        self.last = reader.reading()
+        self.last = self.reader.reading()
         self.is_busy = False
 
     def is_as_left(self) -> bool:
@@ -78,6 +80,29 @@ class _Live:
         return self.judge.answered(operation, given, plain, changed)
 
 
+class _Call(NamedTuple):
+    """A call that somebody makes."""
+
+    called: Any
+    operation: str
+    method: Method
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    def make(self) -> Any:
+        """Answer or raise what it does."""
+        return self.method(self.called, *self.args, **self.kwargs)
+
+    @property
+    def name(self) -> str:
+        """What the method is called."""
+        return "__init__" if self.operation == BEGIN else self.operation.removeprefix("pool.")
+
+    def by_name(self) -> dict[str, Any]:
+        """Its arguments. Raises TypeError where the method does not take them."""
+        return by_name(self.called, self.name, self.args, self.kwargs)
+
+
 class KVCacheWatch(Watching[_Live]):
     """Makes calls of managers and pools for those who call, and judges each at once."""
 
@@ -88,116 +113,108 @@ class KVCacheWatch(Watching[_Live]):
         self, called: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
     ) -> Any:
         """Make the call, and judge it."""
+        call = _Call(called, operation, method, args, kwargs)
         if operation == BEGIN:
-            answer = method(called, *args, **kwargs)
-            self._begin(called, method, args, kwargs)
+            answer = call.make()
+            self._begin(call)
             return answer
-        live = self._followed.get(id(called))
+        if id(called) not in self._followed:
+            self._leave(called, UNSEEN, type(called).__name__)
+        live = self._followed[id(called)]
         if live is None or live.is_busy:
-            return method(called, *args, **kwargs)
+            return call.make()
         live.is_busy = True
         try:
-            args = _lists(args)
-            given = self._before(called, live, operation, method, args, kwargs)
-            if given is None:
-                return method(called, *args, **kwargs)
-            return self._call(called, live, operation, given, method, args, kwargs)
+            call = call._replace(args=_lists(args))
+            given = self._before(live, call)
+            return call.make() if given is None else self._make(live, call, given)
         finally:
             live.is_busy = False
 
-    def _call(
-        self,
-        called: Any,
-        live: _Live,
-        operation: str,
-        given: Arguments,
-        method: Method,
-        args: Sequence[Any],
-        kwargs: Any,
-    ) -> Any:
-        try:
-            answer = method(called, *args, **kwargs)
-        except Exception as error:
-            live.calls.append(f"{_shown(operation, given)} raises {type(error).__name__}")
-            if operation in _ALWAYS_ANSWERED:
-                self._found(called, live, live.judge.raised(error))
-            else:
-                self._leave_all(
-                    live, called, RAISED, f"{operation}: {type(error).__name__}: {error}"
-                )
-            raise
-        live.calls.append(_shown(operation, given))
-        try:
-            violations = live.answered(operation, given, answer)
-        except UNREADABLE_ERRORS as error:
-            self._leave_all(live, called, UNKNOWN, f"{operation}: {type(error).__name__}: {error}")
-        else:
-            self._found(called, live, violations)
-        return answer
-
-    def _before(
-        self, called: Any, live: _Live, operation: str, method: Method, args: Any, kwargs: Any
-    ) -> Arguments | None:
-        """The call, if something can be said of it."""
+    def _before(self, live: _Live, call: _Call) -> Arguments | None:
+        """What the call says, if something can be said of it."""
         try:
             if not live.is_as_left():
-                self._leave_all(live, called, WRITTEN, operation)
+                self._leave_all(live, call, WRITTEN)
                 return None
-            given = _given(live, operation, by_name(method, (called, *args), kwargs))
-            live.judge.prepare(operation, given)
+            given = _given(live, call.operation, call.by_name())
+            live.judge.prepare(call.operation, given)
         except Odd as odd:
-            self._leave_all(live, called, str(odd), operation)
+            self._leave_all(live, call, str(odd))
             return None
         except UNREADABLE_ERRORS as error:
-            text = f"{operation}: {type(error).__name__}: {error}"
-            self._leave_all(live, called, UNREADABLE, text)
+            self._leave_all(live, call, UNREADABLE, error)
             return None
         return given
 
-    def _found(self, called: Any, live: _Live, violations: list[Violation]) -> None:
-        self._judged(called, violations, live.calls)
+    def _make(self, live: _Live, call: _Call, given: Arguments) -> Any:
+        shown = f"{call.name}({_shown(given)})"
+        try:
+            answer = call.make()
+        except Exception as error:
+            live.calls.append(f"{shown} raises {type(error).__name__}")
+            if call.operation in _ALWAYS_ANSWERED:
+                self._found(live, call, live.judge.raised(error))
+            else:
+                self._leave_all(live, call, RAISED, error)
+            raise
+        live.calls.append(shown)
+        try:
+            violations = live.answered(call.operation, given, answer)
+        except UNREADABLE_ERRORS as error:
+            self._leave_all(live, call, UNKNOWN, error)
+        else:
+            self._found(live, call, violations)
+        return answer
+
+    def _found(self, live: _Live, call: _Call, violations: list[Violation]) -> None:
+        self._judged(call.called, violations, live.calls)
         if violations:
             self._forget(live)
 
-    def _leave_all(self, live: _Live, called: Any, why: str, text: str) -> None:
-        self._leave(called, why, f"{type(called).__name__}.{text}")
+    def _leave_all(
+        self, live: _Live, call: _Call, why: str, error: Exception | None = None
+    ) -> None:
+        """Nothing more is said of the manager and its pool."""
+        reason = "" if error is None else f": {type(error).__name__}: {error}"
+        self._leave(call.called, why, f"{type(call.called).__name__}.{call.name}{reason}")
         self._forget(live)
 
     def _forget(self, live: _Live) -> None:
-        for followed in (live.pool, live.manager):
-            if self._followed.get(id(followed)) is live:
-                self._keep(followed, None)
+        for key in live.ids:
+            if self._followed.get(key) is live:
+                self._followed[key] = None
 
     # managers and pools
 
-    def _begin(self, called: Any, method: Method, args: Sequence[Any], kwargs: Any) -> None:
+    def _begin(self, call: _Call) -> None:
         """Follow what was just made."""
+        called = call.called
         try:
-            if hasattr(called, "block_pool"):
-                config = config_of(called, by_name(method, (called, *args), kwargs))
-                if config is not None:
-                    self._follow(called, config, KV_CACHE)
-            else:
+            if not hasattr(called, "block_pool"):
                 self._follow(called, config_of_pool(called), BLOCK_POOL)
+                return
+            config = config_of(called, call.by_name())
+            if config is None:
+                self._keep(called, None)
+            else:
+                self._follow(called, config, KV_CACHE)
         except UNREADABLE_ERRORS as error:
             text = f"{type(called).__name__}: {type(error).__name__}: {error}"
             self._leave(called, UNKNOWN, text)
 
     def _follow(self, called: Any, config: Config, kind: str) -> None:
-        manager = called if kind == KV_CACHE else pool_alone(called)
-        reader = KVCacheReader(manager)
-        judge = LiveKVCacheJudge(
-            config, self.release, self.spoke[kind], has_manager=kind == KV_CACHE
-        )
-        live = _Live(manager, judge, reader)
+        spoke = self.spoke[kind]
+        judge = LiveKVCacheJudge(config, self.release, spoke, has_manager=kind == KV_CACHE)
+        live = _Live(called, judge)
         if not _is_empty(live.last, config["num_blocks"]):
             self._leave(called, UNSEEN, type(called).__name__)
             return
         self.managers[kind] += 1
         self._keep(called, live)
-        if kind == KV_CACHE and self._followed.get(id(manager.block_pool)) is not None:
+        if kind == KV_CACHE and self._followed.get(id(called.block_pool)) is not None:
             self.managers[BLOCK_POOL] -= 1
-            self._keep(manager.block_pool, live)
+            self._keep(called.block_pool, live)
 
 
 def _is_empty(reading: Reading, blocks: int) -> bool:
@@ -225,7 +242,7 @@ def _given(live: _Live, operation: str, arguments: Mapping[str, Any]) -> Argumen
         case "allocate_slots":
             given["asked"] = Asked.of(KVCacheCall(operation, "", [values[1], arguments], None))
             blocks = arguments.get("new_computed_blocks")
-            groups = len(live.manager.coordinator.single_type_managers)
+            groups = len(live.reader.manager.coordinator.single_type_managers)
             none: tuple[list[int], ...] = ([],) * groups
             given["hit"] = [*map(list, none if blocks is None else blocks.get_block_ids())]
         case "cache_blocks":
@@ -265,7 +282,7 @@ _OF_REQUESTS = frozenset(
 
 def _ids(live: _Live, blocks: Iterable[Any]) -> list[int]:
     """The ids of those blocks that are the pool's own, 0 for the null block."""
-    own = live.pool.blocks
+    own = live.reader.pool.blocks
     return [
         0 if block.is_null else block.block_id
         for block in blocks
@@ -285,10 +302,10 @@ def _own(live: _Live, blocks: Iterable[Any]) -> list[int]:
 def _asker(live: _Live, request: Any) -> Asker:
     """A request as it is now. Raises TypeError where it is none that can be judged."""
     name, tokens, hashes = request.request_id, request.num_tokens, request.block_hashes
-    size = live.pool.hash_block_size
+    size = live.reader.pool.hash_block_size
     if not isinstance(name, str):
         raise TypeError(f"request id {name!r}")
-    if live.pool.enable_caching and len(hashes) != tokens // size:
+    if live.reader.pool.enable_caching and len(hashes) != tokens // size:
         raise TypeError(f"{len(hashes)} hashes of {size} tokens each, for {tokens} tokens")
     if getattr(request, "kv_cache_report_mode", "incremental") != "incremental":
         raise TypeError("KV events that tell of hits as well")
@@ -319,12 +336,12 @@ def _plain_answer(live: _Live, operation: str, answer: Any) -> Any:
         case "make_prefix_cache_stats":
             names = (*_COUNTS, *_COUNTS_OF_PREEMPTED)
             counts = [getattr(answer, name, 0) for name in names]
-            return None if answer is None else [live.manager.usage, counts]
+            return None if answer is None else [live.reader.manager.usage, counts]
     return answer
 
 
-def _shown(operation: str, given: Arguments) -> str:
-    """A call in some words."""
+def _shown(given: Arguments) -> str:
+    """What a call says, in some words."""
     told = []
     for name, value in given.items():
         if isinstance(value, Asker):
@@ -334,4 +351,4 @@ def _shown(operation: str, given: Arguments) -> str:
             told.append(", ".join(f"{key} {one}" for key, one in differing if one))
         elif value:
             told.append(f"{name} {value}")
-    return f"{operation}({'; '.join(told)})"
+    return "; ".join(told)

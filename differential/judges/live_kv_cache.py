@@ -15,7 +15,13 @@ from cacheproof.differential.judges.kv_cache_ghost import RequestGhost
 from cacheproof.differential.judges.live_kv_cache_mirror import LiveMirror
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.violation import Violation
-from cacheproof.differential.judges.watching import ANOTHER_TEXT, NO_HIT, NOT_HELD, ROLLED_BACK
+from cacheproof.differential.judges.watching import (
+    ANOTHER_TEXT,
+    EMPTY,
+    NO_HIT,
+    NOT_HELD,
+    ROLLED_BACK,
+)
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.block_pool import PoolRelease, PoolTake
@@ -149,8 +155,11 @@ class LiveKVCacheJudge(KVCacheJudge):
         self._note_hashes(known)
 
     def _check_asked(self, given: Arguments) -> None:
-        """Raises Odd if a request brings what is none of its hits, or goes back too far."""
+        """Raises Odd if a request asks for nothing, brings what is none of its hits, or goes back
+        too far."""
         asker, asked, hit = given["request"], given["asked"], given["hit"]
+        if asked.tokens + asked.hit + asked.external <= 0:
+            raise Odd(EMPTY)
         known = self._requests[asker.name]
         has_blocks = any(self._mirror.tables.get(asker.name, ()))
         brings = any(hit) or asked.hit or asked.external

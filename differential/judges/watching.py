@@ -18,6 +18,7 @@ UNSEEN = "beginning not seen"
 UNKNOWN = "unknown state"
 ANOTHER_TEXT = "another text"
 NO_HIT = "hit of its own making"
+EMPTY = "nothing asked for"
 ROLLED_BACK = "rolled back too far"
 NOT_HELD = "released by another"
 FOREIGN = "blocks of its own making"
@@ -30,6 +31,7 @@ NOTES = {
     UNKNOWN: "it does not keep its state as vLLM's from 0.10.2 on do",
     ANOTHER_TEXT: "a request that has blocks came back with another text under its id",
     NO_HIT: "blocks or tokens are given as a hit that no look-up of the request answers",
+    EMPTY: "slots are asked for without a token",
     ROLLED_BACK: "a request goes on before tokens that its caller has said are done with",
     NOT_HELD: "blocks are given back that whoever gives them back has not taken",
     FOREIGN: "blocks are given to a pool that are none of its blocks",

@@ -2,7 +2,9 @@
 and its state before and after each call, fast enough for pools of many thousand blocks."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import gcd
 from operator import attrgetter
 from types import SimpleNamespace
@@ -41,18 +43,28 @@ class Reading(NamedTuple):
     tables: dict[str, tuple[tuple[tuple[int, ...], int | None], ...]]
 
 
-def pool_alone(pool: Any) -> Any:
-    """A pool in the shape of a manager without tables."""
+class PoolAlone:
+    """A pool in the shape of a manager without tables, which does not keep it alive."""
+
     coordinator = SimpleNamespace(single_type_managers=())
-    return SimpleNamespace(block_pool=pool, coordinator=coordinator)
+
+    def __init__(self, pool: Any) -> None:
+        self.block_pool = weakref.proxy(pool)
 
 
 class KVCacheReader(KVCacheRecorder):
     """A recorder that numbers hashes as it meets them, and tells only what differs between two
-    readings."""
+    readings. It keeps neither the manager nor its pool alive."""
 
     def __init__(self, manager: Any) -> None:
-        super().__init__(manager, frozenset())
+        is_alone = isinstance(manager, PoolAlone)
+        super().__init__(manager if is_alone else weakref.proxy(manager), frozenset())
+        self._pool = self._pool if is_alone else weakref.proxy(self._pool)
+
+    @property
+    def pool(self) -> Any:
+        """The manager's pool."""
+        return self._pool
 
     def reading(self) -> Reading:
         """The state now. Raises what reading an unknown shape raises."""
@@ -214,12 +226,30 @@ def config_of(manager: Any, given: Mapping[str, Any]) -> Config | None:
     }
 
 
-def by_name(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The arguments of a call by name, defaults included, without that of the object itself.
+def by_name(
+    called: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call of a method by name, defaults included.
 
     Raises:
         TypeError: the method cannot be called like that.
     """
-    bound = inspect.signature(method).bind(*args, **kwargs)
+    bound = _signature(type(called), name).bind(called, *args, **kwargs)
     bound.apply_defaults()
     return dict(list(bound.arguments.items())[1:])
+
+
+@lru_cache
+def _signature(owner: type, name: str) -> inspect.Signature:
+    """That of a method; where it takes whatever comes, that of the one which it overrides."""
+    found = [
+        inspect.signature(vars(base)[name]) for base in owner.__mro__[:-1] if name in vars(base)
+    ]
+    return next((one for one in found if not _ANY & _kinds(one)), found[0])
+
+
+_ANY = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+
+
+def _kinds(signature: inspect.Signature) -> set[Any]:
+    return {parameter.kind for parameter in signature.parameters.values()}
