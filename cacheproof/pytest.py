@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cacheproof.differential.audit.scheduler_watch import SCHEDULERS, SchedulerWatch
 from cacheproof.differential.judges.kv_cache_watch import KVCacheWatch
 from cacheproof.differential.judges.live_contracts import SILENT, live_contracts
 from cacheproof.differential.judges.watch import ManagerWatch
@@ -90,7 +91,8 @@ class Contracts:
     def __init__(self, release: str | None, *, strict: bool) -> None:
         self._release = release
         managers, caches = ManagerWatch(release), KVCacheWatch(release)
-        self._watches: tuple[Watching[Any], ...] = (managers, caches)
+        schedulers = SchedulerWatch(release, managers, caches)
+        self._watches: tuple[Watching[Any], ...] = (managers, caches, schedulers)
         self._strict = strict
         self._alone = 0
         self._fails_outside = False
@@ -98,6 +100,7 @@ class Contracts:
             Attachment(managers, ENCODER_MANAGERS),
             Attachment(caches, KV_CACHE_MANAGERS),
             Attachment(caches, BLOCK_POOLS),
+            Attachment(schedulers, SCHEDULERS),
         )
         self._broken: list[tuple[str, str]] = []
         self._notes: list[tuple[str, str, str, str]] = []

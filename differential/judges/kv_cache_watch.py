@@ -170,7 +170,7 @@ class KVCacheWatch(Watching[_Live]):
     def _found(self, live: _Live, call: _Call, violations: list[Violation]) -> None:
         self._judged(call.called, violations, live.calls)
         if violations:
-            self._forget(live)
+            self._say_no_more(*live.ids)
 
     def _leave_all(
         self, live: _Live, call: _Call, why: str, error: Exception | None = None
@@ -178,12 +178,7 @@ class KVCacheWatch(Watching[_Live]):
         """Nothing more is said of the manager and its pool."""
         reason = "" if error is None else f": {type(error).__name__}: {error}"
         self._leave(call.called, why, f"{type(call.called).__name__}.{call.name}{reason}")
-        self._forget(live)
-
-    def _forget(self, live: _Live) -> None:
-        for key in live.ids:
-            if self._followed.get(key) is live:
-                self._followed[key] = None
+        self._say_no_more(*live.ids)
 
     # managers and pools
 

@@ -5,11 +5,9 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from cacheproof.differential.judges.violation import Violation
-from cacheproof.differential.targets import attached
 
 WRITTEN = "state written"
 UNREADABLE = "unreadable call"
@@ -22,6 +20,10 @@ EMPTY = "nothing asked for"
 ROLLED_BACK = "rolled back too far"
 NOT_HELD = "released by another"
 FOREIGN = "blocks of its own making"
+REPLACED = "part replaced"
+CONNECTED = "external encoder cache"
+BESIDE = "its caches left alone"
+UNFOLLOWED = "not to be followed"
 RAISED = "call refused"
 NOTES = {
     WRITTEN: "what its last call left was changed otherwise: by a test, or a method of its own",
@@ -35,13 +37,27 @@ NOTES = {
     ROLLED_BACK: "a request goes on before tokens that its caller has said are done with",
     NOT_HELD: "blocks are given back that whoever gives them back has not taken",
     FOREIGN: "blocks are given to a pool that are none of its blocks",
+    REPLACED: "something else was put in the place of its methods",
+    CONNECTED: "a scheduler whose encoder cache has a connector is not followed",
+    BESIDE: "nothing more is said of a manager that it is made of",
+    UNFOLLOWED: "what it did does not follow from what an engine asks of it",
     RAISED: "a call ended in an exception; whether a scheduler would make it, only one knows",
 }
 """Why nothing more is said of an object, beside the promises of its callers."""
 UNREADABLE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
 """What reading an argument, or a state that is none, ends in."""
 Live = TypeVar("Live")
-_OURS = frozenset({*map(str, Path(__file__).parent.glob("*watch*.py")), attached.__file__})
+_OURS = frozenset(
+    f"cacheproof.differential.{name}"
+    for name in (
+        "audit.scheduler_watch",
+        "judges.kv_cache_watch",
+        "judges.watch",
+        "judges.watching",
+        "recording.engine",
+        "targets.attached",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +96,7 @@ class Watching(Generic[Live]):
         self._breaks: list[Break] = []
         self._notes: list[Note] = []
         self._followed: dict[int, Live | None] = {}
+        self._left: set[int] = set()
 
     def take(self) -> tuple[list[Break], list[Note]]:
         """Breaks and notes since it was asked last."""
@@ -87,12 +104,26 @@ class Watching(Generic[Live]):
         self._breaks, self._notes = [], []
         return taken
 
+    def has_left(self, followed: Any) -> bool:
+        """Whether the object was followed, and is left alone by now."""
+        return id(followed) in self._left
+
     def _keep(self, followed: Any, live: Live | None) -> None:
         """From now on `live` follows the object, or nothing does."""
         key = id(followed)
         if key not in self._followed:
-            weakref.finalize(followed, self._followed.pop, key, None)
+            weakref.finalize(followed, self._forget, key)
         self._followed[key] = live
+
+    def _forget(self, key: int) -> None:
+        self._followed.pop(key, None)
+        self._left.discard(key)
+
+    def _say_no_more(self, *keys: int) -> None:
+        """Leave the objects of these ids alone."""
+        for key in keys:
+            self._followed[key] = None
+            self._left.add(key)
 
     def _judged(
         self, followed: Any, violations: Sequence[Violation], last_calls: Iterable[str]
@@ -103,11 +134,12 @@ class Watching(Generic[Live]):
             ids = tuple(violation.contract.id for violation in violations)
             text = _told(violations, type(followed).__name__, last_calls)
             self._breaks.append(Break(ids, text))
-            self._keep(followed, None)
+            self._say_no_more(id(followed))
 
     def _leave(self, followed: Any, why: str, text: str) -> None:
         """Nothing more is said of the object."""
         self._keep(followed, None)
+        self._say_no_more(id(followed))
         self._notes.append(Note(why, text, caller()))
 
 
@@ -124,7 +156,7 @@ def _told(violations: Sequence[Violation], name: str, calls: Iterable[str]) -> s
 def caller() -> str:
     """Who has called: the first function that is none of ours."""
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename in _OURS:
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _OURS:
         frame = frame.f_back
     module = frame.f_globals.get("__name__", "?")
     return f"{module}.{frame.f_code.co_qualname}, line {frame.f_lineno}"

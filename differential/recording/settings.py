@@ -160,6 +160,13 @@ def _unjudged(scheduler: Any) -> list[str]:
         "context parallelism": getattr(scheduler, "dcp_world_size", 1) > 1
         or getattr(scheduler, "pcp_world_size", 1) > 1,
         "KV cache groups of other kinds": _groups(scheduler) is None,
+        "chunks that end where Mamba states do": bool(
+            getattr(scheduler, "need_mamba_block_aligned_split", False)
+        ),
+        "slots for parallel drafts": bool(
+            getattr(config.speculative_config, "max_num_new_slots_for_drafting", 0)
+        ),
+        "encoders alone": bool(getattr(scheduler, "is_mm_encoder_only", False)),
         "pooling or diffusion": getattr(scheduler, "num_sampled_tokens_per_step", 1) == 0,
         "drafts": getattr(scheduler, "num_spec_tokens", 0) > 0
         and bool(getattr(scheduler.scheduler_config, "async_scheduling", False)),
