@@ -1,9 +1,10 @@
 """A pytest plug-in: `pytest -p cacheproof.pytest --cacheproof` holds vLLM's managers of encoder
-outputs to their contracts in whatever tests touch them.
+outputs, KV cache managers, block pools and schedulers to their contracts in whatever tests touch
+them.
 
-It changes no decision of a manager. A test under which a manager breaks a contract fails, with both
-sides. What a test does that no scheduler would do is no fault: after it nothing more is said of
-that manager, and the summary says so. Without `--cacheproof` nothing is done at all.
+It changes no decision of theirs. A test under which one breaks a contract fails, with both sides.
+What a test does that no engine would do is no fault: after it nothing more is said of that object,
+and the summary says so. Without `--cacheproof` nothing is done at all.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ from cacheproof.spec.versions import release_key
 
 NAME = "cacheproof"
 OUTSIDE = "outside of tests"
-NOTES_SHOWN = 200
+NOTES_SHOWN = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,12 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cacheproof",
         action="store_true",
-        help="fail tests under which a manager of encoder outputs breaks a contract",
+        help="fail tests under which a manager, block pool or scheduler breaks a contract",
     )
     group.addoption(
         "--cacheproof-strict",
         action="store_true",
-        help="fail also tests that call a manager as no scheduler would; implies --cacheproof",
+        help="fail also tests that call them as no engine would; implies --cacheproof",
     )
     group.addoption(
         "--cacheproof-release",
@@ -193,9 +194,11 @@ class Contracts:
     def _summary(self) -> Generator[str, None, None]:
         broken = Counter(contract for _, contract in self._broken)
         for watch in self._watches:
-            made = ", ".join(f"{count} {kind}" for kind, count in sorted((+watch.managers).items()))
-            yield f"{watch.managers.total()} {watch.what} ({made or 'none'}), {watch.calls} calls judged"
-            for kind, spoke in watch.spoke.items():
+            followed = +watch.managers
+            made = ", ".join(f"{count} {kind}" for kind, count in sorted(followed.items()))
+            count = followed.total()
+            yield f"{count} {watch.what} ({made or 'none'}), {watch.calls} calls judged"
+            for kind, spoke in watch.spoke.items() if followed else ():
                 yield from _spoken(kind, spoke, self._release)
         if self._alone:
             yield f"{self._alone} tests fail for what is broken alone"
@@ -205,10 +208,10 @@ class Contracts:
         yield from self._noted()
 
     def _noted(self) -> Generator[str, None, None]:
-        """The managers of which nothing more could be said."""
+        """The objects of which nothing more could be said."""
         if not self._notes:
             return
-        yield f"{len(self._notes)} managers were left alone after what no scheduler does:"
+        yield f"{len(self._notes)} objects were left alone after what no engine does:"
         reasons = Counter(why for _, why, _, _ in self._notes)
         for why, count in sorted(reasons.items()):
             said = NOTES[why] if why in NOTES else f"promise of the caller: {by_id(why).title}"
@@ -228,7 +231,7 @@ def _spoken(kind: str, spoke: Counter[str], release: str | None) -> Generator[st
     if never:
         yield f"{kind}: never spoke {', '.join(never)}"
     if SILENT[kind]:
-        yield f"{kind}: cannot speak without a scheduler {', '.join(SILENT[kind])}"
+        yield f"{kind}: cannot speak of calls alone {', '.join(SILENT[kind])}"
 
 
 def _misuse(note: Note) -> str:

@@ -30,7 +30,7 @@ from cacheproof.differential.judges.watching import (
 from cacheproof.differential.recording import settings
 from cacheproof.differential.recording.engine import OPERATIONS, SchedulerRecording
 from cacheproof.differential.recording.hashing import Hasher
-from cacheproof.differential.recording.messages import AnyMessage, Keyframe, Message, Opened
+from cacheproof.differential.recording.messages import AnyMessage, Message, Opened
 from cacheproof.differential.targets.attached import BEGIN, Method, Watched
 from cacheproof.differential.targets.host.scheduler_session import WAITING_QUEUES
 
@@ -58,15 +58,17 @@ class _Memory:
         self._number = 0
         self._harvested = 0
 
-    def begin(self, opened: Opened, keyframe: Keyframe) -> None:
-        """The recording begins."""
+    def begin(self, *messages: Message) -> None:
+        """The recording begins, or begins anew."""
+        for message in messages:
+            self.put(self._opened(message) if isinstance(message, Opened) else message)
+
+    def _opened(self, opened: Opened) -> Opened:
         said = opened.settings
         for size in _SIZES:  # both are 0 where a model takes no media
             said = said | {size: max(1, said[size])}
         release = opened.vllm if self._release is None else self._release
-        opened = msgspec.structs.replace(opened, vllm=release, settings=said)
-        self.put(opened)
-        self.put(keyframe)
+        return msgspec.structs.replace(opened, vllm=release, settings=said)
 
     def put(self, message: Message) -> None:
         """Audit a record, as it would be read."""
@@ -135,7 +137,6 @@ class _Live:
                     request.num_computed_tokens,
                     request.num_tokens,
                     getattr(request, "num_output_placeholders", 0),
-                    len(getattr(request, "spec_token_ids", ())),
                 )
                 for name, request in scheduler.requests.items()
             },

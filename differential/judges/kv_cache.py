@@ -163,7 +163,8 @@ class KVCacheJudge:
 
     def _judge_lookup(self, known: RequestGhost, answer: Any) -> None:
         lookup = self._lookup(known, answer)
-        self._check(lookup, self._missing(lookup))
+        is_of_first_blocks = self._layout.is_of_first_blocks(lookup.longest)
+        self._check(lookup, FIRST_BLOCKS if is_of_first_blocks else "")
 
     def _judge_grant(
         self,
@@ -244,18 +245,6 @@ class KVCacheJudge:
             self._layout.read_behind(hit),
             self._layout.longest_hit(known, self._mirror.found) if looks else 0,
         )
-
-    def _missing(self, lookup: Lookup) -> str:
-        """Whether a lookup beside a drafter should have found a window from its first token on, in
-        blocks smaller than another group's: a kind in which something is missed."""
-        of_first_blocks = any(
-            group.kind == "sliding_window"
-            and group.drops
-            and group.size < self._layout.aligned
-            and lookup.longest < group.window + group.size
-            for group in self._layout.groups
-        )
-        return FIRST_BLOCKS if of_first_blocks else ""
 
     def _admission(
         self,

@@ -32,7 +32,7 @@ from cacheproof.differential.recording.messages import (
     Scheduled,
     Updated,
 )
-from cacheproof.differential.recording.writer import Writer
+from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.scheduler_session import WAITING_QUEUES
 from cacheproof.differential.targets.host.scheduler_told import (
     blocks_of,
@@ -58,7 +58,7 @@ OPERATIONS = {
 _logger = logging.getLogger("vllm.cacheproof")
 
 
-def say_why_it_ended(error: Exception, writer: Writer) -> None:
+def say_why_it_ended(error: Exception, writer: Records) -> None:
     """A recording ends of what went wrong in it."""
     with suppress(Exception):
         _logger.warning("cacheproof: the recording has ended: %r", error, exc_info=error)
@@ -84,7 +84,7 @@ class SchedulerRecording:
     def __init__(
         self,
         scheduler: Any,
-        writer: Writer,
+        writer: Records,
         hasher: Hasher,
         facts: settings.Facts,
         *,

@@ -222,7 +222,7 @@ def runs_of(mask: Any) -> list[int] | None:
     if mask is None:
         return None
     runs, last = [0], False
-    for value in mask.tolist():
+    for value in mask if isinstance(mask, tuple) else mask.tolist():
         if value != last:
             runs.append(0)
             last = value

@@ -3,7 +3,7 @@ and its state before and after each call, fast enough for pools of many thousand
 
 import inspect
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from math import gcd
 from operator import attrgetter
@@ -240,8 +240,9 @@ def by_name(
 
 
 @lru_cache
-def _signature(owner: type, name: str) -> inspect.Signature:
+def _signature(owner: Hashable, name: str) -> inspect.Signature:
     """That of a method; where it takes whatever comes, that of the one which it overrides."""
+    assert isinstance(owner, type)
     found = [
         inspect.signature(vars(base)[name]) for base in owner.__mro__[:-1] if name in vars(base)
     ]

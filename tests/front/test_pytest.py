@@ -95,7 +95,7 @@ def test_without_the_fault_it_passes_and_the_summary_says_what_was_judged(suite)
             "1 managers (1 encoder_cache), 3 calls judged",
             "encoder_cache: spoke *EC-6a 3, *",
             "encoder_cache: never spoke *EC-7, *",
-            "encoder_cache: cannot speak without a scheduler CP-2, *",
+            "encoder_cache: cannot speak of calls alone CP-2, *",
             "encoder_decoder: spoke none",
         ]
     )
@@ -145,7 +145,7 @@ def test_a_broken_promise_of_the_caller_is_noted(suite) -> None:
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "1 managers were left alone after what no scheduler does:",
+            "1 objects were left alone after what no engine does:",
             f"  CP-1, 1 times: promise of the caller: {by_id('CP-1').title}",
             "  CP-1 in test_manager.py::test_too_large by test_manager.test_too_large, line *",
         ]
