@@ -1,9 +1,10 @@
 """A pytest plug-in: plants a fault of differential/targets/host/ into vLLM's managers of encoder
 outputs, KV cache managers or schedulers, at their classes, before anyone else gets hold of them.
 
-CACHEPROOF_PLANTED_FAULT names what has the fault, one of PLANTED, and the fault: `kv_cache:nothing`.
+CACHEPROOF_PLANTED_FAULT says what has the fault, one of PLANTED, and which: `kv_cache:nothing`.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -42,6 +43,7 @@ def plant(owner: Any, fault: Fault, names: Iterable[str]) -> None:
     methods = {name: getattr(owner, name) for name in names if hasattr(owner, name)}
     begin = owner.__init__
 
+    @functools.wraps(begin)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         vars(self).update({name: MethodType(method, self) for name, method in methods.items()})
@@ -49,6 +51,7 @@ def plant(owner: Any, fault: Fault, names: Iterable[str]) -> None:
         vars(self)[STORED] = {name: vars(self).pop(name) for name in methods}
 
     def planted(name: str) -> Any:
+        @functools.wraps(methods[name])
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             of_class = MethodType(methods[name], self)
             return vars(self).get(STORED, {}).get(name, of_class)(*args, **kwargs)

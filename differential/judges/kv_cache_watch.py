@@ -120,6 +120,8 @@ class KVCacheWatch(Watching[_Live]):
             return answer
         if id(called) not in self._followed:
             self._leave(called, UNSEEN, type(called).__name__)
+            if hasattr(called, "block_pool"):
+                self._keep(called.block_pool, None)
         live = self._followed[id(called)]
         if live is None or live.is_busy:
             return call.make()
@@ -340,7 +342,8 @@ def _shown(given: Arguments) -> str:
     told = []
     for name, value in given.items():
         if isinstance(value, Asker):
-            told.append(f"{value.name} of {value.tokens} tokens, {value.computed} computed")
+            computed = f", {value.computed} computed" if value.computed else ""
+            told.append(f"{value.name} of {value.tokens} tokens{computed}")
         elif isinstance(value, Asked):
             differing = value._asdict().items()
             told.append(", ".join(f"{key} {one}" for key, one in differing if one))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
 from cacheproof.differential.targets.host import protocol
-from cacheproof.differential.targets.kv_cache_reading import groups_of
+from cacheproof.differential.targets.host.kv_cache_groups import groups_of
 
 PREFIX_HASHES_MAX = 1024
 

@@ -10,18 +10,13 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from cacheproof.differential.targets.host.kv_cache_groups import groups_of
 from cacheproof.differential.targets.host.kv_cache_recorder import (
     FURTHER_STORED_FIELDS,
     KVCacheRecorder,
     State,
 )
 
-_KINDS = {
-    "FullAttentionSpec": ("full", ""),
-    "SlidingWindowSpec": ("sliding_window", "sliding_window"),
-    "ChunkedLocalAttentionSpec": ("chunked_local", "attention_chunk_size"),
-    "CrossAttentionSpec": ("cross", ""),
-}
 _BLOCK_IDS = attrgetter("block_id")
 _REFERENCES = attrgetter("ref_cnt")
 _FIRST_HASHES = attrgetter("block_hash")
@@ -174,19 +169,6 @@ def config_of_pool(pool: Any) -> Config:
         "kv_events": bool(getattr(pool, "enable_kv_cache_events", False)),
         "watermark": 0.0,
     }
-
-
-def groups_of(kv_cache_config: Any) -> list[Config] | None:
-    """The groups as traces have them; None where there is a kind that no trace knows."""
-    groups = []
-    for group in getattr(kv_cache_config, "kv_cache_groups", ()):
-        spec = group.kv_cache_spec
-        if type(spec).__name__ not in _KINDS:
-            return None
-        kind, window = _KINDS[type(spec).__name__]
-        size = getattr(spec, window) if window else 0
-        groups.append({"kind": kind, "block_size": spec.block_size, "window": size})
-    return groups
 
 
 def config_of(manager: Any, given: Mapping[str, Any]) -> Config | None:

@@ -165,11 +165,11 @@ def is_of_a_session(event: Any) -> bool:
 
 
 def test_a_correct_scheduler_under_a_correct_engine_gives_no_word(driver: Driver) -> None:
-    for each in traces(20):
+    for each in traces(15):
         driver.run(each)
     assert driver.watch.take() == ([], [])
-    assert driver.watch.managers == {SCHEDULER: 20}
-    assert driver.watch.calls > 500
+    assert driver.watch.managers == {SCHEDULER: 15}
+    assert driver.watch.calls > 300
     assert set(live_contracts(SCHEDULER, None)) == driver.watch.spoke[SCHEDULER].keys()
 
 
