@@ -3,12 +3,12 @@ and its state before and after each call, fast enough for pools of many thousand
 
 import inspect
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from math import gcd
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from cacheproof.differential.targets.host.kv_cache_groups import groups_of
 from cacheproof.differential.targets.host.kv_cache_recorder import (
@@ -216,15 +216,19 @@ def by_name(
     Raises:
         TypeError: the method cannot be called like that.
     """
-    bound = _signature(type(called), name).bind(called, *args, **kwargs)
+    known = _signatures.setdefault(type(called), {})
+    if name not in known:
+        known[name] = _signature(type(called), name)
+    bound = known[name].bind(called, *args, **kwargs)
     bound.apply_defaults()
     return dict(list(bound.arguments.items())[1:])
 
 
-@lru_cache
-def _signature(owner: Hashable, name: str) -> inspect.Signature:
+_signatures: WeakKeyDictionary[type, dict[str, inspect.Signature]] = WeakKeyDictionary()
+
+
+def _signature(owner: type, name: str) -> inspect.Signature:
     """That of a method; where it takes whatever comes, that of the one which it overrides."""
-    assert isinstance(owner, type)
     found = [
         inspect.signature(vars(base)[name]) for base in owner.__mro__[:-1] if name in vars(base)
     ]
