@@ -20,6 +20,7 @@ from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.judges.watching import (
     BESIDE,
     CONNECTED,
+    RAISED,
     REPLACED,
     UNFOLLOWED,
     UNKNOWN,
@@ -39,6 +40,8 @@ SCHEDULERS = Watched(
 )
 REFUSABLE = "LV-2"
 """What an engine refuses before its scheduler sees it; who calls a scheduler owes the same."""
+_ALWAYS_ANSWERED = frozenset({"schedule", "reset_encoder_cache"})
+"""Calls that no caller can get wrong."""
 CALLS_SHOWN = 8
 _SIZES = ("capacity", "compute_budget")
 _HASHER = Hasher(b"", plain=True)
@@ -183,9 +186,12 @@ class SchedulerWatch(Watching[_Live]):
         if live is None or not self._is_left_alone(scheduler, live):
             return make(*args, **kwargs)
         try:
-            return live.recording.call(operation, make, *args, **kwargs)
-        finally:
-            self._after(scheduler, live, operation)
+            answer = live.recording.call(operation, make, *args, **kwargs)
+        except Exception as error:
+            self._after(scheduler, live, operation, error)
+            raise
+        self._after(scheduler, live, operation)
+        return answer
 
     def _begin(self, scheduler: Any) -> None:
         try:
@@ -222,7 +228,9 @@ class SchedulerWatch(Watching[_Live]):
             scheduler.kv_cache_manager
         )
 
-    def _after(self, scheduler: Any, live: _Live, operation: str) -> None:
+    def _after(
+        self, scheduler: Any, live: _Live, operation: str, error: Exception | None = None
+    ) -> None:
         """Take what the call was found to break."""
         live.calls.append(operation)
         account = live.memory.auditor.account
@@ -234,6 +242,8 @@ class SchedulerWatch(Watching[_Live]):
             self._leave(scheduler, BESIDE, operation)
         elif refusable:
             self._leave(scheduler, REFUSABLE, f"{operation}: {refusable[0].why}")
+        elif error is not None and operation not in _ALWAYS_ANSWERED:
+            self._leave(scheduler, RAISED, f"{operation}: {type(error).__name__}: {error}")
         elif account.gap_count:
             self._leave(scheduler, UNFOLLOWED, f"{operation}: {account.gaps[0]}")
         else:

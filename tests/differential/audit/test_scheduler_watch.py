@@ -14,7 +14,14 @@ from cacheproof.differential.audit.scheduler_watch import REFUSABLE, SCHEDULERS,
 from cacheproof.differential.judges.kv_cache_watch import KVCacheWatch
 from cacheproof.differential.judges.live_contracts import SCHEDULER, live_contracts
 from cacheproof.differential.judges.watch import ManagerWatch
-from cacheproof.differential.judges.watching import BESIDE, CONNECTED, REPLACED, UNFOLLOWED, WRITTEN
+from cacheproof.differential.judges.watching import (
+    BESIDE,
+    CONNECTED,
+    RAISED,
+    REPLACED,
+    UNFOLLOWED,
+    WRITTEN,
+)
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.recording.settings import Facts
 from cacheproof.differential.targets import reference_scheduler
@@ -251,6 +258,13 @@ def another_step(driver: Driver) -> None:
         scheduler.update_from_output(output, {"a": [7]}, KVConnectorOutput())
 
 
+def refused(driver: Driver) -> None:
+    scheduler = added(driver)
+    scheduler.schedule()
+    with pytest.raises(AttributeError):
+        scheduler.update_from_output(None, {}, KVConnectorOutput())
+
+
 def too_long(driver: Driver) -> None:
     kit = driver.kit(trace())
     event = msgspec.to_builtins(Add("a", prompt=200))
@@ -267,6 +281,7 @@ def too_long(driver: Driver) -> None:
         (beside, BESIDE),
         (connected, CONNECTED),
         (another_step, UNFOLLOWED),
+        (refused, RAISED),
         (too_long, REFUSABLE),
     ],
 )
