@@ -277,7 +277,8 @@ PLANTED = """
 Each fault is in the classes that the tests import: how many tests fail by themselves, how many more
 for a broken contract alone, and the contracts."""
 UNSEEN = """Where both are 0, no test makes the call that shows the fault: the third look-up or
-admission of one manager, or a release of an encoder-decoder's input that is not debited."""
+admission of one manager, a release of an encoder-decoder's input that is not debited, or blocks
+that are cached behind an allocation."""
 EXPLAINED = """No contract is broken. What was left alone, and why:
 
 * Managers of encoder outputs into which tests write: `scheduler.encoder_cache_manager.cached = {}`
@@ -381,7 +382,7 @@ def planted_in(tests: OwnTests, sown: Sown) -> Iterator[str]:
     """The same, of one kind of fault."""
     options = (sown.file, *(("-k", sown.chosen) if sown.chosen else ()))
     count = len(tests.run(*options).outcomes)
-    chosen = f', `-k "{sown.chosen}"`' if sown.chosen else ""
+    chosen = f',\n`-k "{sown.chosen}"`' if sown.chosen else ""
     yield f"""
 ### In {sown.what}
 
