@@ -7,7 +7,7 @@ interpreter, without vLLM's conftest.py and without a network: where one asks fo
 of a model, a small one of our own stands in its place. Tests that ask for more fail with and
 without the plug-in alike; what the plug-in changes is counted.
 
-Then each fault of differential/targets/host/faults.py is planted into the managers' classes.
+Then faults of differential/targets/host/ are planted into the classes of managers and schedulers.
 """
 
 import argparse
@@ -21,10 +21,11 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from cacheproof.differential.generators.manager import manager_trace
 from cacheproof.differential.judges.watch import ManagerWatch
@@ -42,6 +43,7 @@ LIBRARIES_OF = "0.32.0"
 DISTRIBUTIONS = ("cacheproof", "iniconfig", "packaging", "pluggy", "pygments", "pytest")
 OF_MANAGERS = "tests/v1/core/test_encoder_cache_manager.py"
 OF_SCHEDULERS = "tests/v1/core/test_scheduler.py"
+OF_KV_CACHES = "tests/v1/core/test_prefix_caching.py"
 SUITE = ("tests/v1/core", "--ignore=tests/v1/core/prefix_cache")
 ALONE = " tests fail for what is broken alone"
 PLUG_IN = ("-p", "cacheproof.pytest", "--cacheproof")
@@ -61,6 +63,48 @@ OPT = {
     "pad_token_id": 1,
     "torch_dtype": "float16",
 }
+
+
+class Sown(NamedTuple):
+    """Faults that are planted, in what, as planted_fault.py calls it, and the tests that are run:
+    a file, and what pytest's -k selects of it."""
+
+    kind: str
+    what: str
+    file: str
+    chosen: str
+    faults: Iterable[str]
+
+
+SOWN = (
+    Sown("encoder", "managers of encoder outputs", OF_MANAGERS, "", FAULTS),
+    Sown(
+        "kv_cache",
+        "KV cache managers",
+        OF_KV_CACHES,
+        "test_prefill or test_decode or test_evict or test_hash_block or test_kv_cache_events",
+        (
+            "keeps_hits_queued",
+            "leaks_a_block",
+            "loses_a_hash",
+            "hands_out_what_was_used_last",
+            "misses_every_third_hit",
+        ),
+    ),
+    Sown(
+        "scheduler",
+        "schedulers",
+        OF_SCHEDULERS,
+        "test_schedule_ or test_stop or multimodal or preempt",
+        (
+            "splits_items",
+            "releases_ahead",
+            "drops_what_is_encoded",
+        ),
+    ),
+)
+"""All faults of the managers of encoder outputs; of the others, whose tests take long, some. Those
+that stop a scheduler have tests wait for ever."""
 _MAKE_LLAVA = """
 import sys
 from pathlib import Path
@@ -115,7 +159,7 @@ class OwnTests:
         Raises:
             RuntimeError: pytest did not run them.
         """
-        planted = () if fault is None else ("-p", "planted_fault")
+        planted = () if fault is None else ("-p", "planted_fault")  # KIND:NAME
         begun = time.perf_counter()
         done = subprocess.run(
             [
@@ -227,12 +271,25 @@ archive: without vLLM's `conftest.py`, without a network, and with a small confi
 place of OPT's and LLaVA's. What asks for another model does not run here."""
 
 
+PLANTED = """
+## Planted faults
+
+Each fault is in the classes that the tests import: how many tests fail by themselves, how many more
+for a broken contract alone, and the contracts."""
 UNSEEN = """Where both are 0, no test makes the call that shows the fault: the third look-up or
-admission of one manager, or a release of an encoder-decoder's input that is not debited."""
-EXPLAINED = """No contract is broken. The managers that were left alone are those into which tests
-write: `scheduler.encoder_cache_manager.cached = {}` before a request comes back, in four tests, and
-`manager.num_free_slots = 50` to force an eviction, in one. ED-2 never spoke, since no test releases
-an input of an encoder-decoder but by freeing its request."""
+admission of one manager, a release of an encoder-decoder's input that is not debited, or blocks
+that are cached behind an allocation."""
+EXPLAINED = """No contract is broken. What was left alone, and why:
+
+* Managers of encoder outputs into which tests write: `scheduler.encoder_cache_manager.cached = {}`
+  before a request comes back, in four tests, and `manager.num_free_slots = 50` to force an
+  eviction, in one.
+* Schedulers whose requests or settings tests change between two calls, for whom tests replace a
+  method such as `allocate_slots`, that have a connector to an external encoder cache, or that are
+  given a request which an engine refuses.
+* Pools of Mamba's managers, which change hashes by the pool's private methods.
+* KV cache managers and pools into which tests write, or that tests give blocks, hits or hashes of
+  their own making."""
 
 
 def page(tests: OwnTests, rounds: int) -> Iterator[str]:
@@ -315,24 +372,31 @@ def _spread(values: Sequence[float], digits: int = 1) -> str:
 
 def planted(tests: OwnTests) -> Iterator[str]:
     """Which planted faults the tests find by themselves, and which with the contracts attached."""
-    count = len(tests.run(OF_MANAGERS).outcomes)
-    yield f"""
-## Planted faults
+    yield PLANTED
+    for sown in SOWN:
+        yield from planted_in(tests, sown)
+    yield f"\n{UNSEEN}"
 
-Each fault is in the classes that the tests import. Of the {count} tests of
-`{Path(OF_MANAGERS).name}`, those that fail by themselves, those that fail for a broken contract
-alone, and the contracts.
+
+def planted_in(tests: OwnTests, sown: Sown) -> Iterator[str]:
+    """The same, of one kind of fault."""
+    options = (sown.file, *(("-k", sown.chosen) if sown.chosen else ()))
+    count = len(tests.run(*options).outcomes)
+    chosen = f',\n`-k "{sown.chosen}"`' if sown.chosen else ""
+    yield f"""
+### In {sown.what}
+
+{count} tests of `{Path(sown.file).name}`{chosen}.
 
 | fault | by themselves | for a contract | contracts |
 |---|--:|--:|---|"""
-    for fault in FAULTS:
-        ran = tests.run(OF_MANAGERS, *PLUG_IN, fault=fault)
+    for fault in sown.faults:
+        ran = tests.run(*options, *PLUG_IN, fault=f"{sown.kind}:{fault}")
         broken = [line.split()[1] for line in ran.summary if line.startswith("BROKEN ")]
         alone = sum(int(line.split()[0]) for line in ran.summary if line.endswith(ALONE))
         name = "none" if fault == nothing.__name__ else fault.replace("_", " ")
         counts = f"{len(ran.failed) - alone} | {alone}"
         yield f"| {name} | {counts} | {' '.join(broken)} |"
-    yield f"\n{UNSEEN}"
 
 
 if __name__ == "__main__":

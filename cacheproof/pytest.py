@@ -1,9 +1,10 @@
 """A pytest plug-in: `pytest -p cacheproof.pytest --cacheproof` holds vLLM's managers of encoder
-outputs to their contracts in whatever tests touch them.
+outputs, KV cache managers, block pools and schedulers to their contracts in whatever tests touch
+them.
 
-It changes no decision of a manager. A test under which a manager breaks a contract fails, with both
-sides. What a test does that no scheduler would do is no fault: after it nothing more is said of
-that manager, and the summary says so. Without `--cacheproof` nothing is done at all.
+It changes no decision of theirs. A test under which one breaks a contract fails, with both sides.
+What a test does that no engine would do is no fault: after it nothing more is said of that object,
+and the summary says so. Without `--cacheproof` nothing is done at all.
 """
 
 from collections import Counter
@@ -13,9 +14,17 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.judges.live import SILENT, live_contracts
-from cacheproof.differential.judges.watch import NOTES, ManagerWatch, Note
-from cacheproof.differential.targets.attached import Attachment
+from cacheproof.differential.audit.scheduler_watch import SCHEDULERS, SchedulerWatch
+from cacheproof.differential.judges.kv_cache_watch import KVCacheWatch
+from cacheproof.differential.judges.live_contracts import SILENT, live_contracts
+from cacheproof.differential.judges.watch import ManagerWatch
+from cacheproof.differential.judges.watching import NOTES, Break, Note, Watching
+from cacheproof.differential.targets.attached import (
+    BLOCK_POOLS,
+    ENCODER_MANAGERS,
+    KV_CACHE_MANAGERS,
+    Attachment,
+)
 from cacheproof.spec.registry import by_id
 from cacheproof.spec.versions import release_key
 
@@ -30,12 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cacheproof",
         action="store_true",
-        help="fail tests under which a manager of encoder outputs breaks a contract",
+        help="fail tests under which a manager, block pool or scheduler breaks a contract",
     )
     group.addoption(
         "--cacheproof-strict",
         action="store_true",
-        help="fail also tests that call a manager as no scheduler would; implies --cacheproof",
+        help="fail also tests that call them as no engine would; implies --cacheproof",
     )
     group.addoption(
         "--cacheproof-release",
@@ -81,18 +90,28 @@ class Contracts:
     adds theirs up."""
 
     def __init__(self, release: str | None, *, strict: bool) -> None:
-        self._watch = ManagerWatch(release)
+        self._release = release
+        managers, caches = ManagerWatch(release), KVCacheWatch(release)
+        schedulers = SchedulerWatch(release, managers, caches)
+        self._watches: tuple[Watching[Any], ...] = (managers, caches, schedulers)
         self._strict = strict
         self._alone = 0
         self._fails_outside = False
-        self._attachment = Attachment(self._watch)
+        self._attachments = (
+            Attachment(managers, ENCODER_MANAGERS),
+            Attachment(caches, KV_CACHE_MANAGERS),
+            Attachment(caches, BLOCK_POOLS),
+            Attachment(schedulers, SCHEDULERS),
+        )
         self._broken: list[tuple[str, str]] = []
         self._notes: list[tuple[str, str, str, str]] = []
-        self._attachment.attach()
+        for attachment in self._attachments:
+            attachment.attach()
 
     def pytest_unconfigure(self) -> None:
         """Leave vLLM as it was."""
-        self._attachment.detach()
+        for attachment in self._attachments:
+            attachment.detach()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -113,7 +132,12 @@ class Contracts:
 
     def _taken(self, where: str) -> list[str]:
         """Keep what was found, and say what of it is a failure."""
-        breaks, notes = self._watch.take()
+        breaks: list[Break] = []
+        notes: list[Note] = []
+        for watch in self._watches:
+            of_one, left = watch.take()
+            breaks += of_one
+            notes += left
         self._broken += [(where, contract) for one in breaks for contract in one.contracts]
         self._notes += [(where, one.why, one.text, one.caller) for one in notes]
         return [one.text for one in breaks] + ([*map(_misuse, notes)] if self._strict else [])
@@ -133,12 +157,16 @@ class Contracts:
             output[NAME] = self._counts()
 
     def _counts(self) -> dict[str, Any]:
-        watch = self._watch
         return {
-            "managers": dict(watch.managers),
-            "calls": watch.calls,
+            "watches": [
+                {
+                    "managers": dict(watch.managers),
+                    "calls": watch.calls,
+                    "spoke": {kind: dict(spoke) for kind, spoke in watch.spoke.items()},
+                }
+                for watch in self._watches
+            ],
             "alone": self._alone,
-            "spoke": {kind: dict(spoke) for kind, spoke in watch.spoke.items()},
             "broken": self._broken,
             "notes": self._notes,
         }
@@ -148,36 +176,30 @@ class Contracts:
         """Add up what a worker of xdist has counted."""
         counts = getattr(node, "workeroutput", {}).get(NAME)
         if counts is not None:
-            self._watch.managers.update(counts["managers"])
-            self._watch.calls += counts["calls"]
+            for watch, told in zip(self._watches, counts["watches"], strict=True):
+                watch.managers.update(told["managers"])
+                watch.calls += told["calls"]
+                for kind, spoke in told["spoke"].items():
+                    watch.spoke[kind].update(spoke)
             self._alone += counts["alone"]
-            for kind, spoke in counts["spoke"].items():
-                self._watch.spoke[kind].update(spoke)
             self._broken += [tuple(one) for one in counts["broken"]]
             self._notes += [tuple(one) for one in counts["notes"]]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """What was judged, which contracts spoke, and where nothing could be said."""
-        terminalreporter.section(f"{NAME}: contracts of vLLM {self._watch.release or 'newest'}")
+        terminalreporter.section(f"{NAME}: contracts of vLLM {self._release or 'newest'}")
         for line in self._summary():
             terminalreporter.line(line)
 
     def _summary(self) -> Generator[str, None, None]:
-        watch = self._watch
         broken = Counter(contract for _, contract in self._broken)
-        made = ", ".join(f"{count} {kind}" for kind, count in sorted(watch.managers.items()))
-        count = sum(watch.managers.values())
-        yield f"{count} managers ({made or 'none'}), {watch.calls} calls judged"
-        for kind in SILENT:
-            ids = live_contracts(kind, watch.release)
-            spoke = watch.spoke[kind]
-            said = [f"{one} {spoke[one]}" for one in ids if spoke[one]]
-            yield f"{kind}: spoke " + (", ".join(said) or "none")
-            never = [one for one in ids if not spoke[one]]
-            if never:
-                yield f"{kind}: never spoke {', '.join(never)}"
-            if SILENT[kind]:
-                yield f"{kind}: cannot speak without a scheduler {', '.join(SILENT[kind])}"
+        for watch in self._watches:
+            followed = +watch.managers
+            made = ", ".join(f"{count} {kind}" for kind, count in sorted(followed.items()))
+            count = followed.total()
+            yield f"{count} {watch.what} ({made or 'none'}), {watch.calls} calls judged"
+            for kind, spoke in watch.spoke.items() if followed else ():
+                yield from _spoken(kind, spoke, self._release)
         if self._alone:
             yield f"{self._alone} tests fail for what is broken alone"
         for contract, count in sorted(broken.items()):
@@ -186,10 +208,10 @@ class Contracts:
         yield from self._noted()
 
     def _noted(self) -> Generator[str, None, None]:
-        """The managers of which nothing more could be said."""
+        """The objects of which nothing more could be said."""
         if not self._notes:
             return
-        yield f"{len(self._notes)} managers were left alone after what no scheduler does:"
+        yield f"{len(self._notes)} objects were left alone after what no engine does:"
         reasons = Counter(why for _, why, _, _ in self._notes)
         for why, count in sorted(reasons.items()):
             said = NOTES[why] if why in NOTES else f"promise of the caller: {by_id(why).title}"
@@ -198,6 +220,18 @@ class Contracts:
             yield f"  {why} in {where} by {caller}: {text}"
         if len(self._notes) > NOTES_SHOWN:
             yield f"  and {len(self._notes) - NOTES_SHOWN} more"
+
+
+def _spoken(kind: str, spoke: Counter[str], release: str | None) -> Generator[str, None, None]:
+    """Which contracts spoke of a kind, which did not, and which cannot."""
+    ids = live_contracts(kind, release)
+    said = [f"{one} {spoke[one]}" for one in ids if spoke[one]]
+    yield f"{kind}: spoke " + (", ".join(said) or "none")
+    never = [one for one in ids if not spoke[one]]
+    if never:
+        yield f"{kind}: never spoke {', '.join(never)}"
+    if SILENT[kind]:
+        yield f"{kind}: cannot speak of calls alone {', '.join(SILENT[kind])}"
 
 
 def _misuse(note: Note) -> str:

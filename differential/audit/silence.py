@@ -7,10 +7,13 @@ PROGRESS = frozenset({"LV-1", "LV-3"})
 NOT_JUDGED = {
     "KV connector": ORDER | PROGRESS | {"LV-2", "SC-3", "SC-19"},
     "KV cache groups of other kinds": frozenset({"LV-2"}),
+    "encoders alone": frozenset({"LV-2"}),
     "pipeline parallelism": PROGRESS,
     "data parallelism": PROGRESS | ORDER,
     "context parallelism": frozenset({"LV-2"}),
-    "pooling or diffusion": PROGRESS,
+    "pooling or diffusion": PROGRESS | {"SC-10"},
+    "chunks that end where Mamba states do": frozenset({"SC-3"}),
+    "slots for parallel drafts": frozenset({"SC-3"}),
 }
 """By what `recording.settings` says of an engine."""
 _TEXTS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})

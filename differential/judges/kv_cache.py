@@ -108,22 +108,10 @@ class KVCacheJudge:
         answer, changed = outcome["answer"], outcome["changed"]
         known = self._requests.get(name)
         self._rare.observe(event, outcome, known)
-        given = self._given(event, answer, changed)
-        queues = self._mirror.given_back(given, goes_on=kind == "slots")
         if kind == "slots" and known is not None:
-            self._judge_slots(name, known, outcome, queues)
+            self._judge_slots(name, known, outcome)
             return
-        if changed:
-            queue = tuple(changed.get("queue", self._mirror.queue))
-            self._check(PoolRelease(self._mirror.queue, queue, *queues))
-        if kind == "reset_prefix":
-            self._check(PoolReset(answer, self.pool.held))
-            self._counted[0] |= answer
-        named = self._named(event, answer)
-        self._evicted_by_id |= named
-        new = self._new_keys(changed)
-        self._put_off_or_free(kind, answer)
-        self._apply(changed, handed_out=frozenset(), named=named)
+        new = self._judge_change(event, answer, changed)
         self._follow(event, answer)
         if known is not None and (new or kind == "loaded"):
             certain = answer if kind == "loaded" else known.certain
@@ -135,6 +123,24 @@ class KVCacheJudge:
         if kind == "take_events" and self._config["kv_events"]:
             self._judge_events(answer)
 
+    def _judge_change(self, event: Event, answer: Any, changed: Event) -> frozenset[str]:
+        """Judge and take over what an event changed that hands out no block; the keys that blocks
+        got in it."""
+        kind = event["event"]
+        queues = self._mirror.given_back(self._given(event, answer, changed), goes_on=False)
+        if changed:
+            queue = tuple(changed.get("queue", self._mirror.queue))
+            self._check(PoolRelease(self._mirror.queue, queue, *queues))
+        if kind == "reset_prefix":
+            self._check(PoolReset(answer, self._mirror.held))
+            self._counted[0] |= answer
+        named = self._named(event, answer)
+        self._evicted_by_id |= named
+        new = self._new_keys(changed)
+        self._put_off_or_free(kind, answer)
+        self._apply(changed, handed_out=frozenset(), named=named)
+        return new
+
     def _check(self, subject: Any, kind: str = "") -> None:
         """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
         self.calls_judged += 1
@@ -144,21 +150,36 @@ class KVCacheJudge:
                 self.violations[rule.id] = Violation(rule, *self._where, "", why, kind)
                 self.subjects[rule.id] = subject
 
-    def _judge_slots(self, name: str, known: RequestGhost, outcome: Event, queues: Queues) -> None:
+    def _judge_slots(self, name: str, known: RequestGhost, outcome: Event) -> None:
         """Judge a lookup, and whether and with which blocks the request got its slots."""
-        changed = outcome["changed"]
         hit: list[list[int]] = [[] for _ in self._layout.groups]
-        asked, answer = None, None
         for call in starmap(KVCacheCall, outcome["calls"]):
             if call.operation == "get_computed_blocks":
                 hit = call.answer[0]
-                lookup = self._lookup(known, call.answer)
-                self._check(lookup, self._missing(lookup))
+                self._judge_lookup(known, call.answer)
             else:
-                asked, answer = Asked.of(call), call.answer
+                asked = Asked.of(call)
                 hit = call.arguments[1].get("new_computed_blocks", hit)
-        if asked is None:
-            return
+                self._judge_grant(name, known, asked, hit, call.answer, outcome["changed"])
+
+    def _judge_lookup(self, known: RequestGhost, answer: Any) -> None:
+        lookup = self._lookup(known, answer)
+        is_of_first_blocks = self._layout.is_of_first_blocks(lookup.longest)
+        self._check(lookup, FIRST_BLOCKS if is_of_first_blocks else "")
+
+    def _judge_grant(
+        self,
+        name: str,
+        known: RequestGhost,
+        asked: Asked,
+        hit: list[list[int]],
+        answer: Any,
+        changed: Event,
+    ) -> None:
+        """Judge whether and with which blocks a request got its slots; `hit` are those that it
+        brings, `answer` the ids of those that it was told of, None for none."""
+        given = self._given({"event": "slots", "request": name}, answer, changed)
+        queues = self._mirror.given_back(given, goes_on=True)
         self._check(self._admission(name, known, asked, hit, queues, answer is not None))
         had = filled(self._mirror.tables.get(name, []))
         has = filled(self._mirror.tables_behind(name, changed))
@@ -225,18 +246,6 @@ class KVCacheJudge:
             self._layout.read_behind(hit),
             self._layout.longest_hit(known, self._mirror.found) if looks else 0,
         )
-
-    def _missing(self, lookup: Lookup) -> str:
-        """Whether a lookup beside a drafter should have found a window from its first token on, in
-        blocks smaller than another group's: a kind in which something is missed."""
-        of_first_blocks = any(
-            group.kind == "sliding_window"
-            and group.drops
-            and group.size < self._layout.aligned
-            and lookup.longest < group.window + group.size
-            for group in self._layout.groups
-        )
-        return FIRST_BLOCKS if of_first_blocks else ""
 
     def _admission(
         self,

@@ -275,6 +275,18 @@ class Layout:
             0,
         )
 
+    def is_of_first_blocks(self, longest: int) -> bool:
+        """Whether a lookup beside a drafter should have found, with so many tokens, a window from
+        its first token on, in blocks smaller than another group's: a kind in which something is
+        missed."""
+        return any(
+            group.kind == "sliding_window"
+            and group.drops
+            and group.size < self.aligned
+            and longest < group.window + group.size
+            for group in self.groups
+        )
+
     def _dropped(self, length: int) -> list[Place]:
         """The blocks behind a hit that are looked up with it."""
         return [(group.number, length // group.size) for group in self.groups if group.drops]

@@ -39,9 +39,9 @@ class KVCacheMirror:
         self._windows = [group["kind"] == "sliding_window" for group in config["groups"]]
 
     @property
-    def pool(self) -> PoolState:
-        """The pool, and who holds what of it."""
-        held = Counter(
+    def held(self) -> Mapping[int, int]:
+        """Block -> how often it stands in tables and in frees put off."""
+        return Counter(
             block
             for blocks in (
                 *(table for tables in self.tables.values() for table in tables),
@@ -50,8 +50,12 @@ class KVCacheMirror:
             for block in blocks
             if block
         )
+
+    @property
+    def pool(self) -> PoolState:
+        """The pool, and who holds what of it."""
         return PoolState(
-            self.num_blocks, self.free, self.queue, self.refs, held, self.hashes, self.found
+            self.num_blocks, self.free, self.queue, self.refs, self.held, self.hashes, self.found
         )
 
     @property

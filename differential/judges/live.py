@@ -8,36 +8,20 @@ of such an entry nothing is demanded of the worker's store until it is allocated
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cacheproof.differential.judges.evaluator import Evaluator
-from cacheproof.differential.judges.rules import Rules, manager_component, rules_for
+from cacheproof.differential.judges.live_contracts import ENCODER_DECODER, SILENT
+from cacheproof.differential.judges.rules import Rules, rules_for
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.targets.host.recorder import Snapshot
 from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
-from cacheproof.spec.registry import contracts
 
 CALLS_SHOWN = 8
-ENCODER_DECODER = "encoder_decoder"
 _CLAIMING = frozenset({"allocate", "check"})
 _SCHEDULER = "scheduler"
-_PROGRESS = "how far a request is, only its scheduler knows"
-_SCHEDULED = "which tokens a step computes, only its scheduler knows"
-SILENT: Mapping[str, Mapping[str, str]] = {
-    "encoder_cache": {
-        "CP-2": _PROGRESS,
-        "CP-3": "who goes on running, only the scheduler knows",
-        "CP-4": "whether the step still encodes it, only the scheduler knows",
-        "CP-5": _PROGRESS,
-        "EC-8b": "which admission an allocation answers, only the scheduler knows",
-        "WM-2": _SCHEDULED,
-    },
-    ENCODER_DECODER: {},
-}
-"""Contracts that cannot speak where nothing but calls is seen, by kind of manager, and why."""
 
 
 class Given(NamedTuple):
@@ -66,13 +50,6 @@ def live_rules(kind: str, release: str | None) -> Rules:
     """The contracts of a kind of manager, and what its callers promise. A claim ends with a call,
     so the moment at which an entry becomes idle is known under asynchronous scheduling too."""
     return rules_for(kind, release, _SCHEDULER)
-
-
-def live_contracts(kind: str, release: str | None) -> tuple[str, ...]:
-    """The ids of the contracts that can speak of a kind of manager."""
-    silent = SILENT[kind]
-    applicable = contracts(manager_component(kind), release)
-    return tuple(rule.id for rule in applicable if rule.id not in silent)
 
 
 class LiveManager:

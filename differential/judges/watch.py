@@ -5,76 +5,30 @@ A manager is followed from its making. It is left alone, and that is noted, once
 of it: a contract is broken, a promise is, or its state is not what its last call left.
 """
 
-import sys
-import weakref
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from cacheproof.differential.judges.live import ENCODER_DECODER, SILENT, Given, LiveManager
-from cacheproof.differential.judges.violation import Violation
-from cacheproof.differential.targets import attached
+from cacheproof.differential.judges.live import Given, LiveManager
+from cacheproof.differential.judges.live_contracts import ENCODER_CACHE, ENCODER_DECODER
+from cacheproof.differential.judges.watching import (
+    ANOTHER,
+    UNKNOWN,
+    UNREADABLE,
+    UNREADABLE_ERRORS,
+    UNSEEN,
+    WRITTEN,
+    Watching,
+)
 from cacheproof.differential.targets.attached import BEGIN, Method
 from cacheproof.differential.targets.host.recorder import Snapshot, in_order, ledger_of
 
-WRITTEN = "state written"
-UNREADABLE = "unreadable call"
-ANOTHER = "another item"
-UNSEEN = "beginning not seen"
-UNKNOWN = "unknown state"
-NOTES = {
-    WRITTEN: "what its last call left was changed otherwise: by a test, or a method of its own",
-    UNREADABLE: "a call's request or numbers cannot be read",
-    ANOTHER: "a request's input became another item while the request held it",
-    UNSEEN: "the manager was copied, or made before it could be watched, and has entries",
-    UNKNOWN: "the manager does not keep its state as vLLM's from 0.10.2 on do",
-}
-"""Why nothing more is said of a manager, beside the promises of its callers."""
-_UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 
-
-@dataclass(frozen=True)
-class Break:
-    """The contracts that a manager broke with one call, and a text: who made the call, what each
-    says, both sides of each, and the last calls."""
-
-    contracts: tuple[str, ...]
-    text: str
-
-
-@dataclass(frozen=True)
-class Note:
-    """Nothing more is said of a manager: why (a promise's id, or one of NOTES), how a call shows
-    it, and who made the call."""
-
-    why: str
-    text: str
-    caller: str
-
-
-class ManagerWatch:
-    """Makes calls of managers for those who call, and judges each at once.
-
-    `managers` counts those that were followed by kind, `calls` what was judged, `spoke` how often
-    each contract was asked by kind of manager.
-    """
+class ManagerWatch(Watching[LiveManager]):
+    """Makes calls of managers for those who call, and judges each at once."""
 
     def __init__(self, release: str | None) -> None:
-        self.release = release
-        self.managers: Counter[str] = Counter()
-        self.calls = 0
-        self.spoke: dict[str, Counter[str]] = {kind: Counter() for kind in SILENT}
-        self._breaks: list[Break] = []
-        self._notes: list[Note] = []
-        self._followed: dict[int, LiveManager | None] = {}
-
-    def take(self) -> tuple[list[Break], list[Note]]:
-        """Breaks and notes since it was asked last."""
-        taken = self._breaks, self._notes
-        self._breaks, self._notes = [], []
-        return taken
+        super().__init__(release, (ENCODER_CACHE, ENCODER_DECODER), "managers")
 
     def call(
         self, manager: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
@@ -94,7 +48,7 @@ class ManagerWatch:
         try:
             answer = method(manager, *args, **kwargs)
         except Exception as error:
-            self._judged(manager, live, live.raised(given, error))
+            self._judged(manager, live.raised(given, error), live.calls)
             raise
         self._after(manager, live, given, answer)
         return answer
@@ -105,7 +59,7 @@ class ManagerWatch:
         """The call, if something can be said of it."""
         try:
             given = _given(operation, args)
-        except _UNREADABLE as error:
+        except UNREADABLE_ERRORS as error:
             self._leave(manager, UNREADABLE, f"{operation}: {type(error).__name__}: {error}")
             return None
         if live.is_another(given):
@@ -120,22 +74,10 @@ class ManagerWatch:
     def _after(self, manager: Any, live: LiveManager, given: Given, answer: Any) -> None:
         try:
             snapshot = _read(manager)
-        except _UNREADABLE as error:
+        except UNREADABLE_ERRORS as error:
             self._leave(manager, UNKNOWN, f"{given}: {type(error).__name__}: {error}")
             return
-        self._judged(manager, live, live.answered(given, answer, snapshot))
-
-    def _judged(self, manager: Any, live: LiveManager, violations: list[Violation]) -> None:
-        self.calls += 1
-        if violations:
-            ids = tuple(violation.contract.id for violation in violations)
-            text = _told(violations, type(manager).__name__, live.calls)
-            self._breaks.append(Break(ids, text))
-            self._followed[id(manager)] = None
-
-    def _leave(self, manager: Any, why: str, text: str) -> None:
-        self._followed[id(manager)] = None
-        self._notes.append(Note(why, text, _caller()))
+        self._judged(manager, live.answered(given, answer, snapshot), live.calls)
 
     # managers
 
@@ -149,21 +91,18 @@ class ManagerWatch:
             try:
                 if live.is_as_left(_read(manager)):
                     return live
-            except _UNREADABLE:
+            except UNREADABLE_ERRORS:
                 pass
             self._follow(manager, WRITTEN)
         return self._followed[id(manager)]
 
     def _follow(self, manager: Any, otherwise: str) -> None:
         """Follow a manager from now on, if nothing is in it; `otherwise` says why not."""
-        key = id(manager)
-        if key not in self._followed:
-            weakref.finalize(manager, self._followed.pop, key, None)
         name = type(manager).__name__
         try:
             kind, snapshot = _kind_of(manager), _read(manager)
             capacity = manager.cache_size
-        except _UNREADABLE as error:
+        except UNREADABLE_ERRORS as error:
             self._leave(manager, UNKNOWN, f"{name}: {error}")
             return
         if kind is None:
@@ -172,9 +111,8 @@ class ManagerWatch:
             self._leave(manager, otherwise, name)
         else:
             self.managers[kind] += 1
-            self._followed[key] = LiveManager(
-                kind, capacity, snapshot, self.release, self.spoke[kind]
-            )
+            live = LiveManager(kind, capacity, snapshot, self.release, self.spoke[kind])
+            self._keep(manager, live)
 
 
 def _read(manager: Any) -> Snapshot:
@@ -191,7 +129,7 @@ def _kind_of(manager: Any) -> str | None:
     """The kind of a manager; None before entries were shared by identifier."""
     if hasattr(manager, "has_cache"):
         return None
-    return "encoder_cache" if hasattr(manager, "cached") else ENCODER_DECODER
+    return ENCODER_CACHE if hasattr(manager, "cached") else ENCODER_DECODER
 
 
 def _given(operation: str, args: Sequence[Any]) -> Given:
@@ -213,23 +151,3 @@ def _given(operation: str, args: Sequence[Any]) -> Given:
     if not isinstance(identifier, str) or not isinstance(size, Integral):
         raise TypeError(f"item {identifier!r} of {size!r} embeddings")
     return Given(operation, request.request_id, number, identifier, int(size), *numbers[1:])
-
-
-def _told(violations: Sequence[Violation], manager: str, calls: Sequence[str]) -> str:
-    """What a call broke, in some lines."""
-    ids = ", ".join(violation.contract.id for violation in violations)
-    lines = [f"{ids} broken by {manager}, called by {_caller()}"]
-    for violation in violations:
-        rule = violation.contract
-        lines += [f"  {rule.id}: {rule.title}", f"    {violation.why}", f"    {rule.source}"]
-    return "\n".join([*lines, "  last calls", *(f"    {call}" for call in calls)])
-
-
-def _caller() -> str:
-    """Who has called: the first function that is none of ours."""
-    frame = sys._getframe()
-    ours = (__file__, attached.__file__)
-    while frame.f_back is not None and frame.f_code.co_filename in ours:
-        frame = frame.f_back
-    module = frame.f_globals.get("__name__", "?")
-    return f"{module}.{frame.f_code.co_qualname}, line {frame.f_lineno}"

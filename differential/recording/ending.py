@@ -4,12 +4,12 @@ import logging
 from contextlib import suppress
 
 from cacheproof.differential.recording.messages import Raised
-from cacheproof.differential.recording.writer import Writer
+from cacheproof.differential.recording.writer import Records
 
 _logger = logging.getLogger("vllm.cacheproof")
 
 
-def say_why_it_ended(error: Exception, writer: Writer) -> None:
+def say_why_it_ended(error: Exception, writer: Records) -> None:
     """A recording ends of what went wrong in it."""
     with suppress(Exception):
         _logger.warning("cacheproof: the recording has ended: %r", error, exc_info=error)

@@ -5,6 +5,7 @@ what it left is written down after it. Nothing that this module does may reach t
 goes wrong here ends the recording, and the record says so.
 """
 
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ from cacheproof.differential.recording.messages import (
     Updated,
 )
 from cacheproof.differential.recording.requests import Numbers, Queues, Step, order_of
-from cacheproof.differential.recording.writer import Writer
+from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.scheduler_told import (
     blocks_of,
     inputs_of,
@@ -43,15 +44,33 @@ from cacheproof.differential.targets.host.scheduler_told import (
 )
 
 KEYFRAME_STEPS = 4096
+OPERATIONS = {
+    "add_request": "_added",
+    "schedule": "_scheduled",
+    "update_from_output": "_updated",
+    "finish_requests": "_finished",
+    "reset_encoder_cache": "_reset_encoder",
+    "reset_prefix_cache": "_reset_prefix",
+    "set_pause_state": "_paused",
+    "shutdown": "_shut_down",
+}
+"""The methods of a scheduler that an engine calls, and what notes each."""
 _NOBODY: list[Any] = []
 _NOTHING: dict[Any, Any] = {}
 
 
 class SchedulerRecording:
-    """The record of one scheduler, which it wraps."""
+    """The record of one scheduler, which it wraps; or else who wraps it hands on each call of one
+    of `OPERATIONS`."""
 
     def __init__(
-        self, scheduler: Any, writer: Writer, hasher: Hasher, facts: settings.Facts
+        self,
+        scheduler: Any,
+        writer: Records,
+        hasher: Hasher,
+        facts: settings.Facts,
+        *,
+        wraps: bool = True,
     ) -> None:
         self._scheduler = scheduler
         self._facts = facts
@@ -76,40 +95,27 @@ class SchedulerRecording:
         self._inside = False
         self._ended = False
         self._clock = time.monotonic_ns()
-        hooks: dict[str, Callable[..., None]] = {
-            "add_request": self._added,
-            "schedule": self._scheduled,
-            "update_from_output": self._updated,
-            "finish_requests": self._finished,
-            "reset_encoder_cache": self._reset_encoder,
-            "reset_prefix_cache": self._reset_prefix,
-            "set_pause_state": self._paused,
-            "shutdown": self._shut_down,
-        }
-        for name, note in hooks.items():
+        for name in OPERATIONS if wraps else ():
             if hasattr(scheduler, name):
-                setattr(scheduler, name, self._wrap(name, getattr(scheduler, name), note))
+                method = getattr(scheduler, name)
+                setattr(scheduler, name, functools.partial(self.call, name, method))
 
-    def _wrap(
-        self, name: str, method: Callable[..., Any], note: Callable[..., None]
-    ) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self._inside or self._ended:
-                return method(*args, **kwargs)
-            self._inside = True
+    def call(self, name: str, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Make a call of the scheduler, and write down what it came to."""
+        if self._inside or self._ended:
+            return method(*args, **kwargs)
+        self._inside = True
+        try:
+            self._safely(self._before, name)
             try:
-                self._safely(self._before, name)
-                try:
-                    answer = method(*args, **kwargs)
-                except BaseException as error:
-                    self._safely(self._raised, name, error)
-                    raise
-                self._safely(note, answer, *args, **kwargs)
-            finally:
-                self._inside = False
-            return answer
-
-        return call
+                answer = method(*args, **kwargs)
+            except BaseException as error:
+                self._safely(self._raised, name, error)
+                raise
+            self._safely(getattr(self, OPERATIONS[name]), answer, *args, **kwargs)
+        finally:
+            self._inside = False
+        return answer
 
     def _safely(self, function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """Call one of ours; its failure is ours alone."""

@@ -15,7 +15,7 @@ from cacheproof.differential.recording.messages import (
     KVState,
 )
 from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED, kv_config, kv_unjudged
-from cacheproof.differential.recording.writer import Writer
+from cacheproof.differential.recording.writer import Records
 from cacheproof.differential.targets.host.kv_cache_recorder import State
 
 NUMBERS_MAX = 100_000
@@ -84,7 +84,7 @@ class KVCacheRecording(KVCacheReader):
         for name in (one for one in POOL if hasattr(self._pool, one)):
             setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
 
-    def write(self, writer: Writer, *, is_whole: bool) -> None:
+    def write(self, writer: Records, *, is_whole: bool) -> None:
         """Write the calls since the last time, and all that there is where that is asked for. The
         keys of requests are then told anew."""
         if self._failure is not None:
@@ -98,7 +98,7 @@ class KVCacheRecording(KVCacheReader):
         if is_whole:
             self._write_state(writer)
 
-    def _write_state(self, writer: Writer) -> None:
+    def _write_state(self, writer: Records) -> None:
         unseen = self.all_changes()
         if unseen is not None:
             read: KVCall = (_NUMBER_OF["read"], None, None, {}, None, unseen, None)
@@ -292,7 +292,7 @@ class UnrecordedKVCache:
     def __init__(self, unjudged: list[str]) -> None:
         self._unjudged = unjudged
 
-    def write(self, writer: Writer, *, is_whole: bool) -> None:
+    def write(self, writer: Records, *, is_whole: bool) -> None:
         """Write a state without anything in it, where one is asked for."""
         if is_whole:
             writer.put(KVState({}, self._unjudged, {}, [], [], [], False))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.recording.messages import SCHEMA, Item, Opened
 from cacheproof.differential.targets.host import protocol
+from cacheproof.differential.targets.host.kv_cache_groups import groups_of
 
 
 def _own_version() -> str:
@@ -134,25 +135,12 @@ def _settings(scheduler: Any) -> dict[str, Any]:
     }
 
 
-_KINDS = {
-    "FullAttentionSpec": ("full", ""),
-    "SlidingWindowSpec": ("sliding_window", "sliding_window"),
-    "ChunkedLocalAttentionSpec": ("chunked_local", "attention_chunk_size"),
-    "CrossAttentionSpec": ("cross", ""),
-}
-
-
 def _groups(scheduler: Any) -> list[dict[str, Any]] | None:
     """The KV cache groups as a trace has them, empty for one of full attention; None where there is
     a kind that no trace knows."""
-    groups = []
-    for group in getattr(scheduler.kv_cache_config, "kv_cache_groups", ()):
-        spec = group.kv_cache_spec
-        if type(spec).__name__ not in _KINDS:
-            return None
-        kind, window = _KINDS[type(spec).__name__]
-        size = getattr(spec, window) if window else 0
-        groups.append({"kind": kind, "block_size": spec.block_size, "window": size})
+    groups = groups_of(scheduler.kv_cache_config)
+    if groups is None:
+        return None
     is_plain = len(groups) == 1 and groups[0]["kind"] == "full"
     return [] if is_plain else groups
 
@@ -229,6 +217,13 @@ def _unjudged(scheduler: Any) -> list[str]:
         "context parallelism": getattr(scheduler, "dcp_world_size", 1) > 1
         or getattr(scheduler, "pcp_world_size", 1) > 1,
         "KV cache groups of other kinds": _groups(scheduler) is None,
+        "chunks that end where Mamba states do": bool(
+            getattr(scheduler, "need_mamba_block_aligned_split", False)
+        ),
+        "slots for parallel drafts": bool(
+            getattr(config.speculative_config, "max_num_new_slots_for_drafting", 0)
+        ),
+        "encoders alone": bool(getattr(scheduler, "is_mm_encoder_only", False)),
         "pooling or diffusion": getattr(scheduler, "num_sampled_tokens_per_step", 1) == 0,
         "drafts": getattr(scheduler, "num_spec_tokens", 0) > 0
         and bool(getattr(scheduler.scheduler_config, "async_scheduling", False)),
@@ -284,7 +279,7 @@ def runs_of(mask: Any) -> list[int] | None:
     if mask is None:
         return None
     runs, last = [0], False
-    for value in mask.tolist():
+    for value in mask if isinstance(mask, tuple) else mask.tolist():
         if value != last:
             runs.append(0)
             last = value

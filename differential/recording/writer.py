@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -34,6 +34,25 @@ class Limits(msgspec.Struct, frozen=True):
     file_bytes: int = 64 << 20
     total_bytes: int = 1 << 30
     waiting_records: int = 1 << 15
+
+
+class Records(Protocol):
+    """What takes the records of a scheduler; `lost` counts those that it could not keep, and
+    `wants_file` says that those with which a file begins are due again."""
+
+    @property
+    def lost(self) -> int: ...
+
+    @property
+    def wants_file(self) -> bool: ...
+
+    def begin(self, *messages: Message) -> None: ...
+
+    def put(self, message: Message, *, at_once: bool = False) -> None: ...
+
+    def flush(self, seconds: float) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class Writer:

@@ -1,5 +1,5 @@
-"""Puts a watch around the managers of encoder outputs of a vLLM in this process, wherever it was
-imported from, by wrapping their public methods at the classes, those of subclasses too.
+"""Puts a watch around classes of a vLLM in this process, wherever it was imported from, by wrapping
+their public methods at the classes, those of subclasses too.
 
 Nothing is imported: a module is wrapped when somebody else imports it. A call that a manager makes
 of itself is its own business; the watch is asked of those that come from outside. A method that is
@@ -8,43 +8,97 @@ put in the place of a wrapped one, as tests do, is what is called.
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import getattr_static
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.targets.after_import import after_import
 from cacheproof.differential.targets.host.recorder import OPERATIONS
 
-MODULE = "vllm.v1.core.encoder_cache_manager"
-CLASSES = ("EncoderCacheManager", "EncoderDecoderCacheManager")
 BEGIN = "begin"
-"""The operation by which a manager is made."""
+"""The operation by which an object is made."""
 Method = Callable[..., Any]
 
 
+class Watched(NamedTuple):
+    """Classes of a module, and what each of their public methods is called by a watch."""
+
+    module: str
+    classes: tuple[str, ...]
+    operations: Mapping[str, str]
+
+
+ENCODER_MANAGERS = Watched(
+    "vllm.v1.core.encoder_cache_manager",
+    ("EncoderCacheManager", "EncoderDecoderCacheManager"),
+    OPERATIONS,
+)
+BLOCK_POOLS = Watched(
+    "vllm.v1.core.block_pool",
+    ("BlockPool",),
+    {
+        name: f"pool.{name}"
+        for name in (
+            "get_new_blocks",
+            "touch",
+            "free_blocks",
+            "unpin_blocks",
+            "cache_full_blocks",
+            "cache_partial_block",
+            "move_block_hashes",
+            "evict_blocks",
+            "reset_prefix_cache",
+            "take_events",
+        )
+    },
+)
+KV_CACHE_MANAGERS = Watched(
+    "vllm.v1.core.kv_cache_manager",
+    ("KVCacheManager",),
+    {
+        name: name
+        for name in (
+            "get_computed_blocks",
+            "allocate_slots",
+            "free",
+            "pop_blocks_for_free",
+            "cache_blocks",
+            "remove_skipped_blocks",
+            "evict_blocks",
+            "reset_prefix_cache",
+            "get_num_common_prefix_blocks",
+            "take_events",
+            "record_prefix_cache_stats",
+            "make_prefix_cache_stats",
+        )
+    },
+)
+
+
 class Watch(Protocol):
-    """Is asked to make each call of a manager."""
+    """Is asked to make each call of a watched object."""
 
     def call(
         self, manager: Any, operation: str, method: Method, args: Sequence[Any], kwargs: Any
     ) -> Any:
         """Answer or raise what `method(manager, *args, **kwargs)` does; `operation` is BEGIN or one
-        of a recorder."""
+        of those watched."""
 
 
 class Attachment:
     """What is wrapped, from `attach` to `detach`."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, watched: Watched = ENCODER_MANAGERS) -> None:
         self._watch = watch
+        self._watched = watched
         self._inside = threading.local()
         self._undo: list[tuple[type, str, Any]] = []
         self._cancel: Callable[[], None] = lambda: None
 
     def attach(self) -> None:
-        """Wrap the managers, now or when their module is imported."""
-        self._cancel = after_import(MODULE, self._wrap_module)
+        """Wrap the classes, now or when their module is imported."""
+        self._cancel = after_import(self._watched.module, self._wrap_module)
 
     def detach(self) -> None:
         """Put everything back as it was."""
@@ -57,7 +111,7 @@ class Attachment:
         self._undo.clear()
 
     def wrap(self, base: type) -> None:
-        """Wrap a class of managers, and those that are or will be derived from it."""
+        """Wrap a class, and those that are or will be derived from it."""
         if hasattr(base.__init_subclass__, _MARK):
             return
         for owner in _family(base):
@@ -65,13 +119,13 @@ class Attachment:
         self._wrap_subclasses_of(base)
 
     def _wrap_module(self, module: ModuleType) -> None:
-        for name in CLASSES:
+        for name in self._watched.classes:
             if hasattr(module, name):
                 self.wrap(getattr(module, name))
 
     def _wrap_class(self, owner: type) -> None:
         """Wrap what a class defines, and what it inherits from one that is not wrapped."""
-        for name, operation in {"__init__": BEGIN, **OPERATIONS}.items():
+        for name, operation in {"__init__": BEGIN, **self._watched.operations}.items():
             method = getattr_static(owner, name, None)
             if callable(method) and not hasattr(method, _MARK):
                 self._put(owner, name, self._wrapped(operation, method))

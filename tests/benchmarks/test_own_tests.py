@@ -13,15 +13,15 @@ def test_the_release_breaks_nothing_in_its_own_tests_of_managers(script, tests) 
     ran = tests.run(script.OF_MANAGERS, *script.PLUG_IN)
     assert ran.count("PASSED") == len(ran.outcomes) > 20
     assert ran.summary[0] == "22 managers (20 encoder_cache, 2 encoder_decoder), 230 calls judged"
-    assert ran.summary[-1] == "encoder_decoder: never spoke ED-2"
+    assert "encoder_decoder: never spoke ED-2" in ran.summary
 
 
 @pytest.mark.full
 def test_tests_that_pass_on_a_faulty_manager_fail_with_the_contracts(script, tests) -> None:
     fault = "evicts_one_more"
-    assert tests.run(script.OF_MANAGERS, fault="nothing").failed == set()
-    by_themselves = tests.run(script.OF_MANAGERS, fault=fault).failed
-    ran = tests.run(script.OF_MANAGERS, *script.PLUG_IN, fault=fault)
+    assert tests.run(script.OF_MANAGERS, fault="encoder:nothing").failed == set()
+    by_themselves = tests.run(script.OF_MANAGERS, fault=f"encoder:{fault}").failed
+    ran = tests.run(script.OF_MANAGERS, *script.PLUG_IN, fault=f"encoder:{fault}")
     assert by_themselves < ran.failed
     assert any(line.startswith("BROKEN EC-8a ") for line in ran.summary)
 
@@ -43,5 +43,6 @@ def test_the_page_has_every_planted_fault(script) -> None:
     assert page.startswith(script.HEAD)
     assert script.EXPLAINED in page
     assert "| none | 0 | 0 |  |" in page
-    rows = [fault.replace("_", " ") for fault in script.FAULTS if fault != "nothing"]
+    faults = [fault for sown in script.SOWN for fault in sown.faults]
+    rows = [fault.replace("_", " ") for fault in faults if fault != "nothing"]
     assert all(f"\n| {row} | " in page for row in rows)

@@ -19,6 +19,31 @@ class EncoderCacheManager(Right):
 class EncoderDecoderCacheManager(DecoderRight):
     pass
 """
+KV_CACHES = """
+from cacheproof.reference.kv_cache_manager import KVCacheManager as Right
+
+class KVCacheManager(Right):
+    pass
+"""
+KV_FAULT = """
+    def free(self, request):
+        self.coordinator.single_type_managers[0].req_to_blocks[request.request_id].pop()
+        super().free(request)
+"""
+"""The last block of a request that is freed stays held by nobody."""
+KV_TESTS = """
+import pytest
+from cacheproof.reference.kv_cache_specs import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from cacheproof.reference.scheduled_request import ScheduledRequest
+
+def test_free():
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+    caches = KVCacheConfig(9, (KVCacheGroupSpec(FullAttentionSpec(4)),))
+    manager = KVCacheManager(caches, 64, 4, 4, enable_caching=False)
+    request = ScheduledRequest("a", [*range(6)], [])
+    assert manager.allocate_slots(request, 6)
+    manager.free(request)
+"""
 FAULT = """
     def free_encoder_input(self, request, input_id):
         super().free_encoder_input(request, input_id)
@@ -61,9 +86,10 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
         core.mkdir(parents=True)
         for folder in (core, core.parent, core.parent.parent):
             (folder / "__init__.py").touch()
-        (core / "encoder_cache_manager.py").write_text(
-            MANAGERS.replace("    pass\n", f"    pass\n{fault}", 1)
-        )
+        modules = {"encoder_cache_manager": MANAGERS, "kv_cache_manager": KV_CACHES}
+        for name, text in modules.items():
+            text = text.replace("    pass\n", f"    pass\n{fault}", 1)
+            (core / f"{name}.py").write_text(text)
         monkeypatch.syspath_prepend(str(pytester.path))
         monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
         pytester.makepyfile(test_manager=tests)
@@ -95,11 +121,30 @@ def test_without_the_fault_it_passes_and_the_summary_says_what_was_judged(suite)
             "1 managers (1 encoder_cache), 3 calls judged",
             "encoder_cache: spoke *EC-6a 3, *",
             "encoder_cache: never spoke *EC-7, *",
-            "encoder_cache: cannot speak without a scheduler CP-2, *",
+            "encoder_cache: cannot speak of calls alone CP-2, *",
             "encoder_decoder: spoke none",
         ]
     )
     result.stdout.no_fnmatch_line("*BROKEN*")
+
+
+def test_a_kv_cache_manager_is_held_to_its_contracts(suite) -> None:
+    result = suite(KV_TESTS, *ON, fault=KV_FAULT)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*BP-3 broken by KVCacheManager, called by test_manager.test_free, line *",
+            "    free(a of 6 tokens)",
+            "1 KV caches (1 kv_cache), 2 calls judged",
+            "0 schedulers (none), 0 calls judged",
+        ]
+    )
+
+
+def test_a_right_kv_cache_manager_breaks_none(suite) -> None:
+    result = suite(KV_TESTS, *ON)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["kv_cache: spoke *BP-3 2, *", "kv_cache: never spoke *KV-1, *"])
 
 
 def test_without_the_flag_nothing_is_done(suite) -> None:
@@ -145,7 +190,7 @@ def test_a_broken_promise_of_the_caller_is_noted(suite) -> None:
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "1 managers were left alone after what no scheduler does:",
+            "1 objects were left alone after what no engine does:",
             f"  CP-1, 1 times: promise of the caller: {by_id('CP-1').title}",
             "  CP-1 in test_manager.py::test_too_large by test_manager.test_too_large, line *",
         ]

@@ -206,7 +206,7 @@ def killers(variant: Variant, seeds: Sequence[int] = SEEDS) -> frozenset[str]:
     """Ids of the contracts that a variant breaks over the traces of the seeds."""
     broken: set[str] = set()
     target = target_of(variant)
-    for trace in _traces(variant, seeds):
+    for trace in traces_of(variant, seeds):
         result = target.run([trace], variant.fault)[0]
         broken.update(examine(trace, result, target).violations)
     return frozenset(broken)
@@ -221,7 +221,8 @@ def target_of(variant: Variant) -> ReferenceTarget:
     return ReferenceTarget(variant.semantics, protocol, managers=managers)
 
 
-def _traces(variant: Variant, seeds: Sequence[int]) -> Iterator[Trace]:
+def traces_of(variant: Variant, seeds: Sequence[int] = SEEDS) -> Iterator[Trace]:
+    """What a variant is run over: of the seeds as many as a kind takes, or those that it names."""
     most = _SEEDS_OF.get(variant.manager)
     for seed in variant.seeds or seeds[:most]:
         for lane in _lanes(variant):

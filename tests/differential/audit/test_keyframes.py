@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,10 +10,14 @@ import pytest
 
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.judging import AuditJudge
-from cacheproof.differential.recording.messages import Keyframe
+from cacheproof.differential.recording.messages import Keyframe, Opened
+from cacheproof.differential.traces.manager import Add, Update
+from cacheproof.differential.traces.scheduler import Schedule
+from cacheproof.reference.releases import NEWEST
+from tests.differential import scheduler_traces
 from tests.differential.audit.conftest import PLANTED
 from tests.differential.audit.spoiled import audit, file_of, parts_of, records_of
-from tests.differential.recording.driven import Driven, found_by
+from tests.differential.recording.driven import Driven, found_by, run_recorded
 
 
 def keyframes_of(records: Sequence[Any]) -> list[int]:
@@ -106,3 +111,21 @@ def test_a_keyframe_that_shows_something_else_than_the_records_before_it_is_a_ga
     records[place][8] += 1  # free slots
     (gap, *_) = audit(parts_of(file_of(records)), skips=True).account.gaps
     assert gap == f"keyframe {place} shows other free slots than the records before it"
+
+
+def test_an_engine_of_text_alone_is_judged(tmp_path: Path) -> None:
+    """Its encoder cache has no room, and nothing is budgeted for encoders."""
+    asked = [Add(f"q{number}", prompt=20, max_tokens=9) for number in range(3)]
+    trace = scheduler_traces.trace(*asked, *[Schedule(), Update()] * 12)
+    (one,) = run_recorded(NEWEST, [(trace, None)], tmp_path, 7)
+    records = records_of(one.folder)
+    fields = {"o": Opened.__struct_fields__, "k": Keyframe.__struct_fields__}
+    for record in records:
+        for number, name in enumerate(fields.get(record[0], ()), 1):
+            if name == "settings":
+                record[number] |= {"capacity": 0, "compute_budget": 0}
+            elif name in ("free_slots", "freeable_slots"):
+                record[number] = 0
+    judged = audit(parts_of(file_of(records)), skips=True)
+    assert (found_by(judged), judged.account.gaps) == (set(), [])
+    assert judged.account.judged_steps == 12

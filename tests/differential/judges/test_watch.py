@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.generators.manager import manager_trace
-from cacheproof.differential.judges.live import SILENT, live_contracts
-from cacheproof.differential.judges.watch import (
+from cacheproof.differential.judges.live_contracts import SILENT, live_contracts
+from cacheproof.differential.judges.watch import ManagerWatch
+from cacheproof.differential.judges.watching import (
     ANOTHER,
     UNKNOWN,
     UNREADABLE,
     UNSEEN,
     WRITTEN,
-    ManagerWatch,
 )
 from cacheproof.differential.search.gallery.encoder_cache import VARIANTS
 from cacheproof.differential.search.gallery.kill_matrix import SEEDS
