@@ -400,8 +400,11 @@ class SchedulerJudge(ManagerJudge):
         if isinstance(event, Add) and not event.resumable:
             at.present = at.present | {event.request}
         ended = {event.request} if isinstance(event, Abort) else outcome.get("finished", ())
-        at.present = at.present.difference(ended)
-        there = {*outcome["running"], *outcome["waiting"]} - self._resumable
+        if ended:
+            at.present = at.present.difference(ended)
+        there = {*outcome["running"], *outcome["waiting"]}
+        if self._resumable:
+            there -= self._resumable
         operation = tag_of(type(event))
         self._check(operation, Presence(at.present, there))
 
@@ -433,7 +436,7 @@ class SchedulerJudge(ManagerJudge):
             return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:
             at.steps_without_token += 1
-            steps_max = sum(map(self._subjects.tokens_max, map(self._order.added, names)))
+            steps_max = self._subjects.tokens_max(map(self._order.added, names))
             self._check("schedule", Stretch(at.steps_without_token, steps_max))
         if not any(at.in_flight[:-1]) and not outcome.get("rejected"):
             self._judge_turn(outcome, stood)  # the rejected end with the next update
