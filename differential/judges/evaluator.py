@@ -109,11 +109,15 @@ class Evaluator:
 
     def step(
         self, step: Step, operation: str = "step", kinds: frozenset[str] | None = None
-    ) -> None:
-        """A step as the worker sees it, by all contracts or by those of some kinds."""
+    ) -> bool:
+        """A step as the worker sees it, by all contracts or by those of some kinds. Returns whether
+        they hold."""
+        held = True
         for rule in self.rules.of_step:
             if (kinds is None or rule.kind in kinds) and not rule.predicate(step):
+                held = False
                 self.broken(rule, {"w": step}, operation, "", "")
+        return held
 
     def broken(
         self,

@@ -91,6 +91,7 @@ class ManagerJudge:
         self._at = self._begin()
         self._state_of_last_step: Any = None
         self._last_step: Step | None = None
+        self._last_step_held = False
         self._handlers = self._handlers_by_event()
 
     def _begin(self) -> ManagerPosition:
@@ -341,7 +342,8 @@ class ManagerJudge:
         """Note what an admission evicted, who is allocated, and which rare states are met."""
         at, rare, name, number = self._at, self._rare_calls, call.request or "", call.input or 0
         if call.operation == "can":
-            evicted = [] if pre is post else [entry for entry in pre.size if entry not in post.size]
+            changed = () if call.delta is None else call.delta.entries
+            evicted = [entry for entry in changed if entry in pre.size and entry not in post.size]
             if evicted:
                 at.evicting.add(name)
             rare.admission(call, size, pre, evicted)
@@ -441,14 +443,14 @@ class ManagerJudge:
             notices=notices,
             encoded=at.encoded.keys(),
             gathered=at.gathered,
-            store=at.ghost.stored,
+            store=dict(at.ghost.stored),
             ledger={} if self._is_decoder else at.state.size,
             pending=frozenset() if is_keyed else frozenset(at.state.notices),
             steps_since_encode=at.ghost.steps_since_encode,
             evicting=at.evicting,
             allocating=at.allocating,
         )
-        self._evaluator.step(self._last_step)
+        self._last_step_held = self._evaluator.step(self._last_step)
 
 
 def judge_of(

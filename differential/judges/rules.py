@@ -68,7 +68,10 @@ class Rules:
             of_scheduler += contracts(ENGINE, release)
         of_scheduler = [rule for rule in of_scheduler if rule.id not in silent]
         self.all = [*rules, *of_scheduler]
-        self.of_scheduler = by_subject(of_scheduler)
+        self.of_scheduler = {
+            subject: [(rule, rule.predicate) for rule in found]
+            for subject, found in by_subject(of_scheduler).items()
+        }
         states = [rule for rule in rules if rule.kind == "state"]
         self.of_state = [(rule, rule.predicate) for rule in states if rule.parameters == ("s",)]
         self.of_state_and_ghost = [

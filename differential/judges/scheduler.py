@@ -244,13 +244,14 @@ class SchedulerJudge(ManagerJudge):
         at = self._at
         finished = outcome["finished"] if outcome else ()
         ended_last = _NOBODY if self._kv is None else self._kv.ended_last
+        claiming = at.ghost.claimed_end
         for step in at.in_flight[: event.steps]:
             for name in step:
                 if name in ended_last:
                     continue
                 if name in finished and name in at.running and name in at.requests:
                     self._end(name)
-                else:
+                elif name in claiming:
                     self._confirm(name)
         for name in finished:
             self._end(name)
@@ -304,8 +305,8 @@ class SchedulerJudge(ManagerJudge):
         """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
         self.calls_judged += 1
         evaluator = self._evaluator
-        for rule in evaluator.rules.of_scheduler.get(type(subject), ()):
-            if not rule.predicate(subject):
+        for rule, holds in evaluator.rules.of_scheduler.get(type(subject), ()):
+            if not holds(subject):
                 evaluator.broken(rule, about(rule, subject), operation, "", "", kind())
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
