@@ -78,15 +78,38 @@ def of_promises(rules: Iterable[Contract], operation: str) -> Holds:
 
 
 def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narrow]]) -> Holds:
-    conjuncts = [
-        f"({ast.unparse(narrow(copy.deepcopy(conjunct)))})"
+    conjuncts = _gathered(
+        narrow(copy.deepcopy(conjunct))
         for rule, narrow in narrows
         for conjunct in _conjuncts(rule.expression.tree)
-    ]
+    )
     names: Mapping[str, Any] = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
-    text = f"lambda {', '.join(parameters)}: {' and '.join(conjuncts) or 'True'}"
+    text = (
+        f"lambda {', '.join(parameters)}: {' and '.join(f'({one})' for one in conjuncts) or 'True'}"
+    )
     holds: Holds = eval(compile(text, "<narrowed contracts>", "eval"), dict(names))
     return holds
+
+
+def _gathered(conjuncts: Iterable[ast.expr]) -> list[str]:
+    """Texts of conjuncts, of which all that ask the same of what changed are one: what is asked of
+    each of these entries, by where it must be for that."""
+    texts: list[str] = []
+    asked: dict[tuple[str, str], list[str]] = {}
+    for conjunct in conjuncts:
+        generator, over = _quantified(conjunct)
+        if over is not None and ast.unparse(over.iter) == CHANGED and len(over.ifs) == 1:
+            there = ast.unparse(ast.UnaryOp(ast.Not(), over.ifs[0]))
+            element = f"({ast.unparse(generator.elt)})"
+            asked.setdefault((_key(over), there), []).append(element)
+        else:
+            texts.append(ast.unparse(conjunct))
+    by_key: dict[str, list[str]] = {}
+    for (key, there), elements in asked.items():
+        by_key.setdefault(key, []).append(f"({there} or {' and '.join(elements)})")
+    for key, parts in by_key.items():
+        texts.append(f"all({' and '.join(parts)} for {key} in {CHANGED})")
+    return texts
 
 
 def _quantified(node: ast.expr) -> tuple[ast.GeneratorExp, ast.comprehension | None]:
