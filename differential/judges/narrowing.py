@@ -56,7 +56,7 @@ def of_transitions(rules: Iterable[Contract]) -> Holds:
         generator, over = _quantified(conjunct)
         if over is None or not _is_of_gone(generator, over):
             return conjunct
-        element = _Swapped().visit(generator.elt)
+        element = _Swapped().visit(copy.deepcopy(generator.elt))
         return _narrowed(ast.GeneratorExp(element, [over]), over, _DOMAIN)
 
     return _compiled(("pre", "post", "g", "c", CHANGED), [(rule, narrow) for rule in rules])
@@ -79,7 +79,7 @@ def of_promises(rules: Iterable[Contract], operation: str) -> Holds:
 
 def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narrow]]) -> Holds:
     conjuncts = _gathered(
-        narrow(copy.deepcopy(conjunct))
+        narrow(conjunct)
         for rule, narrow in narrows
         for conjunct in _conjuncts(rule.expression.tree)
     )

@@ -60,11 +60,16 @@ def moved(before: EncoderCacheState, draw: random.Random) -> EncoderCacheState:
     """What a call makes of a state: of one entry or two nothing stays as it was."""
     other = state(draw)
     size, holders, queue = dict(before.size), dict(before.holders), dict(before.queue)
+    maps: list[tuple[Any, Any]] = [
+        (size, other.size),
+        (holders, other.holders),
+        (queue, other.queue),
+    ]
     for name in draw.sample(NAMES, draw.randint(0, 2)):
-        for now, then in ((size, other.size), (holders, other.holders), (queue, other.queue)):
-            now.pop(name, None)  # type: ignore[attr-defined]
+        for now, then in maps:
+            now.pop(name, None)
             if name in then:
-                now[name] = then[name]  # type: ignore[index]
+                now[name] = then[name]
     free = before.free_slots + sum(before.size.values()) - sum(size.values())
     idle = sum(size[name] for name in size if not holders[name])
     return before._replace(
@@ -293,7 +298,7 @@ def _broken_after_a_reset() -> set[str]:
     ]
     drawn = CallRecord("notices", None, None, None, None, [], None)
     reset = CallRecord("reset", None, None, None, None, None, None)
-    records = ([], [allocated[0]], [drawn], [reset], [allocated[1]])
+    records: tuple[list[CallRecord], ...] = ([], [allocated[0]], [drawn], [reset], [allocated[1]])
     for number, (event, calls) in enumerate(zip(events, records, strict=True)):
         judge.judge(number, event, StepRecord([2, []], calls, None, None))
     return set(judge.violations)
