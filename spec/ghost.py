@@ -77,7 +77,7 @@ class Ghost:
 
     def owed(self) -> set[str]:
         """The requests that need an entry, or have been debited one."""
-        return set(self.claimed_end).union(request for request, _ in self.debits)
+        return set(self.claimed_end).union([request for request, _ in self.debits])
 
     def reset(self) -> None:
         """The encoder cache was reset on both sides; running requests claim afresh."""

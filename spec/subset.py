@@ -158,7 +158,7 @@ def _explain(node: ast.expr, values: dict[str, Any]) -> str | None:
         case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() as generator]):
             return _explain_all(generator, values)
         case ast.Call(func=ast.Name(id="within"), args=[part, whole]):
-            return _explain(_key_by_key(part, whole), values)
+            return _explain(key_by_key(part, whole), values)
         case ast.Compare():
             if _evaluate(node, values):
                 return None
@@ -189,7 +189,7 @@ def _explain_all(node: ast.GeneratorExp, values: dict[str, Any]) -> str | None:
     return None
 
 
-def _key_by_key(part: ast.expr, whole: ast.expr) -> ast.expr:
+def key_by_key(part: ast.expr, whole: ast.expr) -> ast.expr:
     """What `within` says, so that the key that differs can be named."""
     part_text, whole_text = ast.unparse(part), ast.unparse(whole)
     text = f"all(h in {whole_text} and {part_text}[h] == {whole_text}[h] for h in {part_text})"

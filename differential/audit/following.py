@@ -1,6 +1,7 @@
 """Makes events and records of a trace out of what an engine recorded."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cacheproof.differential.recording.ledger import changed
@@ -42,6 +43,10 @@ class Observed(NamedTuple):
 def name_of(number: int) -> str:
     """What a request is called."""
     return f"r{number}"
+
+
+_name_of = lru_cache(4096, typed=True)(name_of)
+"""The same text for the same request, step by step."""
 
 
 def add_of(request: Added | KnownRequest) -> Add:
@@ -173,9 +178,9 @@ class Follower:
         self._in_flight.append(self._step_names)
         rest = message.rest
         outcome: dict[str, Any] = {
-            "scheduled": {name_of(number): tokens for number, (tokens, _) in steps.items()},
+            "scheduled": {_name_of(number): tokens for number, (tokens, _) in steps.items()},
             "computed": {
-                name_of(number): computed
+                _name_of(number): computed
                 for number, (_, computed) in steps.items()
                 if computed is not None
             },
@@ -204,7 +209,7 @@ class Follower:
 
     def _updated(self, message: Updated) -> Iterator[Observed]:
         step = self._in_flight.pop(0)
-        sampled = {name_of(number): 1 for number in step if number not in message.sampled}
+        sampled = {_name_of(number): 1 for number in step if number not in message.sampled}
         for number, tokens in message.sampled.items():
             if tokens:
                 sampled[name_of(number)] = tokens

@@ -47,8 +47,8 @@ class _Order(Order):
 
 class AuditJudge(SchedulerJudge):
     """Judges one scheduler from a keyframe on. `steps` has, of each step whose output has not been
-    compared with a worker's store, its number, its tokens, and what should be there. `step` is the
-    number of the last."""
+    compared with a worker's store, its number, its tokens, what should be there, and whether all
+    contracts hold of that. `step` is the number of the last."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class AuditJudge(SchedulerJudge):
         super().__init__(trace, rules, Reachability(), protocol, release)
         self._order = _Order(arrivals, self._config, offered_by(release), self._at.arrivals)
         self._kv_blocks = None
-        self.steps: deque[tuple[int, int, Step]] = deque(maxlen=10_000)
+        self.steps: deque[tuple[int, int, Step, bool]] = deque(maxlen=10_000)
         self.step = keyframe.steps
         self._row = 0
         self._row_of: dict[str, Any] | None = None
@@ -131,8 +131,12 @@ class AuditJudge(SchedulerJudge):
         super()._schedule(event, outcome, calls)
         if outcome is not None:
             self.step += 1
-            if self._last_step is not None:
-                self.steps.append((self.step, outcome["total"], self._last_step))
+            self._note_step(outcome["total"])
+
+    def _note_step(self, tokens: int) -> None:
+        """A worker's store is to be compared with what the step leaves in it."""
+        if self._last_step is not None:
+            self.steps.append((self.step, tokens, self._last_step, self._last_step_held))
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         if self._row:
@@ -185,8 +189,7 @@ class AuditJudge(SchedulerJudge):
         at.steps_without_token += 1
         at.in_flight.append(self._row_of["scheduled"])
         self.step += 1
-        if self._last_step is not None:
-            self.steps.append((self.step, self._row_of["total"], self._last_step))
+        self._note_step(self._row_of["total"])
         return self._row_of
 
     def steady_update(self) -> Mapping[str, Any] | None:
@@ -222,9 +225,11 @@ class AuditJudge(SchedulerJudge):
             self.steps.popleft()
         if not self.steps or self.steps[0][0] != number:
             return False
-        _, decided, step = self.steps.popleft()
+        _, decided, step, held = self.steps.popleft()
         if decided != tokens:
             return None
+        if held and store == step.store:
+            return True  # as it was judged when it was decided
         if step is self._stored_step and store == self._stored:
             return True  # as it was judged after the step before
         self._stored_step, self._stored = step, dict(store)

@@ -3,9 +3,13 @@
 A pure predicate of an unchanged state needs no second evaluation: state contracts are judged when
 the state or the ghost moved, transition contracts that hold of any unchanged state only when it
 changed (`also_unchanged` marks the others).
+
+Where it is known what a call changed, all contracts are asked at once and narrowed to that. Where
+these do not say that all of them hold, each is asked as it stands in `spec/`, so that every break
+is a break of that text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from cacheproof.differential.judges.rules import Rules
@@ -23,6 +27,16 @@ class Evaluator:
         self.rules = rules
         self.event = 0
         self.violations: dict[str, Violation] = {}
+        self._held: Any = None
+
+    def forget(self) -> None:
+        """Forget what was found: what is judged next follows from nothing that was."""
+        self.violations = {}
+        self.doubt()
+
+    def doubt(self) -> None:
+        """Ask the next state whole: other things changed than will be said."""
+        self._held = None
 
     def raised(self, call: Call) -> None:
         """A call raised, or the event outside all calls."""
@@ -32,15 +46,23 @@ class Evaluator:
 
     def promises(self, state: Any, ghost: Ghost, encoded: Mapping[str, int], call: Call) -> None:
         """What the caller promises of a call that is about to come."""
+        if self.rules.narrowed.promised[call.operation](state, ghost, Making(encoded), call):
+            return
         for rule, holds in self.rules.promised[call.operation]:
             if not holds(state, ghost, encoded, call):
                 values = {"s": state, "g": ghost, "w": Making(encoded), "c": call}
                 self.broken(rule, values, call.operation, call.request, call.identifier)
 
-    def transition(self, pre: Any, post: Any, ghost: Ghost, call: Call) -> None:
+    def transition(
+        self, pre: Any, post: Any, ghost: Ghost, call: Call, changed: Collection[str] | None = None
+    ) -> None:
         """The state before and after a call, beside what the requests are owed and beside the call;
-        one and the same state if it is unchanged."""
+        one and the same state if it is unchanged. Entries that are not `changed` are in both as
+        they were; None where that is not known."""
         operation, rules = call.operation, self.rules
+        narrowed = rules.narrowed.unchanged if pre is post else rules.narrowed.changed
+        if changed is not None and narrowed[operation](pre, post, ghost, call, changed):
+            return
         if pre is not post:
             for rule in rules.of_ghost[operation]:
                 if not rule.predicate(pre, post, ghost):
@@ -56,29 +78,46 @@ class Evaluator:
         pre: Any,
         post: Any,
         ghost: Ghost,
-        operation: str,
-        request: str,
-        identifier: str,
-        kind: str,
+        call: Call,
+        kind: str = "",
+        changed: Collection[str] | None = None,
     ) -> None:
-        """A state, by itself if it is another than before, and beside what the requests are owed;
-        `kind` is that of a break of the latter."""
+        """A state, by itself if it is another than before the call, and beside what the requests
+        are owed; `kind` is that of a break of the latter. Entries that are not `changed` are as
+        they were when a state was judged last, and what is followed of the ghost as well; None
+        where that is not known."""
+        if (
+            changed is not None
+            and self._held is pre
+            and self.rules.narrowed.states(post, ghost, changed)
+        ):
+            self._held = post
+            return
+        operation, request, identifier = call.operation, call.request, call.identifier
+        held = pre is not post or self._held is pre
         if pre is not post:
             for rule, holds in self.rules.of_state:
                 if not holds(post):
+                    held = False
                     self.broken(rule, {"s": post}, operation, request, identifier)
         for rule, holds in self.rules.of_state_and_ghost:
             if not holds(post, ghost):
+                held = False
                 values = {"s": post, "g": ghost}
                 self.broken(rule, values, operation, request, identifier, kind)
+        self._held = post if held else None
 
     def step(
         self, step: Step, operation: str = "step", kinds: frozenset[str] | None = None
-    ) -> None:
-        """A step as the worker sees it, by all contracts or by those of some kinds."""
+    ) -> bool:
+        """A step as the worker sees it, by all contracts or by those of some kinds. Returns whether
+        they hold."""
+        held = True
         for rule in self.rules.of_step:
             if (kinds is None or rule.kind in kinds) and not rule.predicate(step):
+                held = False
                 self.broken(rule, {"w": step}, operation, "", "")
+        return held
 
     def broken(
         self,

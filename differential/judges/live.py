@@ -130,7 +130,7 @@ class LiveManager:
         evaluator.transition(pre, post, ghost, judged)
         self._tell_after(call, answer)
         self._ask(rule for rule, _ in rules.of_state_and_ghost)
-        evaluator.state(pre, post, ghost, operation, judged.request, judged.identifier, "")
+        evaluator.state(pre, post, ghost, judged)
         self._give_up()
         if operation == "allocate":
             self._encoded[call.identifier] = call.size

@@ -5,7 +5,7 @@ Contracts of steps are judged only when a step did something with entries, or th
 one that the last step left.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +91,7 @@ class ManagerJudge:
         self._at = self._begin()
         self._state_of_last_step: Any = None
         self._last_step: Step | None = None
+        self._last_step_held = False
         self._handlers = self._handlers_by_event()
 
     def _begin(self) -> ManagerPosition:
@@ -158,7 +159,7 @@ class ManagerJudge:
         self._at = position
         if isinstance(position.state, EncoderCacheState):
             self._residents = len(position.state.size)
-        self._evaluator.violations = {}
+        self._evaluator.forget()
         self._rare_calls.forget()
 
     def _initial_state(self) -> Any:
@@ -237,7 +238,8 @@ class ManagerJudge:
         """A step of the request is done."""
         request = self._at.requests.get(name)
         if request is not None:
-            self._rare_calls.early_occurrence(request, name, self._at.ghost)
+            if request.repeats:
+                self._rare_calls.early_occurrence(request, name, self._at.ghost)
             self._at.ghost.consume(name, request.computed - self._read_ahead)
 
     def _withdraw(self, name: str) -> None:
@@ -289,49 +291,47 @@ class ManagerJudge:
             return
         at, evaluator = self._at, self._evaluator
         ghost, rules = at.ghost, evaluator.rules
-        name, identifier, size, end = request_id or "", "", 0, 0
+        name, number, identifier, size, end = request_id or "", -1, "", 0, 0
         if input_id is not None:
-            request = at.requests[request_id]
-            identifier, size = request.identifiers[input_id], request.sizes[input_id]
-            end = request.ends[input_id]
+            request, number = at.requests[request_id], input_id
+            identifier, size = request.identifiers[number], request.sizes[number]
+            end = request.ends[number]
         if operation == "free" and (running is None or request_id not in running):
             self._withdraw(request_id)
+        debited = (request_id, input_id) in ghost.debits
         if rules.promised[operation]:
-            self._judge_promises(operation, request_id, input_id)
+            asked = Call(operation, name, number, identifier, size, end, 0, 0, False, debited, "")
+            evaluator.promises(at.state, ghost, at.encoded, asked)
         if operation == "allocate":
             ghost.encode(request_id, input_id, identifier, size)
+            debited = True
         elif operation == "reset":
             ghost.reset()
+            evaluator.doubt()  # the ghost has forgotten the sizes of all entries
+            debited = False
             at.encoded.clear()
             self._state_of_last_step = None
         pre = post = at.state
+        changed: Collection[str] = ()
         if delta is not None:
             post = at.state = self._replay(pre, delta)
+            changed = self._changed(pre, post, delta)
+        if operation == "allocate":
+            changed = {*changed, identifier}
+        item, granted = (identifier, size, end), answer is True
+        call = Call(operation, name, number, *item, budget or 0, pending or 0, granted, debited, "")
         if delta is not None or rules.unchanged[operation]:
-            call = Call(
-                operation,
-                name,
-                -1 if input_id is None else input_id,
-                identifier,
-                size,
-                end,
-                budget or 0,
-                pending or 0,
-                answer is True,
-                (request_id, input_id) in ghost.debits,
-                "",
-            )
-            evaluator.transition(pre, post, ghost, call)
+            evaluator.transition(pre, post, ghost, call, changed)
         if self._is_decoder:
             self._rare_calls.decoder_call(record, identifier, size, ghost.debits)
         if operation == "release":
             ghost.release(request_id, input_id)
-        claimed = operation == "allocate" or (answer is True and operation == "check")
+        claimed = operation == "allocate" or (granted and operation == "check")
         if claimed:
             ghost.claim(request_id, identifier, end)
         if claimed or delta is not None or (self._is_decoder and operation in CREDITS):
-            debited = AS_DEBITED if self._is_decoder and operation == "allocate" else ""
-            evaluator.state(pre, post, ghost, operation, name, identifier, debited)
+            kind = AS_DEBITED if self._is_decoder and operation == "allocate" else ""
+            evaluator.state(pre, post, ghost, call, kind, changed)
         self.resident_sum += self._residents
         if not self._is_decoder and operation in _NOTED:
             self._note(record, size, pre, post)
@@ -342,7 +342,8 @@ class ManagerJudge:
         """Note what an admission evicted, who is allocated, and which rare states are met."""
         at, rare, name, number = self._at, self._rare_calls, call.request or "", call.input or 0
         if call.operation == "can":
-            evicted = [] if pre is post else [entry for entry in pre.size if entry not in post.size]
+            changed = () if call.delta is None else call.delta.entries
+            evicted = [entry for entry in changed if entry in pre.size and entry not in post.size]
             if evicted:
                 at.evicting.add(name)
             rare.admission(call, size, pre, evicted)
@@ -367,6 +368,12 @@ class ManagerJudge:
             debited = (name, number) in at.ghost.debits
             call = Call(operation, name, number, *item, 0, 0, False, debited, "")
         self._evaluator.promises(at.state, at.ghost, at.encoded, call)
+
+    def _changed(self, pre: Any, post: Any, delta: Delta) -> Collection[str]:
+        """The entries of which the state after a call says something else than the one before."""
+        if self._is_decoder or post.queue is pre.queue:
+            return delta.entries
+        return {*delta.entries, *_moved(pre.queue, post.queue)}
 
     def _replay(self, pre: Any, delta: Delta) -> Any:
         free, freeable, entries, queue, notices = delta
@@ -436,14 +443,14 @@ class ManagerJudge:
             notices=notices,
             encoded=at.encoded.keys(),
             gathered=at.gathered,
-            store=at.ghost.stored,
+            store=dict(at.ghost.stored),
             ledger={} if self._is_decoder else at.state.size,
             pending=frozenset() if is_keyed else frozenset(at.state.notices),
             steps_since_encode=at.ghost.steps_since_encode,
             evicting=at.evicting,
             allocating=at.allocating,
         )
-        self._evaluator.step(self._last_step)
+        self._last_step_held = self._evaluator.step(self._last_step)
 
 
 def judge_of(
@@ -451,6 +458,17 @@ def judge_of(
 ) -> ManagerJudge:
     """What judges a trace of a target that is that release, or none."""
     return ManagerJudge(trace, rules_of(trace, release), reach, protocol)
+
+
+def _moved(before: Mapping[str, int], after: Mapping[str, int]) -> Collection[str]:
+    """The entries that came to a queue, left it or changed in it; not those that others passed."""
+    names, others = list(before), list(after)
+    come = len(others) - len(names)
+    if come > 0 and others[:-come] == names and [*after.values()][:-come] == [*before.values()]:
+        return others[-come:]
+    if come < 0 and names[-come:] == others and [*before.values()][-come:] == [*after.values()]:
+        return names[:-come]
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
 def _has_drafter(trace: Trace) -> bool:

@@ -36,9 +36,7 @@ class ManagerRareStates:
                 self._meet("identifier with another size")
 
     def early_occurrence(self, request: JudgedRequest, name: str, ghost: Ghost) -> None:
-        """A step of a request is confirmed."""
-        if not request.repeats:
-            return
+        """A step of a request that repeats an identifier is confirmed."""
         passed = {
             request.identifiers[number]
             for number, end in enumerate(request.ends)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import cacheproof.spec.block_hash
 import cacheproof.spec.block_pool
@@ -19,6 +19,7 @@ import cacheproof.spec.scheduler
 import cacheproof.spec.scheduler_kv
 import cacheproof.spec.worker_mirror
 from cacheproof.differential.depths import DEPTHS
+from cacheproof.differential.judges import narrowing
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.ghost import Ghost
@@ -31,6 +32,8 @@ SCHEDULER = cacheproof.spec.scheduler.COMPONENT
 ENGINE = cacheproof.spec.engine.COMPONENT
 NO_CALL = Call("event", "", -1, "", 0, 0, 0, 0, False, False, "")
 """The call that an event stands for as a whole."""
+FOLLOWED = frozenset({"g.size"})
+"""Maps of the ghost in which a call changes no other entry than its own."""
 
 
 class Rules:
@@ -40,6 +43,8 @@ class Rules:
     ghost. At scheduler depth those of the scheduler are beside them, by what they look at, and what
     it promises, by operation: elsewhere it is this harness that calls. Where an engine executes its
     steps those of the engine are there as well. Those that are `silent` are left out.
+
+    What is `narrowed` says of all contracts at once whether they hold, and looks at fewer entries.
     """
 
     def __init__(
@@ -63,7 +68,10 @@ class Rules:
             of_scheduler += contracts(ENGINE, release)
         of_scheduler = [rule for rule in of_scheduler if rule.id not in silent]
         self.all = [*rules, *of_scheduler]
-        self.of_scheduler = by_subject(of_scheduler)
+        self.of_scheduler = {
+            subject: [(rule, rule.predicate) for rule in found]
+            for subject, found in by_subject(of_scheduler).items()
+        }
         states = [rule for rule in rules if rule.kind == "state"]
         self.of_state = [(rule, rule.predicate) for rule in states if rule.parameters == ("s",)]
         self.of_state_and_ghost = [
@@ -100,6 +108,33 @@ class Rules:
             ]
             for operation in ANY_CALL | WITHDRAWAL
         }
+        self.narrowed = Narrowed(
+            narrowing.of_states(states, FOLLOWED),
+            {
+                operation: narrowing.of_transitions(
+                    rule for rule in transitions if operation in rule.calls
+                )
+                for operation in ANY_CALL
+            },
+            {
+                operation: narrowing.of_transitions(rule for rule, _ in asked)
+                for operation, asked in self.unchanged.items()
+            },
+            {
+                operation: narrowing.of_promises([rule for rule, _ in asked], operation)
+                for operation, asked in self.promised.items()
+            },
+        )
+
+
+class Narrowed(NamedTuple):
+    """Whether all contracts hold: of a state, of a call that `changed` the state, of one that left
+    it `unchanged`, and what is `promised` of one; the latter three by operation."""
+
+    states: narrowing.Holds
+    changed: Mapping[str, narrowing.Holds]
+    unchanged: Mapping[str, narrowing.Holds]
+    promised: Mapping[str, narrowing.Holds]
 
 
 def by_subject(rules: Iterable[Contract]) -> dict[type, list[Contract]]:

@@ -244,13 +244,14 @@ class SchedulerJudge(ManagerJudge):
         at = self._at
         finished = outcome["finished"] if outcome else ()
         ended_last = _NOBODY if self._kv is None else self._kv.ended_last
+        claiming = at.ghost.claimed_end
         for step in at.in_flight[: event.steps]:
             for name in step:
                 if name in ended_last:
                     continue
                 if name in finished and name in at.running and name in at.requests:
                     self._end(name)
-                else:
+                elif name in claiming:
                     self._confirm(name)
         for name in finished:
             self._end(name)
@@ -304,8 +305,8 @@ class SchedulerJudge(ManagerJudge):
         """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
         self.calls_judged += 1
         evaluator = self._evaluator
-        for rule in evaluator.rules.of_scheduler.get(type(subject), ()):
-            if not rule.predicate(subject):
+        for rule, holds in evaluator.rules.of_scheduler.get(type(subject), ()):
+            if not holds(subject):
                 evaluator.broken(rule, about(rule, subject), operation, "", "", kind())
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
@@ -400,8 +401,11 @@ class SchedulerJudge(ManagerJudge):
         if isinstance(event, Add) and not event.resumable:
             at.present = at.present | {event.request}
         ended = {event.request} if isinstance(event, Abort) else outcome.get("finished", ())
-        at.present = at.present.difference(ended)
-        there = {*outcome["running"], *outcome["waiting"]} - self._resumable
+        if ended:
+            at.present = at.present.difference(ended)
+        there = {*outcome["running"], *outcome["waiting"]}
+        if self._resumable:
+            there -= self._resumable
         operation = tag_of(type(event))
         self._check(operation, Presence(at.present, there))
 
@@ -433,7 +437,7 @@ class SchedulerJudge(ManagerJudge):
             return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:
             at.steps_without_token += 1
-            steps_max = sum(map(self._subjects.tokens_max, map(self._order.added, names)))
+            steps_max = self._subjects.tokens_max(map(self._order.added, names))
             self._check("schedule", Stretch(at.steps_without_token, steps_max))
         if not any(at.in_flight[:-1]) and not outcome.get("rejected"):
             self._judge_turn(outcome, stood)  # the rejected end with the next update

@@ -90,4 +90,5 @@ class SchedulerPosition(ManagerPosition):
                 self.claims.setdefault(name, set()).add(number)
                 if is_allocation:
                     self.dropped.discard(self.requests[name].identifiers[number])
-        self.claims = {name: self.claims.get(name, set()) for name in outcome["running"]}
+        claims = self.claims
+        self.claims = {name: claims.get(name) or set() for name in outcome["running"]}

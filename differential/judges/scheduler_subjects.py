@@ -218,15 +218,16 @@ class Subjects:
             max(map(embeds, event.items), default=0),
             capacity,
             self._encoder_budget,
-            self._blocks(self.tokens_max(event)),
+            self._blocks(self.tokens_max([event])),
             config.num_blocks - 1,
             together,
             config.max_num_batched_tokens,
         )
 
-    def tokens_max(self, event: Add | Chunk) -> int:
-        """Tokens that the prompt and what is decoded from it may come to."""
-        return min(event.prompt + event.max_tokens, self._config.max_model_len)
+    def tokens_max(self, events: Iterable[Add | Chunk]) -> int:
+        """Tokens that these prompts and what is decoded from them may come to."""
+        longest = self._config.max_model_len
+        return sum([min(event.prompt + event.max_tokens, longest) for event in events])
 
     def standing(self, at: SchedulerPosition, outcome: Outcome) -> Standing:
         """How the step leaves the engine."""

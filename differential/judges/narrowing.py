@@ -1,0 +1,217 @@
+"""Contracts narrowed to the entries that a call changed.
+
+Most contracts speak of all entries, and a call changes one or two of them. What this makes of a
+contract's own text says the same and looks at fewer entries: it keeps the text and narrows what
+`all` ranges over, where one of three rules says that the entries it leaves out cannot break it.
+
+    key by key   a conjunct that asks the same of every entry by itself, of a state that held it
+                 before the call: what did not change, still holds
+    difference   a conjunct that asks only of entries that are in a map before the call and not in
+                 it afterwards: what did not change, is not asked about
+    one point    a conjunct that asks only of the call's own entry
+
+Whatever no rule covers is asked as it stands. A test holds both texts to the same answers.
+"""
+
+import ast
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from cacheproof.spec import subset, vocabulary
+from cacheproof.spec.registry import Contract
+
+CHANGED = "changed"
+"""The entries of which the state, or what is `followed` of the ghost, is not what it was."""
+Narrow = Callable[[ast.expr], ast.expr]
+Holds = Callable[..., bool]
+_DOMAIN = ast.Name(CHANGED, ast.Load())
+
+
+def of_states(rules: Iterable[Contract], followed: Set[str]) -> Holds:
+    """Whether all these contracts of states hold, under s, g and changed, provided that they did
+    before the call. `followed` are the maps of the ghost that change as `changed` says."""
+
+    def narrow(conjunct: ast.expr) -> ast.expr:
+        match conjunct:
+            case ast.Call(func=ast.Name(id="within"), args=[part, whole]):
+                by_key = subset.key_by_key(part, whole)
+                narrowed = narrow(by_key)
+                return conjunct if narrowed is by_key else narrowed
+        generator, over = _quantified(conjunct)
+        maps = followed | {one for one in _attributes(conjunct) if one.startswith("s.")}
+        if over is None or ast.unparse(over.iter) not in maps:
+            return conjunct
+        parts = [generator.elt, *over.ifs]
+        is_by_key = all(_is_of_key(part, _key(over), maps) for part in parts)
+        return _narrowed(generator, over, _DOMAIN) if is_by_key else conjunct
+
+    return _compiled(("s", "g", CHANGED), [(rule, narrow) for rule in rules])
+
+
+def of_transitions(rules: Iterable[Contract]) -> Holds:
+    """Whether all these contracts of transitions hold, under pre, post, g, c and changed."""
+
+    def narrow(conjunct: ast.expr) -> ast.expr:
+        generator, over = _quantified(conjunct)
+        if over is None or not _is_of_gone(generator, over):
+            return conjunct
+        element = _Swapped().visit(copy.deepcopy(generator.elt))
+        return _narrowed(ast.GeneratorExp(element, [over]), over, _DOMAIN)
+
+    return _compiled(("pre", "post", "g", "c", CHANGED), [(rule, narrow) for rule in rules])
+
+
+def of_promises(rules: Iterable[Contract], operation: str) -> Holds:
+    """Whether all these promises about calls of one operation hold, under s, g, w and c."""
+
+    def narrow(conjunct: ast.expr) -> ast.expr:
+        generator, over = _quantified(conjunct)
+        if over is None:
+            return conjunct
+        other = f"{_key(over)} != c.identifier"
+        if other not in map(ast.unparse, _disjuncts(generator.elt, operation)):
+            return conjunct
+        return _narrowed(generator, over, ast.parse("(c.identifier,)", mode="eval").body)
+
+    return _compiled(("s", "g", "w", "c"), [(rule, narrow) for rule in rules])
+
+
+def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narrow]]) -> Holds:
+    conjuncts = _gathered(
+        narrow(conjunct)
+        for rule, narrow in narrows
+        for conjunct in _conjuncts(rule.expression.tree)
+    )
+    names: Mapping[str, Any] = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
+    text = (
+        f"lambda {', '.join(parameters)}: {' and '.join(f'({one})' for one in conjuncts) or 'True'}"
+    )
+    holds: Holds = eval(compile(text, "<narrowed contracts>", "eval"), dict(names))
+    return holds
+
+
+def _gathered(conjuncts: Iterable[ast.expr]) -> list[str]:
+    """Texts of conjuncts, of which all that ask the same of what changed are one: what is asked of
+    each of these entries, by where it must be for that."""
+    texts: list[str] = []
+    asked: dict[tuple[str, str], list[str]] = {}
+    for conjunct in conjuncts:
+        generator, over = _quantified(conjunct)
+        if over is not None and ast.unparse(over.iter) == CHANGED and len(over.ifs) == 1:
+            there = ast.unparse(ast.UnaryOp(ast.Not(), over.ifs[0]))
+            element = f"({ast.unparse(generator.elt)})"
+            asked.setdefault((_key(over), there), []).append(element)
+        else:
+            texts.append(ast.unparse(conjunct))
+    by_key: dict[str, list[str]] = {}
+    for (key, there), elements in asked.items():
+        by_key.setdefault(key, []).append(f"({there} or {' and '.join(elements)})")
+    for key, parts in by_key.items():
+        texts.append(f"all({' and '.join(parts)} for {key} in {CHANGED})")
+    return texts
+
+
+def _quantified(node: ast.expr) -> tuple[ast.GeneratorExp, ast.comprehension | None]:
+    """What `all` is asked of, and what it ranges over; None where it is no single `all`."""
+    match node:
+        case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp(generators=[over]) as one]):
+            return one, over
+    return ast.GeneratorExp(node, []), None
+
+
+def _narrowed(generator: ast.GeneratorExp, over: ast.comprehension, domain: ast.expr) -> ast.expr:
+    """`all` over those of a domain that it ranges over."""
+    is_there = ast.Compare(ast.Name(_key(over), ast.Load()), [ast.In()], [over.iter])
+    narrowed = ast.comprehension(over.target, domain, [is_there, *over.ifs], 0)
+    return ast.Call(ast.Name("all", ast.Load()), [ast.GeneratorExp(generator.elt, [narrowed])], [])
+
+
+class _Swapped(ast.NodeTransformer):
+    """Entries that are in a map of the ghost and in one of a state are looked for in the state's:
+    the ghost's remembers those that left long ago."""
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        self.generic_visit(node)
+        match node.ifs:
+            case [ast.Compare(left=left, ops=[ast.In()], comparators=[other]), *rest] if (
+                ast.unparse(left) == ast.unparse(node.target)
+                and _root(node.iter) == "g"
+                and _root(other) in ("pre", "post")
+            ):
+                is_there = ast.Compare(left, [ast.In()], [node.iter])
+                return ast.comprehension(node.target, other, [is_there, *rest], 0)
+        return node
+
+
+def _conjuncts(node: ast.expr) -> Iterator[ast.expr]:
+    match node:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            for part in parts:
+                yield from _conjuncts(part)
+        case _:
+            yield node
+
+
+def _disjuncts(node: ast.expr, operation: str) -> Iterator[ast.expr]:
+    """What a call of the operation can still be held to by: `c.operation == ...` is left out where
+    it is true."""
+    match node:
+        case ast.BoolOp(op=ast.Or(), values=parts):
+            for part in parts:
+                yield from _disjuncts(part, operation)
+        case ast.BoolOp(op=ast.And()):
+            left = [
+                part
+                for part in _conjuncts(node)
+                if ast.unparse(part) != f"c.operation == {operation!r}"
+            ]
+            if len(left) == 1:
+                yield from left
+        case _:
+            yield node
+
+
+def _key(over: ast.comprehension) -> str:
+    return ast.unparse(over.target)
+
+
+def _attributes(node: ast.AST) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Attribute):
+            yield ast.unparse(one)
+
+
+def _is_of_key(node: ast.AST, key: str, maps: Set[str]) -> bool:
+    """Whether an expression says something of one key in these maps, and of nothing else."""
+    match node:
+        case ast.BoolOp(values=parts):
+            return all(_is_of_key(part, key, maps) for part in parts)
+        case ast.UnaryOp(operand=operand):
+            return _is_of_key(operand, key, maps)
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.In() | ast.NotIn()], comparators=[where]):
+            return name == key and ast.unparse(where) in maps
+        case ast.Compare(left=left, comparators=others):
+            return all(_is_of_key(part, key, maps) for part in [left, *others])
+        case ast.Subscript(value=value, slice=ast.Name(id=name)):
+            return name == key and ast.unparse(value) in maps
+        case _:
+            return isinstance(node, ast.Constant)
+
+
+def _is_of_gone(generator: ast.GeneratorExp, over: ast.comprehension) -> bool:
+    """Whether it asks only of entries that one map has before the call, and not afterwards."""
+    asked = {ast.unparse(part) for one in over.ifs for part in _conjuncts(one)}
+    match generator.elt:
+        case ast.Compare(left=left, ops=[ast.In()], comparators=[where]):
+            asked.add(f"{ast.unparse(left)} not in {ast.unparse(where)}")
+    before, after = f"{_key(over)} in pre.", f"{_key(over)} not in post."
+    return any(one.replace(before, after) in asked for one in asked if one.startswith(before))
+
+
+def _root(node: ast.AST) -> str:
+    """The parameter whose attribute an expression is."""
+    match node:
+        case ast.Attribute(value=ast.Name(id=name)):
+            return name
+    return ""
