@@ -244,11 +244,16 @@ _DONE = {
 }
 
 
+def _has_raised(call: CallRecord) -> bool:
+    return isinstance(call.answer, dict)
+
+
 def _call(call: CallRecord, names: set[str]) -> str | None:
     """What a call did to what is named."""
     entries = {} if call.delta is None else call.delta.entries
     touched = [name for name in entries if name in names]
-    done = _DONE.get((call.operation, call.answer if not isinstance(call.answer, list) else None))
+    answer = call.answer if isinstance(call.answer, bool) else None
+    done = None if _has_raised(call) else _DONE.get((call.operation, answer))
     if call.request in names and call.input is not None and done is not None:
         return f"{call.request} {done} #{call.input}"
     gone = [name for name in touched if entries[name] is None]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cacheproof.cluster import ClusterCrew
 from cacheproof.console import Live, Output
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.breaks import Break
@@ -93,7 +94,7 @@ class CampaignRun:
         self._searching = True
         self._traces = 0
 
-    def run(self, crew: Crew, live: Live) -> Verdict:
+    def run(self, crew: Crew | ClusterCrew, live: Live) -> Verdict:
         """Do all of it; an interruption ends it with what there is."""
         against = reference_for(self.target) if self.plan.with_reference else None
         if against is not None:
@@ -332,15 +333,20 @@ def run_campaign(
 
     `show` is told of each finding that is not listed, when it is small.
     """
-    mib = ENGINE_MIB if target.runs_depth("engine") else WORKER_MIB
-    number = count(plan.workers, mib)
     elsewhere = target.another()
+    crew = _crew_for(target, elsewhere, plan)
+    with closing(elsewhere), closing(crew), output.live(f"searching {target.name}") as live:
+        return CampaignRun(output, target, lanes, plan, known, folder, show).run(crew, live)
+
+
+def _crew_for(target: Target, elsewhere: Target, plan: Plan) -> Crew | ClusterCrew:
+    if plan.cluster is not None:
+        return ClusterCrew(plan.cluster, work.begin_by_name, target.name, plan.with_reference)
     for one in (target, elsewhere):
         if isinstance(one, HostTarget):
             one.prepare()
-    crew = Crew(number, work.begin, target, elsewhere, plan.with_reference)
-    with closing(elsewhere), closing(crew), output.live(f"searching {target.name}") as live:
-        return CampaignRun(output, target, lanes, plan, known, folder, show).run(crew, live)
+    number = count(plan.workers, ENGINE_MIB if target.runs_depth("engine") else WORKER_MIB)
+    return Crew(number, work.begin, target, elsewhere, plan.with_reference)
 
 
 def _alternating(searches: Iterator[_Due], others: Iterator[_Due]) -> Iterator[_Due]:

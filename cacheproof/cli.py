@@ -40,6 +40,7 @@ from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
 from cacheproof.options import (
     A_WEEK,
     TARGET_HELP,
+    ClusterOption,
     DepthOption,
     FindingsOption,
     HtmlOption,
@@ -151,6 +152,7 @@ def fuzz(
     known: KnownOption = None,
     findings: FindingsOption = None,
     workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
     junit: JunitOption = None,
@@ -161,7 +163,13 @@ def fuzz(
     with Output(json, verbose=verbose, command="fuzz", formats=formats) as output:
         faults = known_faults.load(known)
         plan = Plan.parse(
-            depth, against, seconds, seeds, shrinks_listed=shrink_listed, workers=workers
+            depth,
+            against,
+            seconds,
+            seeds,
+            shrinks_listed=shrink_listed,
+            workers=workers,
+            cluster=cluster,
         )
         raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings)))
 

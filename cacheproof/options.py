@@ -34,6 +34,14 @@ FindingsOption = Annotated[
     Path | None,
     typer.Option("--findings", metavar="DIR", help="Keep findings there, not in the cache folder."),
 ]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Work on a Ray cluster: auto, or HOST:PORT; needs cacheproof[cluster].",
+    ),
+]
 WorkersOption = Annotated[
     int | None,
     typer.Option(

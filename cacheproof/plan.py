@@ -18,7 +18,8 @@ class Plan:
     can have fresh seeds.
 
     `shows_listed`: the seeds that show listed faults are run as well; `shrinks_listed`: what is
-    listed is made small too. `workers`: None for as many as there are cores.
+    listed is made small too. `workers`: None for as many as there are cores. `cluster`: the address
+    of a Ray cluster that does the work in their place.
     """
 
     lanes: tuple[Lane, ...]
@@ -29,6 +30,7 @@ class Plan:
     shows_listed: bool = False
     shrinks_listed: bool = False
     workers: int | None = None
+    cluster: str | None = None
 
     @classmethod
     def parse(
@@ -40,8 +42,11 @@ class Plan:
         *,
         shrinks_listed: bool = False,
         workers: int | None = None,
+        cluster: str | None = None,
     ) -> "Plan":
         """Read the command line's words. Raises InputError for words that mean nothing."""
+        if cluster is not None and workers is not None:
+            raise InputError("--workers and --cluster: expected one of them, or neither")
         lanes = lanes_at(depth)
         if against not in ("reference", "none"):
             raise InputError(f"--against {against}: expected reference or none")
@@ -54,6 +59,7 @@ class Plan:
             against == "reference",
             shrinks_listed=shrinks_listed,
             workers=workers,
+            cluster=cluster,
         )
 
 

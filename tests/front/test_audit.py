@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cacheproof import audit_report
+from cacheproof.differential.traces.records import CallRecord
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.releases import NEWEST
 from tests.differential.audit.spoiled import file_of, records_of, spoil
@@ -110,3 +112,10 @@ def test_a_record_without_a_break_is_nothing_to_minimise(
     )
     refusal = run("minimise", driven[1].folder, "--contract", "XX", "--findings", tmp_path).refusal
     assert refusal.startswith(f"{driven[1].folder}: no break of XX in it; expected one of ")
+
+
+def test_a_call_that_raised_is_no_call_that_did_what_it_was_for() -> None:
+    raised = CallRecord("allocate", "r1", 0, None, None, {"raises": "KeyError"}, None)
+    assert audit_report._call(raised, {"r1"}) is None
+    took_in = raised._replace(answer=None)
+    assert audit_report._call(took_in, {"r1"}) == "r1 takes in #0"
