@@ -70,11 +70,7 @@ def main() -> None:
         "max_num_batched_tokens": 512,
         "num_gpu_blocks_override": BLOCKS,
     }
-
-    def deeper(config):
-        config.text_config.num_hidden_layers = LAYERS
-        return config
-
+    deeper = {"text_config": {"num_hidden_layers": LAYERS}}
     llm = LLM(
         model=str(ensure("llava", Path(os.environ["CACHEPROOF_MODELS"]))),
         dtype="float32",
