@@ -1,18 +1,44 @@
-"""What the connector of an external encoder cache was asked and answered."""
+"""What connectors were asked and answered: those of external encoder caches and of external KV
+caches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-METHODS = (
-    "has_cache_item",
-    "has_caches",
-    "ensure_cache_available",
-    "update_state_after_alloc",
-    "take_unavailable_requests",
-    "request_finished",
-)
+METHODS = {
+    "ec_connector": (
+        "has_cache_item",
+        "has_caches",
+        "ensure_cache_available",
+        "update_state_after_alloc",
+        "take_unavailable_requests",
+        "request_finished",
+    ),
+    "connector": (
+        "get_num_new_matched_tokens",
+        "update_state_after_alloc",
+        "update_connector_output",
+        "build_connector_meta",
+        "request_finished",
+        "request_finished_all_groups",
+    ),
+}
+"""By the scheduler's attribute that has the connector."""
+SAID_AS = {"ec_connector": "connector", "connector": "kv_connector"}
+"""What `Scheduled.rest` calls the calls of each."""
 ConnectorCall = tuple[str, int | None, str | int | None, Any]
-"""Method, request, the identifier or the number of the item, and the answer."""
+"""Method, request, then an item's identifier or number, or a number of tokens, and the answer: of
+truths and numbers, alone or several; whatever else only the connector can read is None."""
+
+
+def connectors_of(
+    scheduler: Any, number_of: Callable[[str], int], hashed: Callable[[str], str]
+) -> "dict[str, ConnectorRecorder]":
+    """Recorders of the connectors that a scheduler has."""
+    return {
+        SAID_AS[name]: ConnectorRecorder(connector, methods, number_of, hashed)
+        for name, methods in METHODS.items()
+        if (connector := getattr(scheduler, name, None)) is not None
+    }
 
 
 class ConnectorRecorder:
@@ -20,15 +46,18 @@ class ConnectorRecorder:
     `take`, never to who called the connector."""
 
     def __init__(
-        self, connector: Any, number_of: Callable[[str], int], hashed: Callable[[str], str]
+        self,
+        connector: Any,
+        methods: Sequence[str],
+        number_of: Callable[[str], int],
+        hashed: Callable[[str], str],
     ) -> None:
-        self.connector = connector
         self._calls: list[ConnectorCall] = []
         self._has_ended = False
         self._failure: Exception | None = None
         self._number_of = number_of
         self._hashed = hashed
-        for name in METHODS:
+        for name in methods:
             if hasattr(connector, name):
                 setattr(connector, name, self._wrap(name, getattr(connector, name)))
 
@@ -62,17 +91,17 @@ class ConnectorRecorder:
         item: str | int | None = None
         if given and isinstance(given[0], str):
             item = self._hashed(given[0])
-        elif given:
+        elif given and hasattr(given[0], "request_id"):
             request = self._number_of(given[0].request_id)
-            item = given[1] if len(given) > 1 and isinstance(given[1], int) else None
+            item = next((one for one in given[1:] if isinstance(one, int)), None)
         self._calls.append((name, request, item, self._plain(answer)))
 
     def _plain(self, answer: Any) -> Any:
         """An answer without what only the connector can read."""
-        if answer is None or isinstance(answer, bool):
+        if answer is None or isinstance(answer, (bool, int)):
             return answer
-        if isinstance(answer, list) and all(isinstance(one, bool) for one in answer):
-            return list(answer)
+        if isinstance(answer, (list, tuple)):
+            return [one if isinstance(one, (bool, int)) else None for one in answer]
         if isinstance(answer, set):
             return [self._number_of(one) for one in sorted(answer)]
         return None

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.recording import settings
-from cacheproof.differential.recording.connector import ConnectorRecorder
+from cacheproof.differential.recording.connector import ConnectorRecorder, connectors_of
 from cacheproof.differential.recording.ending import say_why_it_ended
 from cacheproof.differential.recording.hashing import Hasher
 from cacheproof.differential.recording.kv_cache import KVRecording, kv_recording
@@ -79,10 +79,9 @@ class SchedulerRecording:
         self._opened: Opened | None = None
         self._queues = Queues(scheduler)
         self._manager: ManagerRecorder | None = None
-        self._connector: ConnectorRecorder | None = None
+        self._connectors: dict[str, ConnectorRecorder] = {}
         self._kv: KVRecording | None = None
         self._drafts = 0
-        self._loads = False
         self._numbers = Numbers()
         self._number = self._numbers.of
         self._steps = 0
@@ -129,7 +128,7 @@ class SchedulerRecording:
 
     def _end(self) -> None:
         self._ended = True
-        for recorder in (self._manager, self._connector, self._kv):
+        for recorder in (self._manager, self._kv, *self._connectors.values()):
             if recorder is not None:
                 recorder.end()
 
@@ -142,14 +141,9 @@ class SchedulerRecording:
             self._opened = settings.opened(
                 self._scheduler, self._facts, plain=self._hasher.is_plain
             )
-            connector = getattr(self._scheduler, "ec_connector", None)
-            if connector is not None and self._connector is None:
-                self._connector = ConnectorRecorder(
-                    connector, self._number, self._hasher.identifier
-                )
-            self._loads = (
-                connector is not None or getattr(self._scheduler, "connector", None) is not None
-            )
+            if not self._connectors:
+                identifier = self._hasher.identifier
+                self._connectors = connectors_of(self._scheduler, self._number, identifier)
             if self._facts.with_kv and self._kv is None:
                 self._kv = kv_recording(self._scheduler, self._hasher, self._number)
             self._drafts = self._opened.settings.get("num_speculative_tokens", 0)
@@ -241,7 +235,7 @@ class SchedulerRecording:
             or getattr(output, "encoder_input_updates", None)
             or getattr(self._scheduler, "encoder_cache_mismatch_reqs", None)
             or self._flagged
-            or self._loads
+            or self._connectors
             or self._queues.may_have_moved
             or notices_of(output)
             or unasked(output, self._drafts)
@@ -350,8 +344,9 @@ class SchedulerRecording:
         total = output.total_num_scheduled_tokens
         if total != sum(output.num_scheduled_tokens.values()):
             told["total"] = total
-        if self._connector is not None and (asked := self._connector.take()):
-            told["connector"] = asked
+        for word, connector in self._connectors.items():
+            if asked := connector.take():
+                told[word] = asked
         if said_unasked := sorted(set(unasked(output, self._drafts))):
             told["unasked"] = said_unasked
         return told
@@ -373,7 +368,7 @@ class SchedulerRecording:
 
     def _awaiting(self) -> list[str]:
         """Who waits for something of its own: a grammar, a load, more prompt."""
-        if not (self._flagged or self._loads):
+        if not (self._flagged or self._connectors):
             return []
         requests = self._scheduler.requests
         return [
