@@ -15,6 +15,7 @@ from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaigns import plan_file
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
+from cacheproof.differential.search.campaigns.reporting import Reported
 from cacheproof.differential.search.campaigns.runners import Who
 from cacheproof.differential.search.campaigns.running import Running, plants_in
 from cacheproof.differential.search.campaigns.store import About, MadeBy, Store
@@ -22,7 +23,7 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import INTERRUPTED
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.resolve import plug_in_named, reference_for, resolve
+from cacheproof.differential.targets.resolve import plug_in_named, resolve, semantics_beside
 from cacheproof.kept_proofs import code_digest
 from cacheproof.proof_targets import file_of
 from cacheproof.searching import lanes_for
@@ -103,16 +104,12 @@ def _resolved(file: Path, text: str, output: Output) -> Target:
 def _about(target: Target, plan: CampaignPlan, output: Output) -> About:
     """What a store keeps of a target."""
     lanes = lanes_for(plan.chosen, target, output)
-    against = reference_for(target) if plan.reference else None
-    if against is not None:
-        against.close()
-    target.close()
     return About(
         target.name,
         target.release,
         text_of(target),
         has_text_of_its_own(target),
-        against is not None,
+        plan.reference and semantics_beside(target) is not None,
         tuple(lane.name for lane in lanes),
     )
 
@@ -160,8 +157,9 @@ def _run(
     code = None
     try:
         for which, target in enumerate(targets):
-            _run_target(output, store, which, target, known, runner, number)
-            target.close()
+            if Reported(store, which, known).verdict.unfinished:
+                _run_target(output, store, which, target, known, runner, number)
+                target.close()
     except KeyboardInterrupt:
         output.line(f"interrupted; what has ended is kept in {store.where}: resume the campaign")
         code = INTERRUPTED

@@ -85,7 +85,9 @@ class ToWrite(msgspec.Struct, frozen=True):
 
 
 Outcome = Searched | Planted | Written
-_DECODERS = {kind: msgspec.json.Decoder(kind) for kind in (Searched, Planted, Written, ToWrite)}
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (Searched, Planted, Written, ToWrite)
+}
 
 
 def written(what: Outcome | ToWrite) -> str:

@@ -1,5 +1,6 @@
 """The plan of a campaign, as a TOML file has it: docs/campaigns.md describes every key."""
 
+import itertools
 import math
 import re
 import tomllib
@@ -154,7 +155,7 @@ def _check_seeds(path: Path, plan: CampaignPlan) -> None:
 def overlapping(ranges: list[range]) -> str:
     """The first two ranges that have seeds in common; empty where none have."""
     ordered = sorted(ranges, key=lambda one: (one.start, one.stop))
-    for one, other in zip(ordered, ordered[1:], strict=False):
+    for one, other in itertools.pairwise(ordered):
         if other.start < one.stop:
             return f"{one.start}:{one.stop} and {other.start}:{other.stop}"
     return ""

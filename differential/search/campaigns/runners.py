@@ -44,6 +44,11 @@ class Who:
         return _started(self.pid) != self.started
 
 
+def is_dead(who: Who, beat: float, now: float) -> bool:
+    """Whether a process that was last heard of then has ended, as far as can be known."""
+    return who.is_gone() or now - beat > DEAD_SECONDS
+
+
 def _place() -> str:
     """This host since it was started, and the processes that are seen here."""
     parts = [socket.gethostname()]

@@ -174,7 +174,7 @@ class Running:
         unlisted = sum(one.listed is None for one in self.totals.noted)
         return (
             f"{self._about.name}: {self.totals.next:,} shards, {traces:,} traces, "
-            f"{len(faults)} listed faults, {unlisted} unlisted breaks"
+            f"{len(faults)} listed, {unlisted} unlisted"
         )
 
 

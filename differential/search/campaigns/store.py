@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sql
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from cacheproof.differential.errors import InputError, SetupError
 from cacheproof.differential.search.campaigns import plan_file
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
-from cacheproof.differential.search.campaigns.runners import DEAD_SECONDS, Who
+from cacheproof.differential.search.campaigns.runners import Who, is_dead
 from cacheproof.differential.search.campaigns.schema import (
     CAMPAIGN,
     EXPECTED,
@@ -98,7 +98,7 @@ class Beating:
 
     def is_dead(self, now: float) -> bool:
         """Whether it has ended without a word."""
-        return self.who.is_gone() or now - self.beat > DEAD_SECONDS
+        return is_dead(self.who, self.beat, now)
 
 
 def key_of(kind: str, target: str, lane: str, first: int, last: int) -> str:
@@ -224,6 +224,7 @@ class Store:
             "beat": now,
         }
         with self.writing() as connection:
+            _bury(connection, select(RUNNERS).where(RUNNERS.c.ended.is_(None)), now)
             connection.execute(RUNNERS.insert(), row)
         return name
 
@@ -235,8 +236,7 @@ class Store:
     def leave(self, runner: str, now: float) -> None:
         """A process runs it no more; what it has not ended is open again."""
         with self.writing() as connection:
-            connection.execute(RUNNERS.update().where(RUNNERS.c.id == runner), {"ended": now})
-            _reopen(connection, [runner])
+            _end(connection, [runner], now)
 
     def beating(self) -> list[Beating]:
         """The processes that run it, as far as they have said no end."""
@@ -273,7 +273,7 @@ class Store:
         if below is not None:
             wanted &= (JOBS.c.kind != SEARCH) | (JOBS.c.number < below)
         with self.writing() as connection:
-            self._take_over(connection, now)
+            _bury(connection, _WITH_JOBS, now)
             rows = connection.execute(
                 select(JOBS)
                 .where(wanted)
@@ -285,14 +285,6 @@ class Store:
                 taken = {"state": TAKEN, "runner": runner, "begun": now}
                 connection.execute(JOBS.update().where(JOBS.c.key.in_(keys)), taken)
         return [_job(row) for row in rows]
-
-    def _take_over(self, connection: Connection, now: float) -> None:
-        rows = connection.execute(
-            select(RUNNERS).where(RUNNERS.c.id.in_(select(JOBS.c.runner).where(_IS_TAKEN)))
-        )
-        dead = [row.id for row in rows if now - row.beat > DEAD_SECONDS or _who(row).is_gone()]
-        if dead:
-            _reopen(connection, dead)
 
     def finish(self, runner: str, ended: Ended, now: float) -> None:
         """Write down what a job came to; nothing where another process has taken it over."""
@@ -371,6 +363,7 @@ class Store:
 
 
 _IS_TAKEN = JOBS.c.state == TAKEN
+_WITH_JOBS = select(RUNNERS).where(RUNNERS.c.id.in_(select(JOBS.c.runner).where(_IS_TAKEN)))
 _CAME_TO = ("state", "events", "calls", "seconds", "digest", "outcome")
 
 
@@ -388,7 +381,17 @@ def _told(where: str) -> Iterator[None]:
         ) from None
 
 
-def _reopen(connection: Connection, runners: Sequence[str]) -> None:
+def _bury(connection: Connection, some: Select[Any], now: float) -> None:
+    """End those of some processes that have ended without a word."""
+    rows = connection.execute(some).all()
+    dead = [row.id for row in rows if is_dead(_who(row), row.beat, now)]
+    if dead:
+        _end(connection, dead, now)
+
+
+def _end(connection: Connection, runners: Sequence[str], now: float) -> None:
+    """Processes run nothing any more; what they have not ended is open again."""
+    connection.execute(RUNNERS.update().where(RUNNERS.c.id.in_(runners)), {"ended": now})
     taken = _IS_TAKEN & JOBS.c.runner.in_(runners)
     connection.execute(JOBS.update().where(taken), {"state": OPEN, "runner": None})
 

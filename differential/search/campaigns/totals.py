@@ -1,5 +1,5 @@
-"""What the shards of a target come to, taken in in the order of their numbers: whoever ran them, and
-however often they were begun, it is the same."""
+"""What the shards of a target come to, in the order of their numbers: whoever ran them, and however
+often they were begun, it is the same."""
 
 from collections.abc import Sequence
 
