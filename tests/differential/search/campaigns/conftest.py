@@ -24,7 +24,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
-LANES = ("encoder cache", "encoder-decoder")
+LANES = ("encoder-decoder", "encoder-decoder of several items")
 ELSEWHERE = Who("elsewhere", "another host", 1, "1")
 """A process of which only its beats are known."""
 
