@@ -21,13 +21,13 @@ from cacheproof.cluster import ClusterCrew
 from cacheproof.console import Live, Output
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.breaks import Break
-from cacheproof.differential.findings.finding import LOCKSTEP, TIMES, Finding
-from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
+from cacheproof.differential.findings.finding import LOCKSTEP, Finding
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.canary import canaries_in, name_in
-from cacheproof.differential.search.known import KnownFault, akin, covering, showing_seeds
+from cacheproof.differential.search.known import KnownFault, showing_seeds
+from cacheproof.differential.search.noting import Noted, Noting
 from cacheproof.differential.search.verdict import Verdict, is_unlisted
 from cacheproof.differential.search.work import Job, Plant, Search, WriteDown
 from cacheproof.differential.targets.base import Target
@@ -44,9 +44,6 @@ AHEAD = 2
 """Jobs that a worker is given beside the one that it does."""
 SHRINK_SECONDS = 15.0
 """After the seconds of a search are up, for what is not small yet."""
-BATCHES_OF_LISTED = 60
-"""Tries to make a listed fault's trace small: somebody has looked at such traces already."""
-TIMES_OF_LISTED = 2
 _Due = tuple[Job, object]
 """A job, and what its outcome is about: the number of a part, or a break."""
 Show = Callable[[Finding, Finding | None], None]
@@ -58,10 +55,17 @@ that is likely the same fault."""
 class _Note:
     """A break to be written down, and what came of it."""
 
-    broken: Break
-    listed: KnownFault | None
+    noted: Noted
     raw: Path | None = None
     outcome: Finding | str | None = None
+
+    @property
+    def broken(self) -> Break:
+        return self.noted.broken
+
+    @property
+    def listed(self) -> KnownFault | None:
+        return self.noted.listed
 
 
 @dataclass
@@ -85,7 +89,9 @@ class CampaignRun:
         self._ready = math.inf
         self._notes: list[_Note] = []
         self._told = 0
-        self._shown: set[KnownFault] = set()
+        self._noting = Noting(
+            self.known, self.target.release, shrinks_listed=self.plan.shrinks_listed
+        )
         self._told_briefly: set[tuple[str, str]] = set()
         self._urgent: deque[_Due] = deque()
         self._listed: deque[_Due] = deque()
@@ -195,23 +201,22 @@ class CampaignRun:
                 assert isinstance(about, _Note)
                 about.outcome = outcome
                 if isinstance(outcome, Finding) and about.listed is not None:
-                    finding_file.save(self._annotated(about, outcome), self.folder)
+                    finding_file.save(self._noting.annotated(about.noted, outcome), self.folder)
 
     def _merge(self, part: Campaign) -> None:
         began = max(0.0, time.monotonic() - self._began - part.seconds)
         for broken in self.campaign.merge(part, began, self.plan.kept_per_break):
-            listed = self._covering(broken.contract, broken.kind, broken)
-            if listed in self._shown:
+            noted = self._noting.note(broken)
+            if noted is None:
                 continue
-            note = _Note(broken, listed)
+            note = _Note(noted)
             self._notes.append(note)
-            if listed is None:
+            job = noted.job(self._until)
+            if noted.listed is None:
                 note.raw = finding_file.save_trace(broken, self.target.name, self.folder)
-                self._urgent.append((WriteDown(broken, BATCHES_MAX, TIMES, self._until), note))
+                self._urgent.append((job, note))
             else:
-                self._shown.add(listed)
-                tries = BATCHES_OF_LISTED if self.plan.shrinks_listed else 0
-                self._listed.append((WriteDown(broken, tries, TIMES_OF_LISTED, self._until), note))
+                self._listed.append((job, note))
 
     @property
     def _until(self) -> float:
@@ -219,23 +224,6 @@ class CampaignRun:
         if self.plan.seconds is None:
             return math.inf
         return self._ready + self.plan.seconds + SHRINK_SECONDS
-
-    def _covering(self, contract: str, kind: str, broken: Break) -> KnownFault | None:
-        release, runner = self.target.release, broken.trace.runner
-        return covering(self.known, contract, release, broken.lane, kind, runner)
-
-    def _annotated(self, note: _Note, found: Finding) -> Finding:
-        """The finding with what is listed of it, which may hang on how small it is."""
-        fault = self._covering(found.contract, found.kind, note.broken) or note.listed
-        if fault is None:
-            return found.told_akin(self._akin(found, note.broken.lane))
-        return found.annotated(fault.thread, fault.note, fault.name)
-
-    def _akin(self, found: Finding, lane: str) -> str:
-        """Of which listed fault it may be a new face, and why."""
-        if found.contract == LOCKSTEP:
-            return ""
-        return akin(self.known, found.beside, found.contract, found.release, lane)
 
     def _tell(self, live: Live) -> None:
         """Tell what has come of the breaks, in their order, as far as all before is known."""
@@ -249,7 +237,7 @@ class CampaignRun:
             self.campaign.harness_errors.append(outcome)
         if not isinstance(outcome, Finding):
             return
-        found = self._annotated(note, outcome)
+        found = self._noting.annotated(note.noted, outcome)
         if found.key not in self.findings:
             if note.listed is None:
                 finding_file.save(found, self.folder)

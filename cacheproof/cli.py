@@ -18,6 +18,7 @@ from typer.exceptions import Abort, TyperException
 from cacheproof import (
     __version__,
     auditing,
+    campaign_commands,
     contract_table,
     exploring,
     generating,
@@ -75,6 +76,7 @@ for command in (recording.record, auditing.audit, minimising.minimise):
     app.command()(command)
 app.add_typer(installed.vllm_app, name="vllm")
 app.add_typer(installed.connector_app, name="connector")
+app.add_typer(campaign_commands.campaign_app, name="campaign")
 
 
 @app.callback(invoke_without_command=True)

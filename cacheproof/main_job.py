@@ -14,10 +14,9 @@ from cacheproof.differential.search.gallery.kill_matrix import kill_matrix
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import (
     HOLDS,
-    INTERRUPTED,
-    UNLISTED,
     VOID,
     Verdict,
+    exit_code_of,
     listed_but_missing,
 )
 from cacheproof.differential.targets.reference_media_hash import missing_media_libraries
@@ -85,7 +84,7 @@ def run(
     print_faults(output, shown, [verdict.campaign.target for verdict in verdicts])
     for verdict in verdicts:
         print_campaign(output, verdict)
-    code = _exit_code(verdicts)
+    code = exit_code_of(verdicts)
     for line in _closing_lines(verdicts, shown, code):
         output.line(line)
     for verdict in verdicts:
@@ -124,14 +123,6 @@ def gallery(output: Output) -> int:
         output.line(f"not run: variants of the media hash, without {', '.join(missing)}")
     output.write_json("gallery", matrix.to_json())
     return HOLDS if not matrix.survivors else VOID
-
-
-def _exit_code(verdicts: Sequence[Verdict]) -> int:
-    """An interruption before an unlisted finding, before a difference from the model, before void,
-    before all holds."""
-    codes = {verdict.exit_code for verdict in verdicts}
-    first = (code for code in (INTERRUPTED, UNLISTED) if code in codes)
-    return next(first, max(codes, default=VOID))
 
 
 def _print_evidence(output: Output, verdicts: Sequence[Verdict]) -> None:

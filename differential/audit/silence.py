@@ -19,7 +19,7 @@ NOT_JUDGED = {
 _TEXTS = frozenset({"SC-14", "SC-15", "SC-16", "SC-17"})
 """They ask what stands in KV blocks, which the text of prompts decides: no record has it."""
 _TRANSFERS = frozenset({"KT-1", "KT-2", "KT-3"})
-"""They follow a KV connector, of which no record says anything."""
+"""They follow a KV connector's loads: when those arrive, no record says."""
 NEVER_JUDGED = _TEXTS | _TRANSFERS
 
 _KV_NOT_JUDGED = {

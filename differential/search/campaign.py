@@ -100,7 +100,12 @@ class Campaign:
     ) -> "Campaign":
         """A campaign of which nothing was run yet."""
         reports = [LaneReport(lane=lane, compared=Work() if against else None) for lane in lanes]
-        return cls(target.name, target.release, reports, [], Counter(), Counter(), [], 0.0)
+        return cls.begun_with(target.name, target.release, reports)
+
+    @classmethod
+    def begun_with(cls, target: str, release: str | None, lanes: list[LaneReport]) -> "Campaign":
+        """The same, of the target of that name."""
+        return cls(target, release, lanes, [], Counter(), Counter(), [], 0.0)
 
     @property
     def calls(self) -> int:

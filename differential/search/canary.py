@@ -270,12 +270,16 @@ def canaries_in(
     """
     if lane.resized:
         return []
-    ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
-    without = {contract for contract, kind in ours if not kind} | lane.silent_on
+    without = set(lane.silent_on)
     if DEPTHS[lane.depth].has_scheduler and _plans(target):
         without |= NO_CANARY_WHERE_PLANNED.keys()
-    offered = canaries(lane.manager, target.release, without, lane.depth)
-    return [canary for canary in offered if (canary.contract, canary.kind) not in ours]
+    return unbroken(canaries(lane.manager, target.release, without, lane.depth), lane, broken)
+
+
+def unbroken(some: Iterable[Canary], lane: Lane, broken: Set[tuple[str, str, str]]) -> list[Canary]:
+    """Those canaries of a lane whose contracts the target does not break of itself."""
+    ours = {(contract, kind) for contract, name, kind in broken if name == lane.name}
+    return [one for one in some if not {(one.contract, one.kind), (one.contract, "")} & ours]
 
 
 def name_in(lane: Lane, canary: Canary) -> str:

@@ -87,9 +87,34 @@ def load(path: Path | None = None) -> list[KnownFault]:
     Raises:
         InputError: the file cannot be read or is no such list; an empty file is an empty list.
     """
+    return parse(*read(path))
+
+
+def read(path: Path | None = None) -> tuple[str, str]:
+    """The text of a list, of the one that is shipped by default, and where it stands.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
     source = path or resources.files("cacheproof.differential.search") / "known.toml"
     try:
         text = source.read_text() if path is None else files.read(path, BYTES_MAX).decode()
+    except OSError as error:
+        raise InputError(
+            f"{source}: cannot be read: {error.strerror}; expected a list of known faults"
+        ) from None
+    except ValueError as error:
+        raise _no_list(str(source), error) from None
+    return text, str(source)
+
+
+def parse(text: str, source: str) -> list[KnownFault]:
+    """The list in a text, face by face.
+
+    Raises:
+        InputError: it is no such list.
+    """
+    try:
         listed = msgspec.convert(tomllib.loads(text), _File).fault
         faults = [
             KnownFault(**structs.asdict(face), name=fault.name, page=fault.page)
@@ -98,20 +123,20 @@ def load(path: Path | None = None) -> list[KnownFault]:
         ]
         for fault in faults:
             Versions(fault.releases)
-    except OSError as error:
-        raise InputError(
-            f"{source}: cannot be read: {error.strerror}; expected a list of known faults"
-        ) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{source}: {str(error).splitlines()[0]}; expected a list of known faults, "
-            "see docs/known-faults.md"
-        ) from None
-    _check_names(faults, str(source))
+        raise _no_list(source, error) from None
+    _check_names(faults, source)
     twice = [name for name, count in Counter(one.name for one in listed).items() if count > 1]
     if twice:
         raise InputError(f"{source}: two faults are called {twice[0]}; expected a name for each")
     return faults
+
+
+def _no_list(source: str, error: Exception) -> InputError:
+    return InputError(
+        f"{source}: {str(error).splitlines()[0]}; expected a list of known faults, "
+        "see docs/known-faults.md"
+    )
 
 
 def covering(

@@ -56,7 +56,7 @@ class Verdict:
     are listed faults that a search over fixed seeds should have met. `told` is what was said of the
     target's text before the search, as JSON has it. `not_written` are breaks, with the listed fault
     that each is, of which there is no finding: where the campaign was `interrupted`, or for a
-    harness error.
+    harness error. `unfinished` says what was to be run and was not.
     """
 
     campaign: Campaign
@@ -66,6 +66,7 @@ class Verdict:
     told: dict[str, object] = field(default_factory=dict)
     interrupted: bool = False
     not_written: list[tuple[KnownFault | None, Break]] = field(default_factory=list)
+    unfinished: str = ""
 
     @property
     def unlisted(self) -> list[Finding]:
@@ -92,7 +93,8 @@ class Verdict:
     @property
     def void_because(self) -> list[str]:
         """Why the campaign proves nothing; empty when it does."""
-        reasons = [f"harness error: {error}" for error in self.campaign.harness_errors]
+        reasons = [self.unfinished] if self.unfinished else []
+        reasons += [f"harness error: {error}" for error in self.campaign.harness_errors]
         reasons += [
             f"canary of {contract} was not found"
             for contract, met in self.canaries.items()
@@ -131,6 +133,14 @@ class Verdict:
                 Evidence(contract, campaign.target, verdict, scope, campaign.seconds, known)
             )
         return lines
+
+
+def exit_code_of(verdicts: Sequence[Verdict]) -> int:
+    """An interruption before an unlisted finding, before a difference from the model, before void,
+    before all holds."""
+    codes = {verdict.exit_code for verdict in verdicts}
+    first = (code for code in (INTERRUPTED, UNLISTED) if code in codes)
+    return next(first, max(codes, default=VOID))
 
 
 def judged(reports: Sequence[LaneReport], release: str | None) -> list[tuple[str, int, list[str]]]:

@@ -158,11 +158,8 @@ def reference_for(target: Target) -> ReferenceTarget | None:
     Its media hash, or for an engine its runner, runs in the target's interpreter, with the
     libraries that the target has. It is to be closed.
     """
-    if target.model is None or "vllm" not in target.projects:
-        return None
-    try:
-        semantics = Semantics.of_vllm(target.model)
-    except NotModelled:
+    semantics = semantics_beside(target)
+    if semantics is None:
         return None
     name = f"reference@{target.model}"
     hasher = runner = None
@@ -178,6 +175,16 @@ def reference_for(target: Target) -> ReferenceTarget | None:
         media_hash=hasher,
         runner=runner,
     )
+
+
+def semantics_beside(target: Target) -> Semantics | None:
+    """Those of the release that is the target's model; None where it is not modelled."""
+    if target.model is None or "vllm" not in target.projects:
+        return None
+    try:
+        return Semantics.of_vllm(target.model)
+    except NotModelled:
+        return None
 
 
 def share_libraries(one: Target, other: Target) -> None:

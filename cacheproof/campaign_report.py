@@ -1,0 +1,150 @@
+"""What is said of a campaign: how far it is, what it found, and how two become one."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from cacheproof.console import Output
+from cacheproof.differential.findings import finding_file
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search.campaigns import reporting
+from cacheproof.differential.search.campaigns.merging import merge_stores
+from cacheproof.differential.search.campaigns.reporting import Reported
+from cacheproof.differential.search.campaigns.store import Beating, Store
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import is_unlisted
+from cacheproof.fault_table import print_faults, shown_faults
+from cacheproof.options import findings_folder, folder_of
+from cacheproof.searching import print_campaign, print_listed, print_verdict
+
+RATE_SECONDS = 60.0
+
+
+def folder_for(where: str, findings: Path | None) -> Path:
+    """Where the files of findings lie: beside a store's file by default."""
+    if findings is None and "://" not in where:
+        findings = Path(where) / "findings"
+    return folder_of(findings or findings_folder())
+
+
+def report(output: Output, where: str, findings: Path | None) -> int:
+    """Print what a campaign has come to. Returns the exit code."""
+    with closing(Store(where)) as store:
+        known = known_faults.parse(store.known, store.where)
+        return print_report(output, store, known, folder_for(where, findings))
+
+
+def print_report(output: Output, store: Store, known: Sequence[KnownFault], folder: Path) -> int:
+    """Write the findings into the folder and print the report. Returns the exit code."""
+    targets = reporting.reported(store, known)
+    verdicts = [one.verdict for one in targets]
+    for verdict in verdicts:
+        for found in verdict.findings:
+            finding_file.save(found, folder)
+    print_faults(output, shown_faults(verdicts, known), [one.about.name for one in targets])
+    for one in targets:
+        _print_target(output, one, folder)
+    content = reporting.document(store, targets, _file_name)
+    output.line(f"digest {content['digest']}")
+    output.write_json("campaign report", {**content, "folder": str(folder)})
+    code: int = content["exit_code"]
+    return code
+
+
+def _file_name(found: Finding) -> str:
+    return finding_file.path_of(found, Path()).name
+
+
+def _print_target(output: Output, one: Reported, folder: Path) -> None:
+    for found in one.verdict.findings:
+        if is_unlisted(found):
+            output.line(f"unlisted: {found.sentence} ({len(found.events)} events)")
+            output.command(f"  cacheproof replay {finding_file.path_of(found, folder)}")
+        elif output.verbose:
+            print_listed(output, found, folder)
+    print_campaign(output, one.verdict)
+    for seeds, lanes in _by_seeds(one).items():
+        output.line(f"  seeds {seeds} of {', '.join(lanes)}")
+    print_verdict(output, one.verdict, folder)
+
+
+def _by_seeds(one: Reported) -> dict[str, list[str]]:
+    """The lanes that were searched over the same seeds."""
+    found: dict[str, list[str]] = {}
+    for lane, seeds in one.seeds.items():
+        found.setdefault(", ".join(seeds), []).append(lane)
+    return found
+
+
+def status(output: Output, where: str) -> None:
+    """Print how far a campaign is, in a screen."""
+    now = time.time()
+    with closing(Store(where)) as store:
+        known = known_faults.parse(store.known, store.where)
+        rows = [_row(store, number, known, now) for number in range(len(store.targets))]
+        runners = store.beating()
+    table = Table("target", box=None, pad_edge=False)
+    for title in ("shards", "events", "events/s", "findings", "unlisted"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        of = f" of {row['of']:,}" if row["of"] is not None else ""
+        table.add_row(
+            row["target"],
+            f"{row['shards']:,}{of}",
+            *(f"{row[name]:,}" for name in ("events", "events_per_s", "findings", "unlisted")),
+        )
+    output.report.print(table)
+    for runner in runners:
+        output.line(_told(runner, now))
+    if not runners:
+        output.line("nobody runs it")
+    output.write_json(
+        "campaign status",
+        {"targets": rows, "runners": [_runner_json(one, now) for one in runners]},
+    )
+
+
+def _row(store: Store, number: int, known: Sequence[KnownFault], now: float) -> dict[str, Any]:
+    verdict = (one := Reported(store, number, known)).verdict
+    events, _ = store.spent(number)
+    lately, _ = store.spent(number, now - RATE_SECONDS)
+    return {
+        "target": one.about.name,
+        "shards": one.shards_done,
+        "of": one.shards_total,
+        "events": events,
+        "events_per_s": round(lately / RATE_SECONDS),
+        "findings": len(verdict.findings),
+        "unlisted": len(verdict.unlisted),
+        "left": verdict.unfinished,
+    }
+
+
+def _told(runner: Beating, now: float) -> str:
+    heard = f"heard of {max(0, now - runner.beat):.0f} s ago"
+    state = "has ended without a word" if runner.is_dead(now) else f"{runner.jobs} jobs"
+    return f"{runner.who.host} process {runner.who.pid}: {runner.workers} workers, {state}, {heard}"
+
+
+def _runner_json(runner: Beating, now: float) -> dict[str, Any]:
+    return {
+        "host": runner.who.host,
+        "pid": runner.who.pid,
+        "workers": runner.workers,
+        "jobs": runner.jobs,
+        "is_dead": runner.is_dead(now),
+    }
+
+
+def merge(output: Output, first: str, second: str, into: str | None) -> None:
+    """Merge two stores, and say what the one holds."""
+    merged = merge_stores(first, second, into, time.time())
+    output.line(
+        f"{merged.where}: {merged.shards:,} shards are done, {merged.both:,} of them were in both"
+    )
+    output.command(f"  cacheproof campaign report --store {into or first}")

@@ -1,0 +1,107 @@
+"""What jobs come to, as a store keeps it: nothing of it depends on time."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
+from cacheproof.differential.search.canary import Canary
+from cacheproof.differential.search.work import WriteDown
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a shard: how much was run, the rare states it met, what it broke and the breaks kept."""
+
+    work: Work
+    compared: Work | None
+    resident_sum: int
+    illegal: dict[str, int]
+    met: dict[str, int]
+    broken: dict[str, int]
+    kinds: list[tuple[str, str, int]]
+    breaks: list[Break]
+    errors: list[str]
+
+    @classmethod
+    def of(cls, part: Campaign) -> "Searched":
+        """Of a search of one lane."""
+        (lane,) = part.lanes
+        return cls(
+            work=Work(lane.traces, lane.events, lane.steps, lane.calls),
+            compared=lane.compared,
+            resident_sum=lane.resident_sum,
+            illegal=dict(lane.illegal),
+            met=dict(lane.reach.met),
+            broken={contract: count for (contract, _), count in part.broken.items()},
+            kinds=sorted((contract, kind, n) for (contract, _, kind), n in part.kinds.items()),
+            breaks=[replace(one, seconds=0.0) for one in part.breaks],
+            errors=part.harness_errors,
+        )
+
+    def put_into(self, part: Campaign) -> None:
+        """Write it into a campaign of the one lane, of which nothing was run yet."""
+        (lane,) = part.lanes
+        assert isinstance(lane, LaneReport)
+        lane.sum(self.work)
+        lane.resident_sum = self.resident_sum
+        lane.compared = self.compared
+        lane.illegal.update(self.illegal)
+        lane.reach.met.update(self.met)
+        name = lane.lane.name
+        part.broken.update({(contract, name): count for contract, count in self.broken.items()})
+        part.kinds.update({(contract, name, kind): count for contract, kind, count in self.kinds})
+        part.breaks += self.breaks
+        part.harness_errors += self.errors
+
+
+class Planted(msgspec.Struct, frozen=True):
+    """Which planted faults were found, or why that cannot be said."""
+
+    found: list[tuple[Canary, bool]]
+    error: str | None = None
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A break made small, or why there is none."""
+
+    finding: Finding | None
+    error: str | None = None
+
+
+class ToWrite(msgspec.Struct, frozen=True):
+    """A break to be written down, as `WriteDown` takes it, however long that takes."""
+
+    broken: Break
+    batches: int
+    times: int
+
+    @property
+    def job(self) -> WriteDown:
+        return WriteDown(self.broken, self.batches, self.times)
+
+
+Outcome = Searched | Planted | Written
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (Searched, Planted, Written, ToWrite)
+}
+
+
+def written(what: Outcome | ToWrite) -> str:
+    """It as JSON, the same for what is the same."""
+    return msgspec.json.encode(what, order="deterministic").decode()
+
+
+def read(kind: type, text: str) -> Any:
+    """What `written` wrote of that type. Raises msgspec.MsgspecError where it is none."""
+    return _DECODERS[kind].decode(text)
+
+
+def digest_of(what: Any) -> str:
+    """SHA-256 of it as JSON. Which Python and which cacheproof wrote a finding is left out."""
+    if isinstance(what, Written) and what.finding is not None:
+        what = Written(msgspec.structs.replace(what.finding, tool={}))
+    return hashlib.sha256(msgspec.json.encode(what, order="deterministic")).hexdigest()

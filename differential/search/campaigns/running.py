@@ -1,0 +1,200 @@
+"""Runs a campaign's jobs of one target with a crew, beside whoever else does."""
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.lanes.all_lanes import lane_called
+from cacheproof.differential.search import work
+from cacheproof.differential.search.campaign import Campaign
+from cacheproof.differential.search.campaigns import outcomes
+from cacheproof.differential.search.campaigns.outcomes import Planted, Searched, ToWrite, Written
+from cacheproof.differential.search.campaigns.runners import BEAT_SECONDS, Clock
+from cacheproof.differential.search.campaigns.shards import Shard
+from cacheproof.differential.search.campaigns.store import (
+    DONE,
+    FAILED,
+    OPEN,
+    PLANT,
+    SEARCH,
+    TAKEN,
+    WRITE,
+    Ended,
+    Job,
+    Store,
+    key_of,
+)
+from cacheproof.differential.search.campaigns.totals import KEPT_PER_BREAK, Totals, to_write
+from cacheproof.differential.search.canary import Canary, canaries_in, name_in
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.targets.base import Target
+
+AHEAD = 1
+"""Jobs that a worker is given beside the one that it does."""
+SHARDS_AHEAD = 200
+"""Shards that are in the store beyond those that have ended."""
+CANARIES_AT_ONCE = 8
+
+
+class Crew(Protocol):
+    """Whoever does jobs, so many at once."""
+
+    number: int
+
+    def submit(self, run: Callable[[Any], Any], task: Any) -> "Future[Any]": ...
+
+
+@dataclass
+class Running:
+    """One target of a campaign that is run. `done_among` waits a moment for futures; `runner` is
+    this process in the store; `tell` is told how far it is."""
+
+    store: Store
+    number: int
+    target: Target
+    known: Sequence[KnownFault]
+    runner: str
+    crew: Crew
+    done_among: Callable[[Collection["Future[Any]"]], Collection["Future[Any]"]]
+    clock: Clock
+    tell: Callable[[str], None] = lambda _: None
+    totals: Totals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._about = self.store.targets[self.number]
+        self.totals = Totals(self.store.plan, self._about, self.known)
+        self._under_way: dict[Future[Any], Job] = {}
+        self._beat_at = self.clock.now()
+        self._added = self.store.last_number(self.number, SEARCH) + 1
+
+    def run(self) -> None:
+        """Do jobs until all that count have ended, here or elsewhere.
+
+        Raises:
+            HarnessError: a worker ended before its job was done, which is to be done again.
+        """
+        try:
+            while True:
+                self._advance()
+                self._claim()
+                self._beat()
+                self.tell(self._progress())
+                if self._under_way:
+                    for future in self.done_among(self._under_way):
+                        self._finish(self._under_way.pop(future), future.result())
+                elif self._is_complete():
+                    return
+                else:
+                    self.clock.wait()
+        except BrokenProcessPool:
+            raise HarnessError(
+                f"{self._about.name}: a worker process ended before its work was done: was it "
+                "killed, or out of memory? What has ended is kept; resume the campaign"
+            ) from None
+
+    def _advance(self) -> None:
+        """Take in what has ended, and have written down what it brings."""
+        self.totals.cut_at(self.store.cut(self.number))
+        noted = self.totals.take(self.store.ended(self.number, SEARCH, self.totals.next))
+        self.store.add([to_write(self.number, self._about, one) for one in noted])
+        wanted = min(self.totals.next + SHARDS_AHEAD // 2, self.totals.cut)
+        if self._added < wanted:
+            shards = self.totals.cutting.shards(self._added, SHARDS_AHEAD)
+            self.store.add([search_of(self.number, self._about.name, one) for one in shards])
+            self._added += len(shards)
+
+    def _claim(self) -> None:
+        room = self.crew.number * (1 + AHEAD) - len(self._under_way)
+        if room <= 0:
+            return
+        below = self.totals.cut
+        for job in self.store.claim(self.runner, self.number, below, room, self.clock.now()):
+            self._under_way[self.crew.submit(work.work, self._work_of(job))] = job
+
+    def _work_of(self, job: Job) -> work.Job:
+        if job.kind == WRITE:
+            task: ToWrite = outcomes.read(ToWrite, job.payload or "")
+            return task.job
+        lane = lane_called(job.lane)
+        if job.kind == PLANT:
+            return work.Plant(lane, tuple(self._canaries(job)))
+        return work.Search(lane, range(job.first, job.last), KEPT_PER_BREAK)
+
+    def _canaries(self, job: Job) -> list[Canary]:
+        return canaries_in(lane_called(job.lane), self.target)[job.first : job.last]
+
+    def _finish(self, job: Job, came: Any) -> None:
+        events = calls = 0
+        seconds = 0.0
+        outcome: outcomes.Outcome
+        match came:
+            case Campaign():
+                outcome = Searched.of(came)
+                events, calls, seconds = outcome.work.events, outcome.work.calls, came.seconds
+                failed = bool(outcome.errors)
+            case dict():
+                lane = lane_called(job.lane)
+                some = self._canaries(job)
+                outcome = Planted([(one, came[name_in(lane, one)]) for one in some])
+                failed = False
+            case Finding():
+                outcome, failed = Written(came), False
+            case _:
+                outcome = Planted([], came) if job.kind == PLANT else Written(None, came)
+                failed = True
+        digest, text = outcomes.digest_of(outcome), outcomes.written(outcome)
+        state = FAILED if failed else DONE
+        ended = Ended(job, state, events, calls, seconds, digest, text)
+        self.store.finish(self.runner, ended, self.clock.now())
+        self._end_by_the_clock()
+
+    def _end_by_the_clock(self) -> None:
+        seconds = self.store.plan.seconds
+        if seconds is not None and self.store.spent(self.number)[1] >= seconds:
+            self.store.cut_now(self.number)
+
+    def _beat(self) -> None:
+        if self.clock.now() - self._beat_at >= BEAT_SECONDS:
+            self._beat_at = self.clock.now()
+            self.store.beat(self.runner, self._beat_at)
+
+    def _is_complete(self) -> bool:
+        counts = self.store.counts(self.number)
+        left = sum(counts.get((kind, state), 0) for kind in (PLANT, WRITE) for state in _LEFT)
+        return self.totals.is_over and not left
+
+    def _progress(self) -> str:
+        campaign = self.totals.campaign
+        traces = sum(lane.traces for lane in campaign.lanes)
+        faults = {one.listed.name for one in self.totals.noted if one.listed is not None}
+        unlisted = sum(one.listed is None for one in self.totals.noted)
+        return (
+            f"{self._about.name}: {self.totals.next:,} shards, {traces:,} traces, "
+            f"{len(faults)} listed, {unlisted} unlisted"
+        )
+
+
+_LEFT = (OPEN, TAKEN)
+
+
+def search_of(target: int, name: str, shard: Shard) -> Job:
+    """The job of a shard."""
+    first, last = shard.seeds.start, shard.seeds.stop
+    key = key_of(SEARCH, name, shard.lane, first, last)
+    return Job(key, target, SEARCH, shard.number, shard.lane, first, last)
+
+
+def plants_in(number: int, target: Target, lanes: Sequence[str]) -> list[Job]:
+    """The jobs that plant the faults of a campaign in a target, lane by lane."""
+    jobs: list[Job] = []
+    for name in lanes:
+        count = len(canaries_in(lane_called(name), target))
+        for first in range(0, count, CANARIES_AT_ONCE):
+            last = min(first + CANARIES_AT_ONCE, count)
+            key = key_of(PLANT, target.name, name, first, last)
+            jobs.append(Job(key, number, PLANT, len(jobs), name, first, last))
+    return jobs

@@ -1,0 +1,418 @@
+"""A campaign in a database: its plan, its jobs with who runs them, and what they came to.
+
+A job is claimed in a transaction. Transactions that write come one after the other: SQLite's begin
+as writers, PostgreSQL's lock the row of the campaign first.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import sqlalchemy as sql
+from sqlalchemy import Connection, Select, func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from cacheproof.differential.errors import InputError, SetupError
+from cacheproof.differential.search.campaigns import plan_file
+from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
+from cacheproof.differential.search.campaigns.runners import Who, is_dead
+from cacheproof.differential.search.campaigns.schema import (
+    CAMPAIGN,
+    EXPECTED,
+    FILE,
+    JOBS,
+    METADATA,
+    RUNNERS,
+    SCHEMA,
+    TARGETS,
+    engine_for,
+    shown,
+)
+
+OPEN, TAKEN, DONE, FAILED = "open", "taken", "done", "failed"
+SEARCH, PLANT, WRITE = "search", "plant", "write"
+ENDED = (DONE, FAILED)
+
+
+class MadeBy(msgspec.Struct, frozen=True):
+    """What has made the outcomes of a store: cacheproof's version, and a digest of the text of its
+    contracts, reference and harness."""
+
+    cacheproof: str
+    code: str
+
+
+class About(msgspec.Struct, frozen=True):
+    """A target of a campaign: its release and the digest of its `text`, empty where it has none;
+    whether it has a text of its own, and whether the reference runs beside; the lanes."""
+
+    name: str
+    release: str | None
+    text: str
+    has_own_text: bool
+    compared: bool
+    lanes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Seeds of a lane to be searched, some of its canaries to be planted, or a break to be written
+    down (its `payload`), first to last, the last left out. `turn` 0 comes before 1."""
+
+    key: str
+    target: int
+    kind: str
+    number: int
+    lane: str
+    first: int
+    last: int
+    payload: str | None = None
+    turn: int = 1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that has ended, and what it came to."""
+
+    job: Job
+    state: str
+    events: int
+    calls: int
+    seconds: float
+    digest: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Beating:
+    """A process that runs the campaign and has not ended."""
+
+    who: Who
+    workers: int
+    beat: float
+    jobs: int
+
+    def is_dead(self, now: float) -> bool:
+        """Whether it has ended without a word."""
+        return is_dead(self.who, self.beat, now)
+
+
+def key_of(kind: str, target: str, lane: str, first: int, last: int) -> str:
+    """What a shard is called in every store."""
+    return f"{kind} {target} {lane} {first}:{last}"
+
+
+class Store:
+    """The database of one campaign. To be closed.
+
+    Raises:
+        InputError: there is no campaign at that place, or one of another cacheproof.
+        SetupError: from every method, where the database does not do what it should.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = shown(where)
+        if "://" not in where and not (Path(where) / FILE).is_file():
+            raise self._nothing()
+        self._engine = engine_for(where)
+        with self._told(), self._engine.begin() as connection:
+            if not sql.inspect(connection).has_table(CAMPAIGN.name):
+                raise self._nothing()
+            row = connection.execute(select(CAMPAIGN)).one_or_none()
+            if row is None:
+                raise self._nothing()
+            if row.schema != SCHEMA:
+                raise InputError(
+                    f"{self.where}: schema {row.schema}; this cacheproof reads {SCHEMA}: use the "
+                    "cacheproof that made it"
+                )
+            self.plan: CampaignPlan = plan_file.restored(row.plan)
+            self.known: str = row.known
+            self.made_by = msgspec.json.decode(row.made_by, type=MadeBy)
+            self.begun: float = row.begun
+            rows = connection.execute(select(TARGETS).order_by(TARGETS.c.number))
+            self.targets = [msgspec.json.decode(one.about, type=About) for one in rows]
+
+    @classmethod
+    def create(
+        cls,
+        where: str,
+        plan: CampaignPlan,
+        known: str,
+        made_by: MadeBy,
+        targets: Sequence[About],
+        begun: float,
+    ) -> "Store":
+        """A store of a campaign that is to begin; `known` is the text of the listed faults.
+
+        Raises:
+            InputError: a campaign is there already, or the place is none.
+        """
+        if "://" not in where:
+            try:
+                Path(where).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(
+                    f"--store {where}: cannot be made: {error.strerror}; {EXPECTED}"
+                ) from None
+        engine = engine_for(where)
+        try:
+            with _told(shown(where)), engine.begin() as connection:
+                METADATA.create_all(connection)
+                if connection.execute(select(CAMPAIGN.c.id)).first() is not None:
+                    raise InputError(
+                        f"--store {shown(where)}: holds a campaign already; resume it, or give "
+                        "another place"
+                    )
+                values = {
+                    "id": 1,
+                    "schema": SCHEMA,
+                    "plan": plan_file.written(plan),
+                    "known": known,
+                    "made_by": msgspec.json.encode(made_by).decode(),
+                    "begun": begun,
+                }
+                connection.execute(CAMPAIGN.insert(), values)
+                for number, about in enumerate(targets):
+                    text = msgspec.json.encode(about).decode()
+                    row = {"number": number, "name": about.name, "about": text}
+                    connection.execute(TARGETS.insert(), row)
+        finally:
+            engine.dispose()
+        return cls(where)
+
+    def close(self) -> None:
+        """Give back its connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that no other writes beside."""
+        with self._told(), self._engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(select(CAMPAIGN.c.id).with_for_update())
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._told(), self._engine.begin() as connection:
+            yield connection
+
+    def _told(self) -> Any:
+        return _told(self.where)
+
+    def _nothing(self) -> InputError:
+        return InputError(f"--store {self.where}: no campaign; expected one that start has begun")
+
+    # who runs it
+
+    def enlist(self, who: Who, workers: int, now: float) -> str:
+        """Take in a process that runs the campaign; returns the name that it has here."""
+        name = secrets.token_hex(8)
+        row = {
+            "id": name,
+            "place": who.place,
+            "host": who.host,
+            "pid": who.pid,
+            "started": who.started,
+            "workers": workers,
+            "begun": now,
+            "beat": now,
+        }
+        with self.writing() as connection:
+            _bury(connection, select(RUNNERS).where(RUNNERS.c.ended.is_(None)), now)
+            connection.execute(RUNNERS.insert(), row)
+        return name
+
+    def beat(self, runner: str, now: float) -> None:
+        """A process says that it lives."""
+        with self.writing() as connection:
+            connection.execute(RUNNERS.update().where(RUNNERS.c.id == runner), {"beat": now})
+
+    def leave(self, runner: str, now: float) -> None:
+        """A process runs it no more; what it has not ended is open again."""
+        with self.writing() as connection:
+            _end(connection, [runner], now)
+
+    def beating(self) -> list[Beating]:
+        """The processes that run it, as far as they have said no end."""
+        count = func.count(JOBS.c.key)
+        with self._reading() as connection:
+            rows = connection.execute(
+                select(RUNNERS, count.label("jobs"))
+                .outerjoin(JOBS, (JOBS.c.runner == RUNNERS.c.id) & (JOBS.c.state == TAKEN))
+                .where(RUNNERS.c.ended.is_(None))
+                .group_by(RUNNERS.c.id)
+                .order_by(RUNNERS.c.begun)
+            ).all()
+        return [Beating(_who(row), row.workers, row.beat, row.jobs) for row in rows]
+
+    # jobs
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Have them done, those that are not there yet."""
+        if not jobs:
+            return
+        with self.writing() as connection:
+            keys = [job.key for job in jobs]
+            there = set(connection.scalars(select(JOBS.c.key).where(JOBS.c.key.in_(keys))))
+            new = [vars(job) | {"state": OPEN} for job in jobs if job.key not in there]
+            if new:
+                connection.execute(JOBS.insert(), new)
+
+    def claim(
+        self, runner: str, target: int, below: int | None, count: int, now: float
+    ) -> list[Job]:
+        """Take up to so many open jobs of a target, what the dead had taken among them. `below` is
+        the number from which on nothing is searched any more."""
+        wanted = (JOBS.c.target == target) & (JOBS.c.state == OPEN)
+        if below is not None:
+            wanted &= (JOBS.c.kind != SEARCH) | (JOBS.c.number < below)
+        with self.writing() as connection:
+            _bury(connection, _WITH_JOBS, now)
+            rows = connection.execute(
+                select(JOBS)
+                .where(wanted)
+                .order_by(JOBS.c.turn, JOBS.c.number, JOBS.c.kind, JOBS.c.key)
+                .limit(count)
+            ).all()
+            keys = [row.key for row in rows]
+            if keys:
+                taken = {"state": TAKEN, "runner": runner, "begun": now}
+                connection.execute(JOBS.update().where(JOBS.c.key.in_(keys)), taken)
+        return [_job(row) for row in rows]
+
+    def finish(self, runner: str, ended: Ended, now: float) -> None:
+        """Write down what a job came to; nothing where another process has taken it over."""
+        mine = (JOBS.c.key == ended.job.key) & (JOBS.c.runner == runner) & _IS_TAKEN
+        with self.writing() as connection:
+            values = {name: getattr(ended, name) for name in _CAME_TO}
+            connection.execute(JOBS.update().where(mine), values | {"ended": now})
+
+    def try_again(self) -> None:
+        """Have done again what has failed."""
+        with self.writing() as connection:
+            connection.execute(
+                JOBS.update().where(JOBS.c.state == FAILED), {"state": OPEN, "runner": None}
+            )
+
+    def ended(self, target: int, kind: str, first: int = 0) -> list[Ended]:
+        """What has ended of a target, from that number on, in the order of the numbers."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                select(JOBS)
+                .where(JOBS.c.target == target, JOBS.c.kind == kind, JOBS.c.state.in_(ENDED))
+                .where(JOBS.c.number >= first)
+                .order_by(JOBS.c.number, JOBS.c.key)
+            ).all()
+        return [_ended(row) for row in rows]
+
+    def counts(self, target: int) -> dict[tuple[str, str], int]:
+        """Jobs of a target by kind and state."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                select(JOBS.c.kind, JOBS.c.state, func.count())
+                .where(JOBS.c.target == target)
+                .group_by(JOBS.c.kind, JOBS.c.state)
+            ).all()
+        return {(kind, state): count for kind, state, count in rows}
+
+    def last_number(self, target: int, kind: str, states: Sequence[str] = ()) -> int:
+        """The greatest number of a target's jobs of a kind, in one of these states; -1: none."""
+        query = select(func.max(JOBS.c.number)).where(JOBS.c.target == target, JOBS.c.kind == kind)
+        if states:
+            query = query.where(JOBS.c.state.in_(states))
+        with self._reading() as connection:
+            found = connection.scalar(query)
+        return -1 if found is None else int(found)
+
+    def spent(self, target: int, since: float | None = None) -> tuple[int, float]:
+        """Events and seconds of the shards of a target that are done, since then."""
+        query = select(func.sum(JOBS.c.events), func.sum(JOBS.c.seconds)).where(
+            JOBS.c.target == target, JOBS.c.kind == SEARCH, JOBS.c.state == DONE
+        )
+        if since is not None:
+            query = query.where(JOBS.c.ended >= since)
+        with self._reading() as connection:
+            events, seconds = connection.execute(query).one()
+        return int(events or 0), float(seconds or 0.0)
+
+    # where the search of a target ends by the clock
+
+    def cut(self, target: int) -> int | None:
+        """From which shard on nothing is searched, once the seconds of a target are up."""
+        with self._reading() as connection:
+            found = connection.scalar(select(TARGETS.c.cut).where(TARGETS.c.number == target))
+        return None if found is None else int(found)
+
+    def cut_now(self, target: int) -> None:
+        """The seconds of a target are up: what is taken or has ended is the last of it."""
+        begun = select(func.max(JOBS.c.number)).where(
+            JOBS.c.target == target, JOBS.c.kind == SEARCH, JOBS.c.state != OPEN
+        )
+        this = (TARGETS.c.number == target) & TARGETS.c.cut.is_(None)
+        with self.writing() as connection:
+            last = connection.scalar(begun)
+            connection.execute(
+                TARGETS.update().where(this), {"cut": 0 if last is None else last + 1}
+            )
+
+
+_IS_TAKEN = JOBS.c.state == TAKEN
+_WITH_JOBS = select(RUNNERS).where(RUNNERS.c.id.in_(select(JOBS.c.runner).where(_IS_TAKEN)))
+_CAME_TO = ("state", "events", "calls", "seconds", "digest", "outcome")
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """What a database refuses is said in one line."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        words = str(getattr(error, "orig", None) or error).strip().splitlines() or ["no reason"]
+        raise SetupError(f"--store {where}: {words[0]}; expected a database that works") from None
+    except msgspec.MsgspecError as error:
+        raise InputError(
+            f"--store {where}: {error}; expected what cacheproof wrote: begin another campaign"
+        ) from None
+
+
+def _bury(connection: Connection, some: Select[Any], now: float) -> None:
+    """End those of some processes that have ended without a word."""
+    rows = connection.execute(some).all()
+    dead = [row.id for row in rows if is_dead(_who(row), row.beat, now)]
+    if dead:
+        _end(connection, dead, now)
+
+
+def _end(connection: Connection, runners: Sequence[str], now: float) -> None:
+    """Processes run nothing any more; what they have not ended is open again."""
+    connection.execute(RUNNERS.update().where(RUNNERS.c.id.in_(runners)), {"ended": now})
+    taken = _IS_TAKEN & JOBS.c.runner.in_(runners)
+    connection.execute(JOBS.update().where(taken), {"state": OPEN, "runner": None})
+
+
+def _who(row: Any) -> Who:
+    return Who(row.host, row.place, row.pid, row.started)
+
+
+def _job(row: Any) -> Job:
+    return Job(
+        row.key,
+        row.target,
+        row.kind,
+        row.number,
+        row.lane,
+        row.first,
+        row.last,
+        row.payload,
+        row.turn,
+    )
+
+
+def _ended(row: Any) -> Ended:
+    return Ended(_job(row), *(getattr(row, name) for name in _CAME_TO))

@@ -1,0 +1,111 @@
+"""What the shards of a target come to, in the order of their numbers: whoever ran them, and however
+often they were begun, it is the same."""
+
+from collections.abc import Sequence
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.findings.finding import DIFFERENCE, LOCKSTEP, MODEL_DIFFERENCE
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
+from cacheproof.differential.search.campaigns import outcomes
+from cacheproof.differential.search.campaigns.outcomes import Searched, ToWrite
+from cacheproof.differential.search.campaigns.plan_file import FIRST_UNLISTED, CampaignPlan
+from cacheproof.differential.search.campaigns.shards import Cutting
+from cacheproof.differential.search.campaigns.store import DONE, WRITE, About, Ended, Job
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.noting import Noted, Noting
+from cacheproof.spec.registry import by_id
+
+KEPT_PER_BREAK = 3
+_HARMLESS = ("efficiency", MODEL_DIFFERENCE)
+
+
+class Totals:
+    """The campaign that shards 0 to `next` (left out) amount to, and the breaks that are to be
+    written down. `cut` is the number from which on no shard counts."""
+
+    def __init__(self, plan: CampaignPlan, about: About, known: Sequence[KnownFault]) -> None:
+        self.next = 0
+        self.noted: list[Noted] = []
+        self.cutting = Cutting(plan, about.lanes)
+        self.cut = self.cutting.total
+        self.noting = Noting(known, about.release, shrinks_listed=plan.shrink_listed)
+        self.campaign = self._campaign(about, about.lanes)
+        self._plan = plan
+        self._about = about
+        self._events = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all shards that count have been taken in."""
+        return self.next >= self.cut
+
+    def cut_at(self, number: int | None) -> None:
+        """End before that shard, where one is given."""
+        if number is not None:
+            self.cut = min(self.cut, number)
+
+    def take(self, some: Sequence[Ended]) -> list[Noted]:
+        """Take in shards in order, until one is missing or the rest do not count. Of one that
+        failed its errors alone count.
+
+        Returns:
+            The breaks that are to be written down because of them.
+        """
+        news: list[Noted] = []
+        for ended in some:
+            if self.is_over or ended.job.number != self.next:
+                break
+            self.next += 1
+            news += self._take(ended)
+        self.noted += news
+        return news
+
+    def _take(self, ended: Ended) -> list[Noted]:
+        outcome: Searched = outcomes.read(Searched, ended.outcome)
+        if ended.state != DONE:
+            self.campaign.harness_errors += outcome.errors
+            return []
+        part = self._campaign(self._about, [ended.job.lane])
+        outcome.put_into(part)
+        noted = [
+            one
+            for broken in self.campaign.merge(part, 0.0, KEPT_PER_BREAK)
+            if (one := self.noting.note(broken)) is not None
+        ]
+        self.campaign.seconds += ended.seconds
+        self._events += ended.events
+        enough = self._plan.events is not None and self._events >= self._plan.events
+        if enough or (self._plan.until == FIRST_UNLISTED and any(map(self._is_unlisted, noted))):
+            self.cut = self.next
+        return noted
+
+    def _is_unlisted(self, noted: Noted) -> bool:
+        if noted.listed is not None:
+            return False
+        contract = noted.broken.contract
+        if contract != LOCKSTEP:
+            return by_id(contract).harm not in _HARMLESS
+        return (MODEL_DIFFERENCE if self._about.has_own_text else DIFFERENCE) not in _HARMLESS
+
+    @staticmethod
+    def _campaign(about: About, names: Sequence[str]) -> Campaign:
+        """A campaign of these lanes of which nothing was run yet."""
+        if strange := [name for name in names if name not in LANES]:
+            raise InputError(
+                f"{about.name}: the campaign has a lane {strange[0]!r}, which this cacheproof has "
+                "not; use the cacheproof that made it"
+            )
+        lanes = [
+            LaneReport(lane=LANES[name], compared=Work() if about.compared else None)
+            for name in names
+        ]
+        return Campaign.begun_with(about.name, about.release, lanes)
+
+
+def to_write(target: int, about: About, noted: Noted) -> Job:
+    """The job that writes a break down."""
+    what = ToWrite(noted.broken, noted.batches, noted.times)
+    key = f"{WRITE} {outcomes.digest_of((about.name, what))}"
+    payload = outcomes.written(what)
+    return Job(key, target, WRITE, 0, noted.broken.lane, 0, 0, payload, turn=0)

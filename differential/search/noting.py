@@ -1,0 +1,70 @@
+"""Which breaks of a target are written down, with how many tries, and what is listed of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.finding import LOCKSTEP, TIMES, Finding
+from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
+from cacheproof.differential.search.known import KnownFault, akin, covering
+from cacheproof.differential.search.work import WriteDown
+
+BATCHES_OF_LISTED = 60
+"""Tries to make a listed fault's trace small: somebody has looked at such traces already."""
+TIMES_OF_LISTED = 2
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A break that is to be written down, and the listed fault that covers it."""
+
+    broken: Break
+    listed: KnownFault | None
+    batches: int
+    times: int
+
+    def job(self, until: float = math.inf) -> WriteDown:
+        """What writes it down, until that moment of the monotonic clock."""
+        return WriteDown(self.broken, self.batches, self.times, until)
+
+
+class Noting:
+    """Is told of a target's breaks in their order, and takes all that are not listed, and the first
+    of each listed fault; that is made small only where the search `shrinks_listed`."""
+
+    def __init__(
+        self, known: Sequence[KnownFault], release: str | None, *, shrinks_listed: bool
+    ) -> None:
+        self._known = known
+        self._release = release
+        self._shrinks_listed = shrinks_listed
+        self._seen: set[KnownFault] = set()
+
+    def note(self, broken: Break) -> Noted | None:
+        """What is to be done about a break; None where its fault was noted before."""
+        listed = self._covering(broken.contract, broken.kind, broken)
+        if listed is None:
+            return Noted(broken, None, BATCHES_MAX, TIMES)
+        if listed in self._seen:
+            return None
+        self._seen.add(listed)
+        tries = BATCHES_OF_LISTED if self._shrinks_listed else 0
+        return Noted(broken, listed, tries, TIMES_OF_LISTED)
+
+    def annotated(self, noted: Noted, found: Finding) -> Finding:
+        """The finding with what is listed of it, which may hang on how small it is."""
+        fault = self._covering(found.contract, found.kind, noted.broken) or noted.listed
+        if fault is None:
+            return found.told_akin(self._akin(found, noted.broken.lane))
+        return found.annotated(fault.thread, fault.note, fault.name)
+
+    def _covering(self, contract: str, kind: str, broken: Break) -> KnownFault | None:
+        lane, runner = broken.lane, broken.trace.runner
+        return covering(self._known, contract, self._release, lane, kind, runner)
+
+    def _akin(self, found: Finding, lane: str) -> str:
+        """Of which listed fault it may be a new face, and why."""
+        if found.contract == LOCKSTEP:
+            return ""
+        return akin(self._known, found.beside, found.contract, found.release, lane)

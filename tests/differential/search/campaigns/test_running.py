@@ -1,0 +1,217 @@
+"""A campaign comes to the same however it is run: stopped, shared, by however many workers."""
+
+import random
+import threading
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.search import verdict
+from cacheproof.differential.search.campaigns import outcomes, reporting
+from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
+from cacheproof.differential.search.campaigns.runners import DEAD_SECONDS, Who
+from cacheproof.differential.search.campaigns.schema import JOBS
+from cacheproof.differential.search.campaigns.store import SEARCH, Store
+from cacheproof.differential.targets.reference import ReferenceTarget
+
+LANES = ("encoder-decoder", "encoder-decoder of several items")
+PLAN = CampaignPlan(targets=("reference",), seeds="0:20", shard_seeds=4)
+SHARDS = 10
+
+
+def test_a_campaign_searches_every_shard_plants_faults_and_makes_small_what_it_finds(rig) -> None:
+    store = rig.store(PLAN)
+    crew = rig.run(store)
+    assert len(crew.searched) == SHARDS
+    (reported,) = reporting.reported(store, [])
+    assert reported.seeds == dict.fromkeys(LANES, ["0:20"])
+    assert reported.verdict.unfinished == ""
+    assert {one.contract for one in reported.verdict.findings} >= {"ED-5"}
+    assert all(isinstance(one, Finding) for one in reported.verdict.findings)
+    assert len(reported.verdict.canaries) >= 8
+    assert all(reported.verdict.canaries.values())
+    assert rig.document(store)["exit_code"] == verdict.UNLISTED
+
+
+def test_what_holds_ends_with_0(rig) -> None:
+    rig.target = ReferenceTarget()
+    store = rig.store(PLAN)
+    rig.run(store)
+    assert rig.document(store)["exit_code"] == verdict.HOLDS
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_campaign_that_is_killed_often_comes_to_the_same(rig, seed: int) -> None:
+    undisturbed = rig.store(PLAN)
+    rig.run(undisturbed)
+    store, chance = rig.store(PLAN), random.Random(seed)
+    done: Counter[tuple[str, int]] = Counter()
+    kills = 0
+    while rig.document(store)["targets"][0]["void_because"]:
+        killed_at = chance.randrange(6)
+        crew = rig.run(store, workers=chance.choice([1, 3]), killed_at=killed_at)
+        kills += len(crew.done) == killed_at
+        done.update((lane, seeds.start) for lane, seeds in crew.searched)
+    assert kills > 3
+    assert sum(done.values()) > SHARDS  # a shard that was under way was run again
+    assert rig.document(store) == rig.document(undisturbed)
+
+
+def test_a_shard_that_has_ended_is_not_run_again(rig) -> None:
+    store = rig.store(PLAN)
+    rig.run(store, killed_at=9)
+    before = {one.job.key for one in store.ended(0, SEARCH)}
+    assert before
+    again = rig.run(store).searched
+    assert len(again) == SHARDS - len(before)
+
+
+def test_an_outcome_that_is_changed_changes_the_digest(rig) -> None:
+    store = rig.store(PLAN)
+    rig.run(store)
+    before = rig.document(store)["digest"]
+    _spoil(store, f"{SEARCH} reference encoder-decoder 4:8")
+    assert rig.document(store)["digest"] != before
+
+
+def _spoil(store: Store, key: str) -> None:
+    """Write one call more into what a shard came to."""
+    (ended,) = (one for one in store.ended(0, SEARCH) if one.job.key == key)
+    outcome: outcomes.Searched = outcomes.read(outcomes.Searched, ended.outcome)
+    outcome = outcome.__class__(
+        **{
+            name: getattr(outcome, name)
+            for name in outcome.__struct_fields__
+            if name not in ("work",)
+        },
+        work=replace(outcome.work, calls=outcome.work.calls + 1),
+    )
+    values = {"outcome": outcomes.written(outcome), "digest": outcomes.digest_of(outcome)}
+    with store.writing() as connection:
+        connection.execute(JOBS.update().where(JOBS.c.key == key), values)
+
+
+def test_two_processes_at_one_store_share_its_shards(rig) -> None:
+    undisturbed = rig.store(PLAN)
+    rig.run(undisturbed)
+    place = rig.place()
+    rig.place = lambda: place
+    store = rig.store(PLAN)
+    url = str(place)
+    crews = []
+
+    def join() -> None:
+        own = Store(url)
+        crews.append(rig.run(own))
+        own.close()
+
+    threads = [threading.Thread(target=join) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    searched = [one for crew in crews for one in crew.searched]
+    assert len(searched) == len({(lane, seeds.start) for lane, seeds in searched}) == SHARDS
+    assert rig.document(store) == rig.document(undisturbed)
+
+
+def test_a_job_of_a_process_that_lives_is_left_to_it(rig) -> None:
+    store = rig.store(PLAN)
+    rig.run(store, killed_at=0)
+    now = rig.clock.now()
+    other = store.enlist(Who.here(), 1, now)
+    first = {job.key for job in store.claim(other, 0, None, 100, now)}
+    third = store.enlist(Who("another", "host", 2, "2"), 1, now)
+    assert not {job.key for job in store.claim(third, 0, None, 100, now)} & first
+
+
+def test_jobs_of_a_process_that_is_not_heard_of_are_taken_over(rig) -> None:
+    store = rig.store(PLAN)
+    rig.run(store, killed_at=0)
+    now = rig.clock.now()
+    some = store.enlist(Who("another", "host", 2, "2"), 1, now)
+    taken = {job.key for job in store.claim(some, 0, None, 100, now)}
+    other = store.enlist(Who("third", "host", 3, "3"), 1, now)
+    store.beat(some, now + DEAD_SECONDS)
+    assert not store.claim(other, 0, None, 100, now + DEAD_SECONDS + 1)
+    late = now + 2 * DEAD_SECONDS + 1
+    assert {job.key for job in store.claim(other, 0, None, 100, late)} == taken
+
+
+def test_jobs_of_a_process_of_this_host_that_has_ended_are_taken_over_at_once(rig) -> None:
+    store = rig.store(PLAN)
+    rig.run(store, killed_at=0)
+    now = rig.clock.now()
+    gone = store.enlist(replace(Who.here(), started="0"), 1, now)
+    taken = {job.key for job in store.claim(gone, 0, None, 100, now)}
+    assert taken
+    other = store.enlist(Who.here(), 1, now)
+    assert {job.key for job in store.claim(other, 0, None, 100, now)} >= taken
+
+
+def test_what_a_process_ends_after_another_took_it_over_does_not_count(rig) -> None:
+    store = rig.store(PLAN)
+    rig.run(store, killed_at=9)
+    now = rig.clock.now()
+    (ended, *_) = store.ended(0, SEARCH)
+    late = store.enlist(Who.here(), 1, now)
+    store.finish(late, replace(ended, digest="another"), now)
+    assert "another" not in {one.digest for one in store.ended(0, SEARCH)}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        CampaignPlan(targets=("reference",), events=1500, shard_seeds=2),
+        CampaignPlan(targets=("reference",), until="first-unlisted", shard_seeds=2),
+    ],
+    ids=["events", "first-unlisted"],
+)
+def test_a_search_without_seeds_ends_with_the_same_shard_for_any_number_of_workers(
+    rig, plan: CampaignPlan
+) -> None:
+    documents = []
+    for workers in (1, 4):
+        store = rig.store(plan)
+        rig.run(store, workers=workers)
+        documents.append(rig.document(store))
+    assert documents[0] == documents[1]
+    lanes = documents[0]["targets"][0]["lanes"]
+    assert 0 < sum(lane["traces"] for lane in lanes) < 100
+    if plan.events is not None:
+        assert sum(lane["events"] for lane in lanes) >= plan.events
+
+
+def test_seconds_of_search_end_a_search(rig) -> None:
+    plan = CampaignPlan(targets=("reference",), until=0.000001, shard_seeds=2)
+    store = rig.store(plan)
+    crew = rig.run(store)
+    assert 1 <= len(crew.searched) <= 4
+    assert rig.document(store)["targets"][0]["void_because"] == []
+
+
+def test_a_campaign_that_is_not_finished_is_void_or_says_what_it_found(rig) -> None:
+    rig.target = ReferenceTarget()
+    store = rig.store(PLAN)
+    rig.run(store, killed_at=3)
+    document = rig.document(store)
+    assert document["exit_code"] == verdict.VOID
+    assert "not finished" in document["targets"][0]["void_because"][0]
+
+
+class Deaf(ReferenceTarget):
+    """A target in which no planted fault takes."""
+
+    def run(self, traces, fault=None):
+        return super().run(traces)
+
+
+def test_a_campaign_that_misses_a_planted_fault_is_void(rig) -> None:
+    rig.target = Deaf()
+    store = rig.store(PLAN)
+    rig.run(store)
+    document = rig.document(store)
+    assert document["exit_code"] == verdict.VOID
+    assert any("canary of ED-5" in one for one in document["targets"][0]["void_because"])
