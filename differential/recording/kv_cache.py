@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cacheproof.differential.recording.hashing import Hasher
-from cacheproof.differential.recording.kv_reading import POOL, KVCacheReader, tables_change
+from cacheproof.differential.recording.kv_reading import KVCacheReader, tables_change
 from cacheproof.differential.recording.messages import (
     KV_OPERATIONS,
     KVCall,
@@ -16,7 +16,7 @@ from cacheproof.differential.recording.messages import (
 )
 from cacheproof.differential.recording.settings import KV_NOT_FOLLOWED, kv_config, kv_unjudged
 from cacheproof.differential.recording.writer import Records
-from cacheproof.differential.targets.host.kv_cache_recorder import State
+from cacheproof.differential.targets.host.kv_cache_recorder import POOL_CHANGES, STATS, State
 
 NUMBERS_MAX = 100_000
 """Values in a record, so that none is too long for a file."""
@@ -39,15 +39,6 @@ _TOLD = {
     "cache_blocks": ("num_computed_tokens",),
 }
 """Arguments that are told, where they say anything."""
-_COUNTS = (
-    "reset",
-    "requests",
-    "queries",
-    "hits",
-    "preempted_requests",
-    "preempted_queries",
-    "preempted_hits",
-)
 
 
 class KVCacheRecording(KVCacheReader):
@@ -81,7 +72,7 @@ class KVCacheRecording(KVCacheReader):
         }
         for name, (method, names) in methods.items():
             setattr(manager, name, self._wrap(name, method, names))
-        for name in (one for one in POOL if hasattr(self._pool, one)):
+        for name in (one for one in POOL_CHANGES if hasattr(self._pool, one)):
             setattr(self._pool, name, self._touching(name, getattr(self._pool, name)))
 
     def write(self, writer: Records, *, is_whole: bool) -> None:
@@ -322,7 +313,7 @@ def _names_of(manager: Any, name: str) -> list[str]:
 
 
 def _counts(stats: Any) -> list[int]:
-    return [int(getattr(stats, count, 0)) for count in _COUNTS]
+    return [int(getattr(stats, count, 0)) for count in STATS]
 
 
 def _ids(blocks: Any) -> list[list[int]]:

@@ -16,18 +16,6 @@ from cacheproof.differential.targets.host.kv_cache_recorder import (
     ids_under,
 )
 
-POOL = (
-    "get_new_blocks",
-    "touch",
-    "free_blocks",
-    "unpin_blocks",
-    "cache_full_blocks",
-    "cache_partial_block",
-    "move_block_hashes",
-    "evict_blocks",
-    "reset_prefix_cache",
-)
-"""Methods of a pool that change it."""
 NAMES_MAX = 200_000
 _LOW_64_BITS = (1 << 64) - 1
 

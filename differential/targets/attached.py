@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from cacheproof.differential.targets.after_import import after_import
+from cacheproof.differential.targets.host.kv_cache_recorder import POOL_CHANGES
 from cacheproof.differential.targets.host.recorder import OPERATIONS
 
 BEGIN = "begin"
@@ -37,21 +38,7 @@ ENCODER_MANAGERS = Watched(
 BLOCK_POOLS = Watched(
     "vllm.v1.core.block_pool",
     ("BlockPool",),
-    {
-        name: f"pool.{name}"
-        for name in (
-            "get_new_blocks",
-            "touch",
-            "free_blocks",
-            "unpin_blocks",
-            "cache_full_blocks",
-            "cache_partial_block",
-            "move_block_hashes",
-            "evict_blocks",
-            "reset_prefix_cache",
-            "take_events",
-        )
-    },
+    {name: f"pool.{name}" for name in (*POOL_CHANGES, "take_events")},
 )
 KV_CACHE_MANAGERS = Watched(
     "vllm.v1.core.kv_cache_manager",

@@ -9,7 +9,7 @@ trace stays legal whatever the manager answers and whatever events are taken out
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .kv_cache_recorder import KVCacheRecorder
+from .kv_cache_recorder import STATS, KVCacheRecorder
 from .protocol import Event
 
 STEPS_IN_FLIGHT_MAX = 2
@@ -336,18 +336,7 @@ class KVCacheSession:
 
     def _take_stats(self, event: Event) -> Any:
         stats = self._manager.make_prefix_cache_stats()
-        counts = [
-            getattr(stats, name, 0)
-            for name in (
-                "reset",
-                "requests",
-                "queries",
-                "hits",
-                "preempted_requests",
-                "preempted_queries",
-                "preempted_hits",
-            )
-        ]
+        counts = [getattr(stats, name, 0) for name in STATS]
         return [round(self._manager.usage, 9), counts]
 
     def _take_residencies(self, event: Event) -> Any:

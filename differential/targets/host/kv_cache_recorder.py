@@ -9,6 +9,28 @@ from typing import Any
 
 Call = list[Any]
 State = dict[str, Any]
+POOL_CHANGES = (
+    "get_new_blocks",
+    "touch",
+    "free_blocks",
+    "unpin_blocks",
+    "cache_full_blocks",
+    "cache_partial_block",
+    "move_block_hashes",
+    "evict_blocks",
+    "reset_prefix_cache",
+)
+"""Methods of a block pool that change it."""
+STATS = (
+    "reset",
+    "requests",
+    "queries",
+    "hits",
+    "preempted_requests",
+    "preempted_queries",
+    "preempted_hits",
+)
+"""Numbers of the statistics of prefix caching, in the order of records."""
 
 STORED_FIELDS = ("block_size", "lora_id", "medium")
 FURTHER_STORED_FIELDS = (
