@@ -18,6 +18,7 @@ from typer.exceptions import Abort, TyperException
 from cacheproof import (
     __version__,
     auditing,
+    bisecting,
     contract_table,
     exploring,
     generating,
@@ -70,7 +71,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (recording.record, auditing.audit, minimising.minimise):
+for command in (recording.record, auditing.audit, minimising.minimise, bisecting.bisect):
     app.command()(command)
 app.add_typer(installed.vllm_app, name="vllm")
 app.add_typer(installed.connector_app, name="connector")

@@ -235,10 +235,7 @@ def replay(
     """Run a finding or a trace again, by its file, or a listed fault's newest finding in `folder`,
     by NAME@RELEASE, and draw its first run where that is asked for. 0: it holds; 1: it breaks; 3:
     the runs differ; 4: it does not break, and parts from the model."""
-    file = Path(what_text)
-    if (named := OF_FAULT.fullmatch(what_text)) is not None and not file.exists():
-        file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
-    what = finding_file.load(file)
+    file, what = load_what(what_text, folder)
     if target_text is None:
         if isinstance(what, Trace):
             raise InputError(f"{file} is a trace without a target; give one with --target")
@@ -275,6 +272,19 @@ def replay(
     if not runs.broke:
         return HOLDS
     return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
+
+
+def load_what(text: str, folder: Path) -> tuple[Path, Finding | Trace]:
+    """What is to be run again, and its file: a finding's or a trace's, or by NAME@RELEASE a listed
+    fault's newest finding in `folder`.
+
+    Raises:
+        InputError: there is none, or it is neither.
+    """
+    file = Path(text)
+    if (named := OF_FAULT.fullmatch(text)) is not None and not file.exists():
+        file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
+    return file, finding_file.load(file)
 
 
 def _require_runs(target: Target, trace: Trace, file: Path) -> None:

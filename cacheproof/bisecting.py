@@ -1,0 +1,118 @@
+"""The command that names the release, or the commit, that brought a fault or mended it."""
+
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cacheproof.console import Output
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.judges.examination import LOCKSTEP
+from cacheproof.differential.search.bisection import Answer, Question, ask, bisections, remarks
+from cacheproof.differential.search.verdict import HOLDS
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.options import FindingsOption, JsonOption, findings_folder
+from cacheproof.reference.releases import MODELLED, NEWEST
+from cacheproof.searching import load_what
+
+NEITHER_ENGINE = "expected a finding or a trace that a release runs without an engine"
+
+
+def bisect(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="FINDING",
+            help="A finding (.json), a trace (.jsonl), or FAULT@RELEASE, as replay takes them.",
+        ),
+    ],
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every modelled release, and install those missing.")
+    ] = False,
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Name the release that brought a fault and the one that mended it."""
+    output = Output(json)
+    file, found = load_what(what, findings or findings_folder())
+    question = _question(found, file)
+    raise typer.Exit(_over_releases(output, file, question, every=all_))
+
+
+def _question(found: Finding | Trace, file: Path) -> Question:
+    """What is to be asked of releases.
+
+    Raises:
+        InputError: its trace needs an engine.
+    """
+    question = Question.of(found)
+    if question.trace.depth == "engine":
+        raise InputError(f"{file}: the trace of an engine; {NEITHER_ENGINE}")
+    return question
+
+
+def _over_releases(output: Output, file: Path, question: Question, *, every: bool) -> int:
+    """Ask the releases from old to new and say where it breaks. Returns the exit code."""
+    answers = _answers(output, question, _releases(output, every=every))
+    found = bisections(question, answers)
+    for one in found:
+        for line in one.lines():
+            output.line(line)
+    for line in remarks(answers):
+        output.line(line)
+    if all(one.broken is None for one in answers):
+        raise InputError(f"{file}: no release takes the trace; {NEITHER_ENGINE}")
+    asked = question.contract or "no contract"
+    if not found:
+        output.line(f"{asked} breaks in none of the {len(answers)} releases that were asked")
+    output.write_json(
+        "bisect",
+        {
+            "releases": [
+                {
+                    "release": one.release,
+                    "broken": None if one.broken is None else sorted(one.broken),
+                    "without": list(one.without),
+                    "refusal": one.refusal or None,
+                }
+                for one in answers
+            ],
+            "bisections": [one.to_json() for one in found],
+        },
+    )
+    return HOLDS
+
+
+def _releases(output: Output, *, every: bool) -> list[str]:
+    """Those to be asked, from old to new.
+
+    Raises:
+        InputError: none is installed.
+    """
+    if every:
+        releases.install_all(MODELLED, report=output.say)
+        return list(MODELLED)
+    here = {one.version for one in releases.list_installed()}
+    found = [release for release in MODELLED if release in here]
+    if not found:
+        raise InputError(
+            "no modelled release is installed; expected some: run cacheproof vllm install "
+            f"{NEWEST}, or give --all"
+        )
+    return found
+
+
+def _answers(output: Output, question: Question, asked: list[str]) -> list[Answer]:
+    answers = []
+    with output.bar("asking releases", len(asked)) as advance:
+        for release in asked:
+            with closing(resolve(f"vllm@{release}", report=output.say)) as target:
+                wanted = reference_for(target) if question.contract in (None, LOCKSTEP) else None
+                with closing(wanted) if wanted is not None else nullcontext() as reference:
+                    answers.append(ask(target, release, question, reference))
+            advance()
+    return answers
