@@ -13,6 +13,7 @@ from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.search.bisection import Answer, Question, ask, bisections, remarks
 from cacheproof.differential.search.verdict import HOLDS
 from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.options import FindingsOption, JsonOption, findings_folder
@@ -107,10 +108,18 @@ def _releases(output: Output, *, every: bool) -> list[str]:
 
 
 def _answers(output: Output, question: Question, asked: list[str]) -> list[Answer]:
+    """What each release does with the trace; the next one starts while one is asked."""
     answers = []
+    targets = (resolve(f"vllm@{release}", report=output.say) for release in asked)
     with output.bar("asking releases", len(asked)) as advance:
+        following = next(targets, None)
         for release in asked:
-            with closing(resolve(f"vllm@{release}", report=output.say)) as target:
+            target, following = following, next(targets, None)
+            for one in (target, following):
+                if isinstance(one, HostTarget):
+                    one.prepare()
+            assert target is not None
+            with closing(target):
                 wanted = reference_for(target) if question.contract in (None, LOCKSTEP) else None
                 with closing(wanted) if wanted is not None else nullcontext() as reference:
                     answers.append(ask(target, release, question, reference))

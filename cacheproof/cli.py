@@ -48,6 +48,7 @@ from cacheproof.options import (
     JunitOption,
     KnownOption,
     PerfettoOption,
+    RegisterOption,
     SarifOption,
     ShrinkListedOption,
     TargetOption,
@@ -58,6 +59,7 @@ from cacheproof.options import (
 )
 from cacheproof.plan import Plan
 from cacheproof.reference.semantics import UnknownRelease
+from cacheproof.registering import Register
 
 EXIT_CODES = (
     "Exit codes: 0 all holds, apart from listed faults; 1 an unlisted finding, or targets part; 2 "
@@ -103,6 +105,7 @@ def check(
     ] = None,
     known: KnownOption = None,
     findings: FindingsOption = None,
+    register: RegisterOption = None,
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
@@ -114,7 +117,8 @@ def check(
     with Output(json, verbose=verbose, command="check", formats=formats) as output:
         faults = known_faults.load(known)
         folder = folder_of(findings)
-        code = main_job.run(output, budget, release or None, faults, folder, workers, slice_)
+        kept = Register(register)
+        code = main_job.run(output, budget, release, faults, folder, kept, workers, slice_)
         raise typer.Exit(code)
 
 
@@ -151,6 +155,7 @@ def fuzz(
     shrink_listed: ShrinkListedOption = False,
     known: KnownOption = None,
     findings: FindingsOption = None,
+    register: RegisterOption = None,
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
@@ -161,10 +166,16 @@ def fuzz(
     formats = Formats(junit, sarif)
     with Output(json, verbose=verbose, command="fuzz", formats=formats) as output:
         faults = known_faults.load(known)
+        kept = Register(register)
         plan = Plan.parse(
-            depth, against, seconds, seeds, shrinks_listed=shrink_listed, workers=workers
+            depth,
+            against,
+            seconds,
+            seeds,
+            shrinks_listed=shrink_listed or bool(kept),
+            workers=workers,
         )
-        raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings)))
+        raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings), kept))
 
 
 @app.command()

@@ -30,16 +30,23 @@ from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
+from cacheproof.registering import Register
 
 OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
 
 
 def judge_target(
-    output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path
+    output: Output,
+    target: Target,
+    plan: Plan,
+    known: Sequence[KnownFault],
+    folder: Path,
+    register: Register,
 ) -> Verdict:
     """Search a target by a plan with all workers, print what is not listed as it is found, and
-    plant this campaign's faults. Raises HarnessError when the target does not start."""
+    plant this campaign's faults. The traces of the register are run before, and it takes what is
+    found. Raises HarnessError when the target does not start."""
     told = announce(output, target, compared=plan.with_reference)
     lanes = lanes_for(plan.lanes, target, output)
     assert target.protocol  # it starts, or there is one line to be said
@@ -51,8 +58,10 @@ def judge_target(
         else:
             report.print_beside(found, before, output.report, file)
 
-    verdict = run_campaign(output, target, lanes, plan, known, folder, show)
+    corpus = register.replay(output, target, lanes)
+    verdict = run_campaign(output, target, lanes, plan, known, folder, show, corpus)
     verdict.told = told
+    register.take(output, verdict, corpus)
     return verdict
 
 
@@ -112,10 +121,11 @@ def fuzz(
     plan: Plan,
     known: Sequence[KnownFault],
     folder: Path,
+    register: Register,
 ) -> int:
     """Search one target and print what was found. Returns the exit code."""
     with closing(resolve(target_text, report=output.say)) as target:
-        verdict = judge_target(output, target, plan, known, folder)
+        verdict = judge_target(output, target, plan, known, folder, register)
     output.found(searched.result_of(verdict, target, known, folder))
     if output.verbose:
         print_details(output, verdict, folder)

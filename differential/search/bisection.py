@@ -38,17 +38,16 @@ class Question:
             return cls(what.trace, what.contract, what.kind)
         return cls(what)
 
+    def asks(self, contract: str, kind: str) -> bool:
+        """Whether a break of that contract and kind is what is asked for."""
+        if self.contract in (None, LOCKSTEP):
+            return self.contract in (None, contract)
+        return contract == self.contract and parts(kind) <= parts(self.kind)
+
     def broken(self, seen: Examination) -> frozenset[str]:
         """What is asked for and broken."""
-        if self.contract is None:
-            return frozenset(seen.broken)
-        if self.contract == LOCKSTEP:
-            return frozenset({LOCKSTEP} & seen.broken)
-        asked = parts(self.kind)
         return frozenset(
-            contract
-            for contract, kind in seen.by_kind
-            if contract == self.contract and parts(kind) <= asked
+            contract for contract, kind, *_ in seen.breaks() if self.asks(contract, kind)
         )
 
 
@@ -146,7 +145,7 @@ def ask(
         HarnessError: the target broke, or its runs differ.
     """
     refusal = ""
-    for without, trace in _tellings(question.trace):
+    for without, trace in tellings(question.trace):
         results = target.run([trace] * TIMES)
         seen = [examine(trace, result, target, reference) for result in results]
         outcomes = {(one.illegal, question.broken(one)) for one in seen}
@@ -184,7 +183,7 @@ def span(first: str, last: str) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _tellings(trace: Trace) -> Iterator[tuple[tuple[str, ...], Trace]]:
+def tellings(trace: Trace) -> Iterator[tuple[tuple[str, ...], Trace]]:
     """The trace, and without one or all of those settings that not every release has."""
     config = trace.header.config
     optional = [name for name, plain in EXTRAS.items() if getattr(config, name, plain) != plain]

@@ -200,8 +200,8 @@ class HostTarget:
         return reply.results
 
     def called(self, trace: Trace, fault: str | None = None) -> list[list[str]]:
-        """The functions of the tree's vLLM that each event of a trace calls, up to the last one that
-        is run; none where what is run is another module. Raises HarnessError when the host broke.
+        """The functions of the tree that each event of a trace calls, up to the last that is run;
+        none where what is run is another module. Raises HarnessError when the host broke.
         """
         if self._module:
             return []
