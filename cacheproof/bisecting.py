@@ -1,17 +1,21 @@
 """The command that names the release, or the commit, that brought a fault or mended it."""
 
+import sys
 from contextlib import closing, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cacheproof import bisect_step
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.judges.examination import LOCKSTEP
+from cacheproof.differential.search import git_bisection as git
 from cacheproof.differential.search.bisection import Answer, Question, ask, bisections, remarks
-from cacheproof.differential.search.verdict import HOLDS
+from cacheproof.differential.search.verdict import HOLDS, VOID
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
@@ -19,6 +23,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.options import FindingsOption, JsonOption, findings_folder
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.searching import load_what
+from cacheproof.spec.registry import contracts
 
 NEITHER_ENGINE = "expected a finding or a trace that a release runs without an engine"
 
@@ -31,26 +36,55 @@ def bisect(
             help="A finding (.json), a trace (.jsonl), or FAULT@RELEASE, as replay takes them.",
         ),
     ],
+    contract: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="By default the finding's, or each that the trace breaks."),
+    ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="Every modelled release, and install those missing.")
     ] = False,
+    checkout: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkout",
+            metavar="DIR",
+            help="Name a commit of this git history of vLLM instead; nothing in it is changed.",
+        ),
+    ] = None,
+    good: Annotated[
+        str | None, typer.Option(metavar="REV", help="A commit of it that holds.")
+    ] = None,
+    bad: Annotated[
+        str | None, typer.Option(metavar="REV", help="A commit of it that breaks.")
+    ] = None,
     findings: FindingsOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Name the release that brought a fault and the one that mended it."""
+    """Name the release, or the commit, that brought a fault and the one that mended it."""
     output = Output(json)
     file, found = load_what(what, findings or findings_folder())
-    question = _question(found, file)
-    raise typer.Exit(_over_releases(output, file, question, every=all_))
+    question = _question(found, contract, file)
+    if checkout is None and good is None and bad is None:
+        raise typer.Exit(_over_releases(output, file, question, every=all_))
+    if checkout is None or good is None or bad is None or all_:
+        raise InputError(
+            "--checkout, --good and --bad belong together, and --all does not go with them; "
+            "expected all three, or none to ask releases"
+        )
+    raise typer.Exit(_over_commits(output, file, contract, git.history(checkout, good, bad)))
 
 
-def _question(found: Finding | Trace, file: Path) -> Question:
+def _question(found: Finding | Trace, contract: str | None, file: Path) -> Question:
     """What is to be asked of releases.
 
     Raises:
-        InputError: its trace needs an engine.
+        InputError: its trace needs an engine, or there is no such contract.
     """
-    question = Question.of(found)
+    if contract is not None and contract not in {rule.id for rule in contracts()}:
+        raise InputError(
+            f"--contract {contract}: no contract id; expected one of cacheproof contracts"
+        )
+    question = Question.of(found, contract)
     if question.trace.depth == "engine":
         raise InputError(f"{file}: the trace of an engine; {NEITHER_ENGINE}")
     return question
@@ -88,6 +122,29 @@ def _over_releases(output: Output, file: Path, question: Question, *, every: boo
     return HOLDS
 
 
+def _over_commits(output: Output, file: Path, contract: str | None, past: git.History) -> int:
+    """Have git bisect the history and say which commit it is. Returns the exit code."""
+    module = [sys.executable, "-P", "-m", bisect_step.__name__, str(file.absolute())]
+    asked = [] if contract is None else [bisect_step.CONTRACT, contract]
+    found = git.first_commit(past, lambda tree: [*module, str(tree), *asked], output.say)
+    verb = "mended" if past.is_mended else "brought"
+    if found is None:
+        output.line(f"{verb} by one of several commits that cannot be run, see above")
+    else:
+        output.line(f"{verb} by {found.hash[:12]} of {found.day}: {found.subject}")
+    output.write_json(
+        "bisect",
+        {
+            "checkout": str(past.checkout),
+            "good": past.good,
+            "bad": past.bad,
+            "verb": verb,
+            "commit": None if found is None else asdict(found),
+        },
+    )
+    return VOID if found is None else HOLDS
+
+
 def _releases(output: Output, *, every: bool) -> list[str]:
     """Those to be asked, from old to new.
 
@@ -120,7 +177,7 @@ def _answers(output: Output, question: Question, asked: list[str]) -> list[Answe
                     one.prepare()
             assert target is not None
             with closing(target):
-                wanted = reference_for(target) if question.contract in (None, LOCKSTEP) else None
+                wanted = reference_for(target) if question.contract == LOCKSTEP else None
                 with closing(wanted) if wanted is not None else nullcontext() as reference:
                     answers.append(ask(target, release, question, reference))
             advance()

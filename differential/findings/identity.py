@@ -15,6 +15,8 @@ from cacheproof.differential.traces.trace import Trace
 
 DIGITS = 10
 """Hexadecimal digits of a name."""
+ENDS = frozenset({"update", "output", "finish", "abort", "end"})
+"""Kinds of events that end a step or a request: one stands for another in traces of one fault."""
 CONTENT = ("embeds", "lora", "salt")
 """Fields of requests that are part of what their KV is computed from."""
 
@@ -43,8 +45,8 @@ def identity_of(finding: Finding) -> Identity:
 
 def ingredients(trace: Trace) -> tuple[str, ...]:
     """The kinds of events of a trace, and of what its requests' content is beside tokens and items:
-    without sizes, names, order and number."""
-    kinds = {kind_of(event) for event in trace.events}
+    without sizes, names, order and number, and without what ends a step or a request."""
+    kinds = {kind_of(event) for event in trace.events} - ENDS
     content = {
         name for event in trace.events for name in CONTENT if getattr(event, name, None) is not None
     }

@@ -29,19 +29,23 @@ class Question:
 
     trace: Trace
     contract: str | None = None
-    kind: str = ""
+    kind: str | None = None
 
     @classmethod
-    def of(cls, what: Finding | Trace) -> "Question":
-        """What a finding says, or whatever a trace breaks."""
-        if isinstance(what, Finding):
-            return cls(what.trace, what.contract, what.kind)
-        return cls(what)
+    def of(cls, what: Finding | Trace, contract: str | None = None) -> "Question":
+        """Whether it breaks that contract; without one, what a finding says, or whatever a trace
+        breaks."""
+        trace = what.trace if isinstance(what, Finding) else what
+        if isinstance(what, Finding) and contract in (None, what.contract):
+            return cls(trace, what.contract, what.kind)
+        return cls(trace, contract)
 
     def asks(self, contract: str, kind: str) -> bool:
         """Whether a break of that contract and kind is what is asked for."""
         if self.contract in (None, LOCKSTEP):
             return self.contract in (None, contract)
+        if self.kind is None:
+            return contract == self.contract
         return contract == self.contract and parts(kind) <= parts(self.kind)
 
     def broken(self, seen: Examination) -> frozenset[str]:
