@@ -12,8 +12,9 @@ from pathlib import Path
 
 from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.findings import finding_file
+from cacheproof.differential.findings.question import Question
 from cacheproof.differential.judges.examination import LOCKSTEP
-from cacheproof.differential.search.bisection import Answer, Question, ask
+from cacheproof.differential.search.bisection import Answer, ask
 from cacheproof.differential.search.git_bisection import BREAKS, FLIPPED, HOLDS, SKIP
 from cacheproof.differential.targets import checkouts
 from cacheproof.differential.targets.resolve import host_of, reference_for

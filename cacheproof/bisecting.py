@@ -12,9 +12,10 @@ from cacheproof import bisect_step
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.question import Question
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.search import git_bisection as git
-from cacheproof.differential.search.bisection import Answer, Question, ask, bisections, remarks
+from cacheproof.differential.search.bisection import Answer, ask, bisections, remarks
 from cacheproof.differential.search.verdict import HOLDS, VOID
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget

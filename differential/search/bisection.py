@@ -10,49 +10,15 @@ from itertools import groupby
 import msgspec
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.question import Question
 from cacheproof.differential.findings.shrinking.edits import EXTRAS
-from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
-from cacheproof.differential.media.differences import parts
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
 
 TIMES = 2
 """Runs of a trace on a release, which must come out alike."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A trace, and what it is to break: a contract, by nothing but parts of that `kind` where one
-    is given, or the lockstep; without a contract, whatever it breaks."""
-
-    trace: Trace
-    contract: str | None = None
-    kind: str | None = None
-
-    @classmethod
-    def of(cls, what: Finding | Trace, contract: str | None = None) -> "Question":
-        """Whether it breaks that contract; without one, what a finding says, or whatever a trace
-        breaks."""
-        trace = what.trace if isinstance(what, Finding) else what
-        if isinstance(what, Finding) and contract in (None, what.contract):
-            return cls(trace, what.contract, what.kind)
-        return cls(trace, contract)
-
-    def asks(self, contract: str, kind: str) -> bool:
-        """Whether a break of that contract and kind is what is asked for."""
-        if self.contract in (None, LOCKSTEP):
-            return self.contract in (None, contract)
-        if self.kind is None:
-            return contract == self.contract
-        return contract == self.contract and parts(kind) <= parts(self.kind)
-
-    def broken(self, seen: Examination) -> frozenset[str]:
-        """What is asked for and broken."""
-        return frozenset(
-            contract for contract, kind, *_ in seen.breaks() if self.asks(contract, kind)
-        )
 
 
 @dataclass(frozen=True)

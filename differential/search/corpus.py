@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Break
+from cacheproof.differential.findings.question import Question
 from cacheproof.differential.findings.register import Record, broke, held
 from cacheproof.differential.judges.examination import LOCKSTEP, Examination, examine
 from cacheproof.differential.lanes.lane import Lane
-from cacheproof.differential.search.bisection import Question, tellings
+from cacheproof.differential.search.bisection import tellings
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
