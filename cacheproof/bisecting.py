@@ -127,12 +127,13 @@ def _over_commits(output: Output, file: Path, contract: str | None, past: git.Hi
     """Have git bisect the history and say which commit it is. Returns the exit code."""
     module = [sys.executable, "-P", "-m", bisect_step.__name__, str(file.absolute())]
     asked = [] if contract is None else [bisect_step.CONTRACT, contract]
-    found = git.first_commit(past, lambda tree: [*module, str(tree), *asked], output.say)
+    found = git.first_commits(past, lambda tree: [*module, str(tree), *asked], output.say)
     verb = "mended" if past.is_mended else "brought"
-    if found is None:
-        output.line(f"{verb} by one of several commits that cannot be run, see above")
-    else:
-        output.line(f"{verb} by {found.hash[:12]} of {found.day}: {found.subject}")
+    if found[1:]:
+        output.line(f"{verb} by one of {len(found)} commits, of which some cannot be run:")
+    for one in found:
+        words = f"{one.hash[:12]} of {one.day}: {one.subject}"
+        output.line(f"  {words}" if found[1:] else f"{verb} by {words}")
     output.write_json(
         "bisect",
         {
@@ -140,10 +141,10 @@ def _over_commits(output: Output, file: Path, contract: str | None, past: git.Hi
             "good": past.good,
             "bad": past.bad,
             "verb": verb,
-            "commit": None if found is None else asdict(found),
+            "commits": [asdict(one) for one in found],
         },
     )
-    return VOID if found is None else HOLDS
+    return VOID if found[1:] else HOLDS
 
 
 def _releases(output: Output, *, every: bool) -> list[str]:

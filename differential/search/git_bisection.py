@@ -22,6 +22,7 @@ _GIT = ("git", "-c", f"core.hooksPath={os.devnull}", "-C")
 _FIRST = re.compile(r"^([0-9a-f]{40,64}) is the first ", re.MULTILINE)
 _PROGRESS = ("Bisecting: ", "[")
 """How many commits are left, and which is checked out. What else git prints is long."""
+_CANDIDATE = re.compile(r"^([0-9a-f]{40,64})$", re.MULTILINE)
 _SKIPPED = "only 'skip'ped commits left to test"
 
 
@@ -69,10 +70,11 @@ def history(checkout: Path, good: str, bad: str) -> History:
     return History(checkout, holds, breaks, is_mended)
 
 
-def first_commit(
+def first_commits(
     past: History, step: Callable[[Path], list[str]], say: Callable[[str], None]
-) -> Commit | None:
-    """The commit after which it is otherwise; None: it is among commits that cannot be run.
+) -> list[Commit]:
+    """The commit after which it is otherwise; several where those between cannot be run: it is one
+    of them.
 
     `step` is the command that tells of the tree in a folder: it ends with HOLDS, BREAKS or SKIP,
     and with FLIPPED behind it the other way round. `say` takes what git says of its progress.
@@ -88,10 +90,10 @@ def first_commit(
         terms = ("--term-old=broken", "--term-new=mended") if past.is_mended else ()
         _checked(tree, "bisect", "start", *terms, newer, older)
         told = _run(tree, [*step(tree), *([FLIPPED] if past.is_mended else [])], say)
-        found = _FIRST.search(told)
-        if found is None and _SKIPPED not in told:
+        found = (_CANDIDATE if _SKIPPED in told else _FIRST).findall(told)
+        if not found:
             raise InputError(f"{past.checkout}: git bisect: {_last_line(told)}")
-        return None if found is None else _commit(past.checkout, found[1])
+        return [_commit(past.checkout, one) for one in found]
 
 
 def _run(tree: Path, step: Sequence[str], say: Callable[[str], None]) -> str:
