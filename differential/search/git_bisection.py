@@ -134,8 +134,10 @@ def _require(step: Sequence[str], end: str, *, holds: bool) -> None:
 @contextmanager
 def _worktree(checkout: Path, revision: str) -> Iterator[Path]:
     """A worktree of the checkout, gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="cacheproof-bisect-") as folder:
-        tree = Path(folder) / "tree"
+    with tempfile.TemporaryDirectory(
+        prefix="cacheproof-bisect-", ignore_cleanup_errors=True
+    ) as folder:
+        tree = Path(folder)
         _checked(checkout, "worktree", "add", "--quiet", "--detach", str(tree), revision)
         try:
             yield tree

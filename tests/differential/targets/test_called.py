@@ -1,12 +1,17 @@
 """Which functions of a tree each event calls."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.called import Watched
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import resolve
+from cacheproof.reference.releases import NEWEST
 
 ROOT = f"{Path(json.__file__).parents[1]}/"
 
@@ -60,3 +65,14 @@ def test_an_event_that_raises_has_called_what_it_called_until_then() -> None:
         session.apply({"do": "decode", "text": "]"})
     assert "json:loads" in names[0]
     assert session.recorder == "its recorder"
+
+
+def test_a_release_says_what_each_event_of_a_trace_calls() -> None:
+    trace = LANES["encoder cache"].trace(0, NEWEST)
+    with closing(resolve(f"vllm@{NEWEST}", report=print)) as target:
+        assert isinstance(target, HostTarget)
+        names = target.called(trace)
+        assert target.run([trace])[0].illegal is None
+    assert len(names) == len(trace.events)
+    manager = "vllm.v1.core.encoder_cache_manager:EncoderCacheManager"
+    assert any(f"{manager}.allocate" in of_event for of_event in names)
