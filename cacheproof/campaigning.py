@@ -26,12 +26,14 @@ from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.canary import canaries_in, name_in
+from cacheproof.differential.search.corpus import Corpus
 from cacheproof.differential.search.known import KnownFault, showing_seeds
 from cacheproof.differential.search.noting import Noted, Noting
 from cacheproof.differential.search.verdict import Verdict, is_unlisted
 from cacheproof.differential.search.work import Job, Plant, Search, WriteDown
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.plan import Plan
 from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew, count, done_among
@@ -79,9 +81,11 @@ class CampaignRun:
     known: Sequence[KnownFault]
     folder: Path
     show: Show
+    corpus: Corpus = field(default_factory=Corpus)
     campaign: Campaign = field(init=False)
     canaries: dict[str, bool] = field(default_factory=dict)
     findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    lanes_of: dict[tuple[str, str], str] = field(default_factory=dict)
     interrupted: bool = False
 
     def __post_init__(self) -> None:
@@ -106,6 +110,7 @@ class CampaignRun:
         if against is not None:
             against.close()
         self.campaign = Campaign.begun(self.target, self.lanes, against)
+        self._merge(self._of_corpus(against))
         ordinary = _alternating(self._searches(), self._plants())
         under_way: dict[Future[Any], _Due] = {}
         try:
@@ -132,6 +137,16 @@ class CampaignRun:
                 "a worker process ended before its work was done: was it killed, or out of memory?"
             )
         return self._verdict(live)
+
+    def _of_corpus(self, against: ReferenceTarget | None) -> Campaign:
+        """The traces that were run before the search, as its first part."""
+        part = Campaign.begun(self.target, self.lanes, against)
+        for one in self.corpus.breaks:
+            part.breaks.append(one)
+            part.broken[one.contract, one.lane] += 1
+            part.kinds[one.contract, one.lane, one.kind] += 1
+        part.harness_errors += self.corpus.errors
+        return part
 
     # what there is to do
 
@@ -247,6 +262,7 @@ class CampaignRun:
                     self._told_briefly.add(found.key)
                 with live.paused():
                     self.show(found, before)
+            self.lanes_of[found.key] = note.broken.lane
             self.findings[found.key] = found  # last: after an interruption it is shown again
         if note.raw is not None:
             note.raw.unlink(missing_ok=True)
@@ -305,6 +321,7 @@ class CampaignRun:
             found,
             interrupted=self.interrupted,
             not_written=kept,
+            lanes_of=self.lanes_of,
         )
 
 
@@ -316,15 +333,17 @@ def run_campaign(
     known: Sequence[KnownFault],
     folder: Path,
     show: Show,
+    corpus: Corpus,
 ) -> Verdict:
     """Search a target with all workers, write down what is found, and plant this campaign's faults.
+    What the `corpus` broke comes first.
 
     `show` is told of each finding that is not listed, when it is small.
     """
     elsewhere = target.another()
     crew = _crew_for(target, elsewhere, plan)
     with closing(elsewhere), closing(crew), output.live(f"searching {target.name}") as live:
-        return CampaignRun(output, target, lanes, plan, known, folder, show).run(crew, live)
+        return CampaignRun(output, target, lanes, plan, known, folder, show, corpus).run(crew, live)
 
 
 def _crew_for(target: Target, elsewhere: Target, plan: Plan) -> Crew | ClusterCrew:

@@ -18,6 +18,7 @@ from typer.exceptions import Abort, TyperException
 from cacheproof import (
     __version__,
     auditing,
+    bisecting,
     campaign_commands,
     contract_table,
     exploring,
@@ -49,6 +50,7 @@ from cacheproof.options import (
     JunitOption,
     KnownOption,
     PerfettoOption,
+    RegisterOption,
     SarifOption,
     ShrinkListedOption,
     TargetOption,
@@ -59,6 +61,7 @@ from cacheproof.options import (
 )
 from cacheproof.plan import Plan
 from cacheproof.reference.semantics import UnknownRelease
+from cacheproof.registering import Register
 
 EXIT_CODES = (
     "Exit codes: 0 all holds, apart from listed faults; 1 an unlisted finding, or targets part; 2 "
@@ -72,7 +75,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (recording.record, auditing.audit, minimising.minimise):
+for command in (recording.record, auditing.audit, minimising.minimise, bisecting.bisect):
     app.command()(command)
 app.add_typer(installed.vllm_app, name="vllm")
 app.add_typer(installed.connector_app, name="connector")
@@ -105,6 +108,7 @@ def check(
     ] = None,
     known: KnownOption = None,
     findings: FindingsOption = None,
+    register: RegisterOption = None,
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
@@ -116,7 +120,8 @@ def check(
     with Output(json, verbose=verbose, command="check", formats=formats) as output:
         faults = known_faults.load(known)
         folder = folder_of(findings)
-        code = main_job.run(output, budget, release or None, faults, folder, workers, slice_)
+        kept = Register(register)
+        code = main_job.run(output, budget, release, faults, folder, kept, workers, slice_)
         raise typer.Exit(code)
 
 
@@ -153,6 +158,7 @@ def fuzz(
     shrink_listed: ShrinkListedOption = False,
     known: KnownOption = None,
     findings: FindingsOption = None,
+    register: RegisterOption = None,
     workers: WorkersOption = None,
     cluster: ClusterOption = None,
     verbose: VerboseOption = False,
@@ -164,16 +170,17 @@ def fuzz(
     formats = Formats(junit, sarif)
     with Output(json, verbose=verbose, command="fuzz", formats=formats) as output:
         faults = known_faults.load(known)
+        kept = Register(register)
         plan = Plan.parse(
             depth,
             against,
             seconds,
             seeds,
-            shrinks_listed=shrink_listed,
+            shrinks_listed=shrink_listed or bool(kept),
             workers=workers,
             cluster=cluster,
         )
-        raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings)))
+        raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings), kept))
 
 
 @app.command()

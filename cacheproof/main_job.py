@@ -26,6 +26,7 @@ from cacheproof.fault_table import ShownFault, print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.plan import Plan
 from cacheproof.reference.releases import SEARCHED
+from cacheproof.registering import Register
 from cacheproof.searching import (
     judge_target,
     print_campaign,
@@ -43,6 +44,7 @@ def run(
     releases: Sequence[str] | None,
     known: Sequence[KnownFault],
     folder: Path,
+    register: Register,
     workers: int | None = None,
     part: str | None = None,
 ) -> int:
@@ -57,6 +59,7 @@ def run(
         with_reference=True,
         kept_per_break=1,
         shows_listed=part is None,
+        shrinks_listed=bool(register),
         workers=workers,
     )
     wanted = releases or SEARCHED
@@ -68,7 +71,7 @@ def run(
             for release in wanted
         ]
         for target in targets:
-            verdict = judge_target(output, target, plan, known, folder)
+            verdict = judge_target(output, target, plan, known, folder, register)
             verdicts.append(verdict)
             target.close()
             if part is None and not verdict.interrupted:

@@ -54,6 +54,14 @@ WorkersOption = Annotated[
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="All lanes, findings and evidence too.")
 ]
+RegisterOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--register",
+        metavar="FILE",
+        help="Run the traces of this register first, and keep in it what is found, listed or not.",
+    ),
+]
 ShrinkListedOption = Annotated[
     bool, typer.Option("--shrink-listed", help="Make small what is listed, too.")
 ]

@@ -30,16 +30,23 @@ from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
+from cacheproof.registering import Register
 
 OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
 
 
 def judge_target(
-    output: Output, target: Target, plan: Plan, known: Sequence[KnownFault], folder: Path
+    output: Output,
+    target: Target,
+    plan: Plan,
+    known: Sequence[KnownFault],
+    folder: Path,
+    register: Register,
 ) -> Verdict:
     """Search a target by a plan with all workers, print what is not listed as it is found, and
-    plant this campaign's faults. Raises HarnessError when the target does not start."""
+    plant this campaign's faults. The traces of the register are run before, and it takes what is
+    found. Raises HarnessError when the target does not start."""
     told = announce(output, target, compared=plan.with_reference)
     lanes = lanes_for(plan.lanes, target, output)
     assert target.protocol  # it starts, or there is one line to be said
@@ -51,8 +58,10 @@ def judge_target(
         else:
             report.print_beside(found, before, output.report, file)
 
-    verdict = run_campaign(output, target, lanes, plan, known, folder, show)
+    corpus = register.replay(output, target, lanes)
+    verdict = run_campaign(output, target, lanes, plan, known, folder, show, corpus)
     verdict.told = told
+    register.take(output, verdict, corpus)
     return verdict
 
 
@@ -112,10 +121,11 @@ def fuzz(
     plan: Plan,
     known: Sequence[KnownFault],
     folder: Path,
+    register: Register,
 ) -> int:
     """Search one target and print what was found. Returns the exit code."""
     with closing(resolve(target_text, report=output.say)) as target:
-        verdict = judge_target(output, target, plan, known, folder)
+        verdict = judge_target(output, target, plan, known, folder, register)
     output.found(searched.result_of(verdict, target, known, folder))
     if output.verbose:
         print_details(output, verdict, folder)
@@ -235,10 +245,7 @@ def replay(
     """Run a finding or a trace again, by its file, or a listed fault's newest finding in `folder`,
     by NAME@RELEASE, and draw its first run where that is asked for. 0: it holds; 1: it breaks; 3:
     the runs differ; 4: it does not break, and parts from the model."""
-    file = Path(what_text)
-    if (named := OF_FAULT.fullmatch(what_text)) is not None and not file.exists():
-        file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
-    what = finding_file.load(file)
+    file, what = load_what(what_text, folder)
     if target_text is None:
         if isinstance(what, Trace):
             raise InputError(f"{file} is a trace without a target; give one with --target")
@@ -275,6 +282,19 @@ def replay(
     if not runs.broke:
         return HOLDS
     return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
+
+
+def load_what(text: str, folder: Path) -> tuple[Path, Finding | Trace]:
+    """What is to be run again, and its file: a finding's or a trace's, or by NAME@RELEASE a listed
+    fault's newest finding in `folder`.
+
+    Raises:
+        InputError: there is none, or it is neither.
+    """
+    file = Path(text)
+    if (named := OF_FAULT.fullmatch(text)) is not None and not file.exists():
+        file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
+    return file, finding_file.load(file)
 
 
 def _require_runs(target: Target, trace: Trace, file: Path) -> None:

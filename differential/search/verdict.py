@@ -56,7 +56,8 @@ class Verdict:
     are listed faults that a search over fixed seeds should have met. `told` is what was said of the
     target's text before the search, as JSON has it. `not_written` are breaks, with the listed fault
     that each is, of which there is no finding: where the campaign was `interrupted`, or for a
-    harness error. `unfinished` says what was to be run and was not.
+    harness error. `unfinished` says what was to be run and was not. `lanes_of` has the lane in
+    which a finding was first met, by its key.
     """
 
     campaign: Campaign
@@ -67,6 +68,7 @@ class Verdict:
     interrupted: bool = False
     not_written: list[tuple[KnownFault | None, Break]] = field(default_factory=list)
     unfinished: str = ""
+    lanes_of: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def unlisted(self) -> list[Finding]:

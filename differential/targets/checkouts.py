@@ -3,13 +3,14 @@
 import email
 import hashlib
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import environment, sources
 from cacheproof.differential.targets.cache import Cache, Report
-from cacheproof.differential.targets.releases import CHECKOUT, Release
+from cacheproof.differential.targets.releases import CHECKOUT, Release, bytecode_of
 
 UNKNOWN = "0+unknown"
 GIT_SECONDS_MAX = 30
@@ -52,6 +53,14 @@ def for_path(directory: Path, *, report: Report, cache: Cache | None = None) -> 
         sha256="",
         pinned=False,
     )
+
+
+def forget(checkout: Release, cache: Cache | None = None) -> None:
+    """Remove what was made for a checkout whose files are about to be others, or to go."""
+    cache = cache or Cache.locate()
+    bytecode = bytecode_of(cache) / checkout.tree.relative_to(checkout.tree.anchor)
+    for folder in (checkout.metadata, cache.scratch / checkout.metadata.name, bytecode):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def version_of(tree: Path) -> str:

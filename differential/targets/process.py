@@ -63,6 +63,11 @@ class _Reply(msgspec.Struct, frozen=True):
     results: list[TraceResult]
 
 
+class _Called(msgspec.Struct, frozen=True):
+    id: int
+    called: list[list[str]]
+
+
 class _Begun(msgspec.Struct, frozen=True):
     id: int
     tree: Any = None
@@ -75,6 +80,7 @@ class _Steps(msgspec.Struct, frozen=True):
     steps: list[list[ExplorerStep | None]]
 
 
+_CALLED = msgspec.json.Decoder(_Called)
 _BEGUN = msgspec.json.Decoder(_Begun)
 _STEPS = msgspec.json.Decoder(_Steps)
 _HELLO = msgspec.json.Decoder(Hello)
@@ -192,6 +198,17 @@ class HostTarget:
         if len(reply.results) != expected:
             raise self._broken(f"sent {len(reply.results)} results for {expected} traces")
         return reply.results
+
+    def called(self, trace: Trace, fault: str | None = None) -> list[list[str]]:
+        """The functions of the tree that each event of a trace calls, up to the last that is run;
+        none where what is run is another module. Raises HarnessError when the host broke.
+        """
+        if self._module:
+            return []
+        assert self.hello
+        self._send({"do": "called", "trace": trace, "manager": self._plug_in, "fault": fault})
+        called: list[list[str]] = self._decode(_CALLED, self._receive(self._batch_seconds)).called
+        return called
 
     def explorer(
         self,

@@ -228,8 +228,13 @@ def host_command(
         "VLLM_USE_V1": "1",
     }
     if is_checkout:
-        env["PYTHONPYCACHEPREFIX"] = str(cache.scratch / "bytecode")
+        env["PYTHONPYCACHEPREFIX"] = str(bytecode_of(cache))
     return [str(release.python)], env
+
+
+def bytecode_of(cache: Cache) -> Path:
+    """Where the bytecode of checkouts is kept, each file under its whole path."""
+    return cache.scratch / "bytecode"
 
 
 def _install_missing(versions: Sequence[str], cache: Cache, report: Report, kind: Kind) -> None:

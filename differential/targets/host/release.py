@@ -8,7 +8,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import vllm
@@ -19,6 +21,7 @@ from vllm.v1.request import Request
 
 from . import media_hash
 from .block_hash_release import block_hash_session
+from .called import Watched
 from .entry_table import Region, TableSession, TableStates
 from .entry_table_faults import TABLE_FAULTS
 from .explorer import Explorer, ManagerStates, States, Step
@@ -78,6 +81,15 @@ class Release:
         fault = request.get("fault")
         for trace in request["traces"]:
             yield self._run_trace(trace, plug_in, fault)
+
+    def called(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The functions of the release that each event of a trace calls, as far as it is run."""
+        asked = Asked(request["trace"], request["manager"], request["fault"], self.protocol)
+        root = f"{Path(vllm.__file__).parents[1]}{os.sep}"
+        called: list[list[str]] = []
+        with suppress(Illegal), closed(SESSIONS[asked.header["depth"]](asked)) as session:
+            run_events(Watched(session, root, called), asked.trace["events"])
+        return {"called": called}
 
     def explore(self, request: dict[str, Any]) -> dict[str, Any]:
         """Begin to explore a manager or a table: what it begins with, and its text's digest."""

@@ -1,0 +1,186 @@
+"""The command that names the release, or the commit, that brought a fault or mended it."""
+
+import sys
+from contextlib import closing, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cacheproof import bisect_step
+from cacheproof.console import Output
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.question import Question
+from cacheproof.differential.judges.examination import LOCKSTEP
+from cacheproof.differential.search import git_bisection as git
+from cacheproof.differential.search.bisection import Answer, ask, bisections, remarks
+from cacheproof.differential.search.verdict import HOLDS, VOID
+from cacheproof.differential.targets import releases
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.options import FindingsOption, JsonOption, findings_folder
+from cacheproof.reference.releases import MODELLED, NEWEST
+from cacheproof.searching import load_what
+from cacheproof.spec.registry import contracts
+
+NEITHER_ENGINE = "expected a finding or a trace that a release runs without an engine"
+
+
+def bisect(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="FINDING",
+            help="A finding (.json), a trace (.jsonl), or FAULT@RELEASE, as replay takes them.",
+        ),
+    ],
+    contract: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="By default the finding's, or each that the trace breaks."),
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every modelled release, and install those missing.")
+    ] = False,
+    checkout: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkout",
+            metavar="DIR",
+            help="Name a commit of this git history of vLLM instead; nothing in it is changed.",
+        ),
+    ] = None,
+    good: Annotated[
+        str | None, typer.Option(metavar="REV", help="A commit of it that holds.")
+    ] = None,
+    bad: Annotated[
+        str | None, typer.Option(metavar="REV", help="A commit of it that breaks.")
+    ] = None,
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Name the release, or the commit, that brought a fault and the one that mended it."""
+    output = Output(json)
+    file, found = load_what(what, findings or findings_folder())
+    question = _question(found, contract, file)
+    if checkout is None and good is None and bad is None:
+        raise typer.Exit(_over_releases(output, file, question, every=all_))
+    if checkout is None or good is None or bad is None or all_:
+        raise InputError(
+            "--checkout, --good and --bad belong together, and --all does not go with them; "
+            "expected all three, or none to ask releases"
+        )
+    raise typer.Exit(_over_commits(output, file, contract, git.history(checkout, good, bad)))
+
+
+def _question(found: Finding | Trace, contract: str | None, file: Path) -> Question:
+    """What is to be asked of releases.
+
+    Raises:
+        InputError: its trace needs an engine, or there is no such contract.
+    """
+    if contract is not None and contract not in {rule.id for rule in contracts()}:
+        raise InputError(
+            f"--contract {contract}: no contract id; expected one of cacheproof contracts"
+        )
+    question = Question.of(found, contract)
+    if question.trace.depth == "engine":
+        raise InputError(f"{file}: the trace of an engine; {NEITHER_ENGINE}")
+    return question
+
+
+def _over_releases(output: Output, file: Path, question: Question, *, every: bool) -> int:
+    """Ask the releases from old to new and say where it breaks. Returns the exit code."""
+    answers = _answers(output, question, _releases(output, every=every))
+    found = bisections(question, answers)
+    for one in found:
+        for line in one.lines():
+            output.line(line)
+    for line in remarks(answers):
+        output.line(line)
+    if all(one.broken is None for one in answers):
+        raise InputError(f"{file}: no release takes the trace; {NEITHER_ENGINE}")
+    asked = question.contract or "no contract"
+    if not found:
+        output.line(f"{asked} breaks in none of the {len(answers)} releases that were asked")
+    output.write_json(
+        "bisect",
+        {
+            "releases": [
+                {
+                    "release": one.release,
+                    "broken": None if one.broken is None else sorted(one.broken),
+                    "without": list(one.without),
+                    "refusal": one.refusal or None,
+                }
+                for one in answers
+            ],
+            "bisections": [one.to_json() for one in found],
+        },
+    )
+    return HOLDS
+
+
+def _over_commits(output: Output, file: Path, contract: str | None, past: git.History) -> int:
+    """Have git bisect the history and say which commit it is. Returns the exit code."""
+    module = [sys.executable, "-P", "-m", bisect_step.__name__, str(file.absolute())]
+    asked = [] if contract is None else [bisect_step.CONTRACT, contract]
+    found = git.first_commits(past, lambda tree: [*module, str(tree), *asked], output.say)
+    verb = "mended" if past.is_mended else "brought"
+    if found[1:]:
+        output.line(f"{verb} by one of {len(found)} commits, of which some cannot be run:")
+    for one in found:
+        words = f"{one.hash[:12]} of {one.day}: {one.subject}"
+        output.line(f"  {words}" if found[1:] else f"{verb} by {words}")
+    output.write_json(
+        "bisect",
+        {
+            "checkout": str(past.checkout),
+            "good": past.good,
+            "bad": past.bad,
+            "verb": verb,
+            "commits": [asdict(one) for one in found],
+        },
+    )
+    return VOID if found[1:] else HOLDS
+
+
+def _releases(output: Output, *, every: bool) -> list[str]:
+    """Those to be asked, from old to new.
+
+    Raises:
+        InputError: none is installed.
+    """
+    if every:
+        releases.install_all(MODELLED, report=output.say)
+        return list(MODELLED)
+    here = {one.version for one in releases.list_installed()}
+    found = [release for release in MODELLED if release in here]
+    if not found:
+        raise InputError(
+            "no modelled release is installed; expected some: run cacheproof vllm install "
+            f"{NEWEST}, or give --all"
+        )
+    return found
+
+
+def _answers(output: Output, question: Question, asked: list[str]) -> list[Answer]:
+    """What each release does with the trace; the next one starts while one is asked."""
+    answers = []
+    targets = (resolve(f"vllm@{release}", report=output.say) for release in asked)
+    with output.bar("asking releases", len(asked)) as advance:
+        following = next(targets, None)
+        for release in asked:
+            target, following = following, next(targets, None)
+            for one in (target, following):
+                if isinstance(one, HostTarget):
+                    one.prepare()
+            assert target is not None
+            with closing(target):
+                wanted = reference_for(target) if question.contract == LOCKSTEP else None
+                with closing(wanted) if wanted is not None else nullcontext() as reference:
+                    answers.append(ask(target, release, question, reference))
+            advance()
+    return answers

@@ -1,0 +1,74 @@
+"""The register that fuzz and check keep in a file: its traces come first, findings go into it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+from cacheproof.console import Output, require_writable
+from cacheproof.differential.findings import register_file
+from cacheproof.differential.findings.register import Record, record_of
+from cacheproof.differential.judges.examination import LOCKSTEP
+from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search import corpus
+from cacheproof.differential.search.corpus import Corpus
+from cacheproof.differential.search.verdict import Verdict
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.resolve import reference_for
+
+
+class Register:
+    """A register in a file, or none at all.
+
+    Raises:
+        InputError: the file is none, or cannot be written. Said now, not after a long search.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._records: dict[str, Record] = {}
+        if path is not None:
+            self._records = register_file.load(path)
+            require_writable("--register", str(path))
+
+    def __bool__(self) -> bool:
+        return self._path is not None
+
+    def replay(self, output: Output, target: Target, lanes: Sequence[Lane]) -> Corpus:
+        """Run its traces on a target. Raises HarnessError when the target does not start."""
+        records = list(self._records.values())
+        if not records:
+            return Corpus()
+        needed = any(one.contract == LOCKSTEP for one in records)
+        wanted = reference_for(target) if needed else None
+        with (
+            closing(wanted) if wanted is not None else nullcontext() as reference,
+            output.bar(f"{target.name}: traces of the register", len(records)) as advance,
+        ):
+            return corpus.run(target, lanes, records, reference, register_file.today(), advance)
+
+    def take(self, output: Output, verdict: Verdict, ran: Corpus) -> None:
+        """Write down what a search has found, and what its corpus has said. A finding that is not
+        small yet has no identity and is left out.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        if self._path is None:
+            return
+        day = register_file.today()
+        before = self._records
+        found = [
+            record_of(one, verdict.lanes_of[one.key], day)
+            for one in verdict.findings
+            if not one.stopped_early
+        ]
+        self._records = register_file.add([*ran.records, *found], self._path)
+        for name in self._records.keys() & before.keys():
+            was, now = before[name], self._records[name]
+            if was.status != now.status and now.status in ("mended", "came back"):
+                output.line(f"{now.status}: {now.name} ({now.contract})")
+        counts = Counter(one.status for one in self._records.values())
+        told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        fresh = len(self._records.keys() - before.keys())
+        output.line(f"register: {told or 'nothing'}; {fresh} not seen before; {self._path}")

@@ -1,0 +1,38 @@
+"""Which functions of the release each event of a trace calls."""
+
+import sys
+from typing import Any
+
+
+class Watched:
+    """A session of which each event's calls are noted in `called`: names of functions of the tree
+    at `root`, as module:qualified name. What a function defines within itself is that function's.
+    """
+
+    def __init__(self, session: Any, root: str, called: list[list[str]]) -> None:
+        self._session = session
+        self._called = called
+        self._root = root
+        self._codes: set[Any] = set()
+
+    def apply(self, event: dict[str, Any]) -> Any:
+        """As the session does it. An event that raises has called what it called until then."""
+        self._codes = set()
+        sys.setprofile(self._note)
+        try:
+            return self._session.apply(event)
+        finally:
+            sys.setprofile(None)
+            self._called.append(sorted({self._name(code) for code in self._codes}))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def _note(self, frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(self._root):
+            self._codes.add(frame.f_code)
+
+    def _name(self, code: Any) -> str:
+        path = code.co_filename.removeprefix(self._root).removesuffix(".py")
+        module = path.replace("/", ".").removesuffix(".__init__")
+        return f"{module}:{code.co_qualname.partition('.<')[0]}"
