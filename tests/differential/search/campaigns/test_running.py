@@ -26,7 +26,7 @@ def test_a_campaign_searches_every_shard_plants_faults_and_makes_small_what_it_f
     crew = rig.run(store)
     assert len(crew.searched) == SHARDS
     (reported,) = reporting.reported(store, [])
-    assert reported.seeds == dict.fromkeys(LANES, ["0:20"])
+    assert reported.seeds == {lane: ["0:20"] for lane in LANES}
     assert reported.verdict.unfinished == ""
     assert {one.contract for one in reported.verdict.findings} >= {"ED-5"}
     assert all(isinstance(one, Finding) for one in reported.verdict.findings)
