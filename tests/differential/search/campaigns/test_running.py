@@ -42,6 +42,7 @@ def test_what_holds_ends_with_0(rig) -> None:
     assert rig.document(store)["exit_code"] == verdict.HOLDS
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_campaign_that_is_killed_often_comes_to_the_same(rig, seed: int) -> None:
     undisturbed = rig.store(PLAN)
@@ -135,9 +136,10 @@ def test_jobs_of_a_process_that_is_not_heard_of_are_taken_over(rig) -> None:
     taken = {job.key for job in store.claim(some, 0, None, 100, now)}
     other = store.enlist(Who("third", "host", 3, "3"), 1, now)
     store.beat(some, now + DEAD_SECONDS)
-    assert not store.claim(other, 0, None, 100, now + DEAD_SECONDS + 1)
+    soon = now + DEAD_SECONDS + 1
+    assert not {job.key for job in store.claim(other, 0, None, 100, soon)} & taken
     late = now + 2 * DEAD_SECONDS + 1
-    assert {job.key for job in store.claim(other, 0, None, 100, late)} == taken
+    assert {job.key for job in store.claim(other, 0, None, 100, late)} >= taken
 
 
 def test_jobs_of_a_process_of_this_host_that_has_ended_are_taken_over_at_once(rig) -> None:
