@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.judges import manager as judge
+from cacheproof.differential.judges.evaluator import Evaluator
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.host.faults import FAULTS
@@ -44,12 +44,12 @@ def broken_promises(
 def test_the_reference_scheduler_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Counter[str] = Counter()
 
-    def counted(self: Any, operation: str, *arguments: Any) -> None:
-        made[operation] += bool(self._evaluator.rules.promised[operation])
-        judged(self, operation, *arguments)
+    def counted(self: Any, state: Any, ghost: Any, encoded: Any, call: Any) -> None:
+        made[call.operation] += bool(self.rules.promised[call.operation])
+        judged(self, state, ghost, encoded, call)
 
-    judged = judge.ManagerJudge._judge_promises
-    monkeypatch.setattr(judge.ManagerJudge, "_judge_promises", counted)
+    judged = Evaluator.promises
+    monkeypatch.setattr(Evaluator, "promises", counted)
     assert broken_promises() == {}
     assert min(made[one] for rule in PROMISES for one in rule.calls) > 100
 
