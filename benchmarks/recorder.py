@@ -60,14 +60,14 @@ class Engine:
         )
         self._line()  # it is there
 
-    def turn(self, seed: int) -> dict[str, float]:
-        """Seconds for a step of a turn, by the clock and by the processor, and of the recorder."""
+    def turn(self, seed: int) -> tuple[dict[str, float], int]:
+        """Seconds of a turn, by the clock and by the processor, and of the recorder; and steps."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seed}\n")
         self._process.stdin.flush()
         told = json.loads(self._line())
         spent = {"clock": told["seconds"], "processor": told["cpu"], **told["recorder"]}
-        return {what: seconds / told["steps"] for what, seconds in spent.items()}
+        return spent, told["steps"]
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -100,8 +100,8 @@ def main() -> None:
             times = {name: engine.turn(number) for name, engine in pair[:: 1 if number % 2 else -1]}
             if number < 0:
                 continue  # caches are cold
-            for name, time in times.items():
-                each[name].append(time)
+            for name, (spent, steps) in times.items():
+                each[name].append({what: seconds / steps for what, seconds in spent.items()})
         plain.close()
         recorded.close()
         size = sum(path.stat().st_size for path in Path(folder).iterdir())
