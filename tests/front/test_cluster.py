@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from cacheproof.cluster import SEARCHING, _do
+from cacheproof.differential.errors import HarnessError
+from cacheproof.kept_proofs import code_digest
 from cacheproof.reference.releases import NEWEST
 from tests.front.conftest import Run
 
@@ -79,3 +82,12 @@ def test_workers_and_a_cluster_are_one_too_many(run: Run) -> None:
     ran = run("fuzz", "--target", "reference", "--cluster", "auto", "--workers", 2)
     assert (ran.code, ran.out) == (2, "")
     assert "--workers and --cluster: expected one of them, or neither" in ran.err
+
+
+def test_a_node_with_another_text_refuses_its_jobs() -> None:
+    begun: list[str] = []
+    same = code_digest(SEARCHING)
+    assert _do((same, begun.append, ("begun",)), len, "job") == 3
+    with pytest.raises(HarnessError, match="another cacheproof"):
+        _do((same[::-1], begun.append, ("begun",)), len, "job")
+    assert begun == ["begun"]
