@@ -1,9 +1,10 @@
 """The campaign's commands: what they print, how they end, and what a kill leaves of them."""
 
 import json
+import signal
 import sqlite3
 import subprocess
-from collections.abc import Callable
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ seeds = "0:40"
 shard_seeds = 5
 """
 ONE_WORKER = "--workers", "1"
+KILLED = Path(__file__).parent / "killed_campaign.py"
 SHARDS = 8
 
 
@@ -70,20 +72,19 @@ def ended(store: Path) -> int:
     "target", ["reference", pytest.param("vllm@0.28.0", marks=pytest.mark.full)]
 )
 def test_a_campaign_that_is_killed_several_times_comes_to_the_same_digest(
-    run, start: Callable[..., "subprocess.Popen[str]"], plan: Path, tmp_path: Path, target: str
+    run, plan: Path, tmp_path: Path, target: str
 ) -> None:
     plan.write_text(PLAN.replace("reference", target))
     whole, store = tmp_path / "whole", tmp_path / "killed"
     run("campaign", "start", plan, "--store", whole, *ONE_WORKER)
     command = "start", str(plan)
-    for _ in range(3):
+    for when, kept in ("after", 2), ("before", 1), ("after", 2):
         before = ended(store)
-        started = start("campaign", *command, "--store", str(store), *ONE_WORKER)
-        while started.poll() is None and ended(store) < before + 2:
-            pass
-        assert started.poll() is None, "it ended before it was killed"
-        started.kill()
-        started.communicate()
+        killed = subprocess.run(
+            [sys.executable, KILLED, when, "2", "campaign", *command, "--store", store, *ONE_WORKER]
+        )
+        assert killed.returncode == -signal.SIGKILL
+        assert ended(store) == before + kept
         command = ("resume",)
     left = run("campaign", "report", "--store", store)
     assert left.code == 3
