@@ -97,6 +97,20 @@ def test_a_campaign_that_is_killed_several_times_comes_to_the_same_digest(
     assert bool(files[0]) == (target != "reference")
 
 
+def test_the_findings_that_a_campaign_writes_down_replay(
+    run, plan: Path, tmp_path: Path, two_releases: tuple[str, str]
+) -> None:
+    plan.write_text(
+        PLAN.replace("reference", two_releases[1]).replace("encoder-decoder", "scheduler")
+    )
+    run("campaign", "start", plan, "--store", tmp_path / "store", *ONE_WORKER)
+    written = sorted((tmp_path / "store" / "findings").glob("*.json"))
+    assert written
+    for path in written:
+        replayed = run("replay", path)
+        assert replayed.code == 1, replayed.err
+
+
 def test_a_store_that_has_a_campaign_takes_no_other(run, plan: Path, tmp_path: Path) -> None:
     run("campaign", "start", plan, "--store", tmp_path / "store", *ONE_WORKER)
     ran = run("campaign", "start", plan, "--store", tmp_path / "store", *ONE_WORKER)
