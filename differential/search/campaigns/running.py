@@ -171,7 +171,7 @@ class Running:
         campaign = self.totals.campaign
         traces = sum(lane.traces for lane in campaign.lanes)
         faults = {one.listed.name for one in self.totals.noted if one.listed is not None}
-        unlisted = sum(one.listed is None for one in self.totals.noted)
+        unlisted = sum(map(self.totals.is_unlisted, self.totals.noted))
         return (
             f"{self._about.name}: {self.totals.next:,} shards, {traces:,} traces, "
             f"{len(faults)} listed, {unlisted} unlisted"

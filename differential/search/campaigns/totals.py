@@ -76,11 +76,12 @@ class Totals:
         self.campaign.seconds += ended.seconds
         self._events += ended.events
         enough = self._plan.events is not None and self._events >= self._plan.events
-        if enough or (self._plan.until == FIRST_UNLISTED and any(map(self._is_unlisted, noted))):
+        if enough or (self._plan.until == FIRST_UNLISTED and any(map(self.is_unlisted, noted))):
             self.cut = self.next
         return noted
 
-    def _is_unlisted(self, noted: Noted) -> bool:
+    def is_unlisted(self, noted: Noted) -> bool:
+        """Whether it is a break that no list covers, of more harm than efficiency."""
         if noted.listed is not None:
             return False
         contract = noted.broken.contract
