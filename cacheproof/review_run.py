@@ -27,6 +27,7 @@ from cacheproof.differential.search.paired import (
     ShrinkBreak,
     ShrinkParting,
     difference_in,
+    telling_apart,
 )
 from cacheproof.differential.search.weighing import PartedGroup, Tally
 from cacheproof.differential.targets.base import Target
@@ -123,7 +124,7 @@ class ReviewRun:
         }
         for lane in lanes:
             yield from (name_in(lane, one) for one in canaries_in(lane, self.head, broken))
-            if canaries_in(lane, self.head):
+            if canaries_in(lane, self.head) and telling_apart(lane, self.base, self.head):
                 yield difference_in(lane)
 
     def small(self, groups: Sequence[PartedGroup], brought: Sequence[Tally]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import about, by_subject
-from cacheproof.differential.judges.violation import Violation
+from cacheproof.differential.judges.violation import Violation, first_of_each
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.encoder_connector import (
@@ -113,10 +113,7 @@ class EncoderConnectorJudge:
     @property
     def violations(self) -> dict[str, Violation]:
         """The first violation of each contract, whatever its kind."""
-        first: dict[str, Violation] = {}
-        for (contract, _), violation in self.by_kind.items():
-            first.setdefault(contract, violation)
-        return first
+        return first_of_each(self.by_kind)
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the record of event number `number`."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cacheproof.differential.judges.rare_states import RARE_STATES, Reachability
-from cacheproof.differential.judges.violation import Violation
+from cacheproof.differential.judges.violation import Violation, first_of_each
 from cacheproof.differential.media.descriptions import Description
 from cacheproof.differential.media.differences import kind_of, parts_of
 from cacheproof.differential.media.meaning import Meaning, content, same_form, spelling
@@ -57,10 +57,7 @@ class MediaHashJudge:
     @property
     def violations(self) -> dict[str, Violation]:
         """The first violation of each contract."""
-        first: dict[str, Violation] = {}
-        for (contract, _), violation in self.by_kind.items():
-            first.setdefault(contract, violation)
-        return first
+        return first_of_each(self.by_kind)
 
     def judge(self, number: int, event: Any, record: StepRecord) -> None:
         """Judge the outcome of one `hash` event; no-ops have none."""

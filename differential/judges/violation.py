@@ -32,3 +32,11 @@ class Violation:
 def by_kind(violations: Mapping[str, Violation]) -> dict[tuple[str, str], Violation]:
     """Violations by contract and kind, where a judge keeps one of each contract."""
     return {(contract, one.kind): one for contract, one in violations.items()}
+
+
+def first_of_each(violations: Mapping[tuple[str, str], Violation]) -> dict[str, Violation]:
+    """The first violation of each contract, where a judge keeps one of each contract and kind."""
+    first: dict[str, Violation] = {}
+    for (contract, _), violation in violations.items():
+        first.setdefault(contract, violation)
+    return first

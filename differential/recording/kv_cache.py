@@ -128,17 +128,12 @@ class KVCacheRecording(KVCacheReader):
             given = dict(zip(names, args, strict=False)) | kwargs
             given = {one: given[one] for one in names if one in given}
             facts = self._safely(self._facts_of, name, given)
-            raised: str | None = None
-            answer = None
-            try:
-                answer = method(*args, **kwargs)
-            except BaseException as error:
-                raised = type(error).__name__
-                raise
-            finally:
+
+            def note(answer: Any, raised: str | None) -> None:
                 self._is_inside = False
                 self._safely(self._note, name, given, facts, answer, raised)
-            return answer
+
+            return _noted(method, args, kwargs, note)
 
         return call
 
@@ -153,18 +148,13 @@ class KVCacheRecording(KVCacheReader):
                 args = tuple(map(list, args))
                 kwargs = {one: list(blocks) for one, blocks in kwargs.items()}
             given = dict(zip(names, args, strict=False)) | kwargs
-            raised: str | None = None
-            answer = None
-            try:
-                answer = method(*args, **kwargs)
-            except BaseException as error:
-                raised = type(error).__name__
-                raise
-            finally:
+
+            def note(answer: Any, raised: str | None) -> None:
                 self._safely(self.touched, name, given, answer)
                 if not self._is_inside:
                     self._safely(self._note_from_outside, name, given, raised)
-            return answer
+
+            return _noted(method, args, kwargs, note)
 
         return call
 
@@ -305,6 +295,22 @@ def kv_recording(scheduler: Any, hasher: Hasher, number_of: Callable[[str], int]
     takes = frozenset(BlockStored.__struct_fields__)
     config = kv_config(scheduler)
     return KVCacheRecording(scheduler.kv_cache_manager, hasher, number_of, config, unjudged, takes)
+
+
+def _noted(
+    method: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    note: Callable[[Any, str | None], None],
+) -> Any:
+    """A method's answer; `note` is given it, or the name of what the method raised."""
+    try:
+        answer = method(*args, **kwargs)
+    except BaseException as error:
+        note(None, type(error).__name__)
+        raise
+    note(answer, None)
+    return answer
 
 
 def _names_of(manager: Any, name: str) -> list[str]:

@@ -109,7 +109,8 @@ class Writer:
             self._append(message, is_first=place == 0)
 
     def flush(self, seconds: float) -> bool:
-        """Have all that was put written, within about so many seconds; whether it is."""
+        """Have all that was put written, within about so many seconds; whether it was, or was lost
+        and counted. A thread that has ended writes nothing more."""
         end = time.monotonic() + seconds
         queued = self._queued
         with self._lock:
@@ -119,7 +120,7 @@ class Writer:
                 if left <= 0:
                     return False
                 self._idle.wait(min(left, FLUSH_SECONDS))
-        return True
+            return self._handled >= queued
 
     def close(self, seconds: float = 2.0) -> None:
         """Write what is left and end the thread."""

@@ -9,9 +9,10 @@ the smallest trace found that shows it.
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.findings.shrinking.shrink import shrink
 from cacheproof.differential.judges.lockstep import Difference, compare
 from cacheproof.differential.lanes.lane import Lane
@@ -75,7 +76,8 @@ def find_partings(
                 return outcome
             if not comparison.flags and lane.name not in unshown:
                 continue
-            traces = [lane.trace(seed, release) for seed in range(start, start + BATCH_TRACES)]
+            seeds_of_it = range(start, start + BATCH_TRACES)
+            traces = compared(left, right, (lane.trace(seed, release) for seed in seeds_of_it))
             differences = comparison.of(traces)
             outcome.traces += len(traces)
             outcome.apart += sum(difference is not None for difference in differences)
@@ -94,10 +96,11 @@ def find_partings(
 
 class Comparison:
     """Two targets side by side. `flags` are those that they do not share, where both are modelled
-    releases."""
+    releases. A reference beside another target stands for what it models, and for no more."""
 
     def __init__(self, left: Target, right: Target) -> None:
         self._left, self._right = left, right
+        self._model = _model(left, right)
         self._shown = _everything if left.protocol == right.protocol else _decisions
         ours, theirs = _semantics(left), _semantics(right)
         self._changed: dict[str, ReferenceTarget] = {}
@@ -114,10 +117,8 @@ class Comparison:
         return frozenset(self._changed)
 
     def of(self, traces: list[Trace]) -> list[Difference | None]:
-        return [
-            self.compare(ours, theirs)
-            for ours, theirs in zip(self._left.run(traces), self._right.run(traces), strict=True)
-        ]
+        runs = zip(traces, self._left.run(traces), self._right.run(traces), strict=True)
+        return [self.compare(*run) for run in runs]
 
     def explanation(
         self, trace: Trace, difference: Difference, among: Collection[str] | None = None
@@ -155,14 +156,30 @@ class Comparison:
         changed = self._changed[flag]
         if not changed.compares(trace):
             return None
-        difference = self.compare(ours, changed.run([trace])[0])
+        difference = self.compare(trace, ours, changed.run([trace])[0])
         return None if difference is None else difference.event
 
-    def compare(self, ours: TraceResult, theirs: TraceResult) -> Difference | None:
-        """Where the results of one trace part; a trace that one target refuses is no difference."""
-        if ours.illegal or theirs.illegal:
+    def compare(self, trace: Trace, ours: TraceResult, theirs: TraceResult) -> Difference | None:
+        """Where the results of one trace part. One that a target refuses is no difference, nor is
+        one that the reference does not model, or what a target keeps as its own."""
+        is_modelled = self._model is None or self._model.compares(trace)
+        if ours.illegal or theirs.illegal or not is_modelled:
             return None
-        return compare(self._shown(ours), self._shown(theirs))
+        its_own = frozenset() if self._model is None else DEPTHS[trace.depth].its_own
+        return compare(self._shown(ours), self._shown(theirs), its_own)
+
+
+def compared(left: Target, right: Target, traces: Iterable[Trace]) -> list[Trace]:
+    """The traces that can tell two targets apart: where one of them alone is a reference, those
+    that it models."""
+    model = _model(left, right)
+    return [trace for trace in traces if model is None or model.compares(trace)]
+
+
+def _model(left: Target, right: Target) -> ReferenceTarget | None:
+    """The reference beside a target that is none."""
+    references = [one for one in (left, right) if isinstance(one, ReferenceTarget)]
+    return references[0] if len(references) == 1 else None
 
 
 def _semantics(target: Target) -> Semantics | None:

@@ -17,7 +17,7 @@ from cacheproof.differential.judges.lockstep import Difference
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.campaign import BATCH_TRACES
 from cacheproof.differential.search.canary import Canary, plant
-from cacheproof.differential.search.diff import Comparison, older_release
+from cacheproof.differential.search.diff import Comparison, compared, older_release
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.traces.trace import Trace
 
@@ -140,17 +140,16 @@ class PlantInHead:
 
     def run(self, both: Both) -> dict[str, bool]:
         found = plant(self.canaries, both.head, self.lane)
-        if self.compares:
-            found[difference_in(self.lane)] = self._is_a_difference_seen(both)
+        if self.compares and (traces := telling_apart(self.lane, both.base, both.head)):
+            found[difference_in(self.lane)] = self._is_a_difference_seen(both, traces)
         return found
 
-    def _is_a_difference_seen(self, both: Both) -> bool:
-        traces = [self.lane.trace(seed, both.head.model) for seed in range(BATCH_TRACES)]
+    def _is_a_difference_seen(self, both: Both, traces: list[Trace]) -> bool:
         sound = both.head.run(traces)
         return any(
-            both.comparison.compare(one, other) is not None
+            both.comparison.compare(*run) is not None
             for canary in self.canaries
-            for one, other in zip(sound, both.head.run(traces, canary.fault), strict=True)
+            for run in zip(traces, sound, both.head.run(traces, canary.fault), strict=True)
         )
 
 
@@ -205,6 +204,12 @@ class ShrinkBreak:
         )
 
 
+def telling_apart(lane: Lane, base: Target, head: Target) -> list[Trace]:
+    """Traces of a lane in which the comparison is to see a planted fault: none, where the reference
+    models none of them."""
+    return compared(base, head, (lane.trace(seed, head.model) for seed in range(BATCH_TRACES)))
+
+
 def difference_in(lane: Lane) -> str:
     """What the planted fault is called that the comparison is to see."""
     return f"a difference ({lane.name})"
@@ -245,7 +250,7 @@ def _pairs(
         for number, (trace, one, other) in enumerate(zip(some, ours, theirs, strict=True)):
             base, head = examine(trace, one, both.base), examine(trace, other, both.head)
             parted = None
-            if (difference := both.comparison.compare(one, other)) is not None:
+            if (difference := both.comparison.compare(trace, one, other)) is not None:
                 place = difference.operation, difference.field
                 explained[place] += 1
                 changes = None

@@ -125,12 +125,6 @@ class KVCacheReader(KVCacheRecorder):
 
     def _all_tables(self) -> dict[str, tuple[tuple[tuple[int, ...], int | None], ...]]:
         managers = self.manager.coordinator.single_type_managers
-        requests = {
-            request: None
-            for single in managers
-            for request, blocks in single.req_to_blocks.items()
-            if blocks or request in single.num_cached_block
-        }
         return {
             request: tuple(
                 (
@@ -139,7 +133,7 @@ class KVCacheReader(KVCacheRecorder):
                 )
                 for single in managers
             )
-            for request in requests
+            for request in self._with_tables()
         }
 
 

@@ -176,14 +176,16 @@ class KVCacheRecorder:
         return found
 
     def _tables(self) -> dict[str, list[list[Any]]]:
-        managers = self.manager.coordinator.single_type_managers
-        requests = {
+        return {request: self._table(request) for request in self._with_tables()}
+
+    def _with_tables(self) -> dict[str, None]:
+        """The requests that have blocks, or had some."""
+        return {
             request: None
-            for single in managers
+            for single in self.manager.coordinator.single_type_managers
             for request, blocks in single.req_to_blocks.items()
             if blocks or request in single.num_cached_block
         }
-        return {request: self._table(request) for request in requests}
 
     def _table(self, request: str) -> list[list[Any]]:
         return [

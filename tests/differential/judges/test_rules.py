@@ -5,8 +5,20 @@ import sys
 from importlib import import_module
 from pkgutil import iter_modules
 
+import pytest
+
 from cacheproof import spec
-from cacheproof.spec.registry import contracts
+from cacheproof.differential.judges.rules import ENGINE, SCHEDULER, manager_component
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.spec import block_pool, entry_table, registry
+from cacheproof.spec.registry import contract, contracts
+
+JUDGED = {
+    *(manager_component(lane.manager) for lane in LANES.values()),
+    *(SCHEDULER, ENGINE),  # beside the managers of their lanes
+    entry_table.COMPONENT,  # where tables are explored
+    *("media_stream", "media_identifier"),  # where keys are proved
+}
 
 ASKED = """
 import cacheproof.differential.judges.rules
@@ -23,3 +35,30 @@ def test_every_contract_is_known_where_rules_are_asked_for_whatever_was_imported
         [sys.executable, "-c", ASKED], capture_output=True, text=True, check=True
     ).stdout.split()
     assert set(told) == {rule.id for rule in contracts()}
+
+
+def unjudged() -> list[str]:
+    return [rule.id for rule in contracts() if JUDGED.isdisjoint(rule.applies_to)]
+
+
+def test_every_contract_applies_to_what_somebody_judges() -> None:
+    assert unjudged() == []
+
+
+def test_one_that_applies_to_nothing_that_is_driven_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_CONTRACTS", dict(registry._CONTRACTS))
+
+    @contract(
+        "XX-1",
+        "A title",
+        kind="state",
+        harm="safety",
+        component=block_pool.COMPONENT,
+        source="a test",
+    )
+    def some_are_free(s: block_pool.PoolState) -> bool:
+        return s.num_free > 0
+
+    assert unjudged() == ["XX-1"]

@@ -138,26 +138,9 @@ def lines_of(trace: Trace) -> dict[str, Any]:
     return {"header": header, "events": events}
 
 
-def start(
-    release: str,
-    runs: Sequence[Run],
-    folder: Path,
-    keyframe_steps: int = KEYFRAME_STEPS,
-    fails_in: Failure | None = None,
-    *,
-    long_way: bool = False,
-    with_kv: bool = False,
-) -> "subprocess.Popen[str]":
-    """The process that runs them, each record in a folder of its own."""
+def _started(release: str, job: dict[str, Any]) -> "subprocess.Popen[str]":
+    """The process that runs a job, each record in a folder of its own."""
     command, environment = host_command(releases.install(release, report=print))
-    job = {
-        "folder": str(folder),
-        "runs": [(lines_of(trace), fault) for trace, fault in runs],
-        "keyframe_steps": keyframe_steps,
-        "fails_in": fails_in,
-        "long_way": long_way,
-        "with_kv": with_kv,
-    }
     started = subprocess.Popen(
         [*command, str(Path(__file__).with_name("drive.py")), str(PACKAGE)],
         stdin=subprocess.PIPE,
@@ -184,8 +167,15 @@ def run_recorded(
     """The runs that the release neither refuses before they begin nor calls illegal; with
     `long_way` no step of them is noted the short way, with `with_kv` the calls of the KV cache
     manager are recorded."""
-    how = {"long_way": long_way, "with_kv": with_kv}
-    with start(release, runs, folder, keyframe_steps, fails_in, **how) as started:
+    job = {
+        "folder": str(folder),
+        "runs": [(lines_of(trace), fault) for trace, fault in runs],
+        "keyframe_steps": keyframe_steps,
+        "fails_in": fails_in,
+        "long_way": long_way,
+        "with_kv": with_kv,
+    }
+    with _started(release, job) as started:
         assert started.stdout is not None
         lines = started.stdout.readlines()
     assert started.returncode == 0

@@ -205,6 +205,23 @@ def test_a_record_that_cannot_be_encoded_is_lost_and_told_to_who_puts_the_next(
     assert [part for part in parts if isinstance(part, Gap)] == [Gap("1 records are missing")]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_a_thread_that_ended_leaves_is_not_said_to_be_written(
+    make: Callable[[Limits], Writer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = make(Limits())
+    go_on(writer, 0)
+    assert writer.flush(LONG)
+
+    def ends(*_: Any, **__: Any) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(Writer, "_write", ends)
+    assert writer.flush(LONG)
+    writer.put(updated(1))
+    assert not writer.flush(LONG)
+
+
 FULL_DISK = """
 import resource, sys
 from pathlib import Path

@@ -1,10 +1,18 @@
 """Where two targets part, and which change between two releases explains it."""
 
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+import msgspec
 import pytest
 
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.diff import Partings, find_partings
+from cacheproof.differential.search.paired import telling_apart
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import StepRecord, TraceResult
+from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 
 IDEAL = Semantics.ideal()
@@ -66,3 +74,56 @@ def test_a_parting_that_takes_two_changes_at_once_is_explained_by_none() -> None
     with_both = lacking("scheduler.takes_after_blocks", "encoder_cache.frees_stalled")
     found = compare(with_both, seeds=200)
     assert frozenset() in [parting.flags for parting in found.partings]
+
+
+class Another:
+    """A target that is no reference: decides as one does, and then says something else."""
+
+    def __init__(self, says: Callable[[StepRecord], StepRecord]) -> None:
+        self._reference, self._says = ReferenceTarget(), says
+        self.protocol, self.release, self.model = self._reference.protocol, None, None
+
+    def run(self, traces: Sequence[Trace], fault: str | None = None) -> list[TraceResult]:
+        return [
+            msgspec.structs.replace(result, records=[self._says(one) for one in result.records])
+            for result in self._reference.run(traces, fault)
+        ]
+
+    def close(self) -> None:
+        self._reference.close()
+
+
+def saying(field: str) -> Another:
+    """Connectors that say something else in a field of their outcomes."""
+
+    def says(record: StepRecord) -> StepRecord:
+        if not isinstance(record.outcome, dict) or field not in record.outcome:
+            return record
+        return record._replace(outcome={**record.outcome, field: "something else"})
+
+    return Another(says)
+
+
+def parts(left: Any, right: Any, lane: str) -> Partings:
+    with closing(left), closing(right):
+        return find_partings(left, right, [LANES[lane]], seeds=20)
+
+
+@pytest.mark.parametrize(("field", "is_its_own"), [("pins", True), ("missing", False)])
+def test_what_a_target_keeps_as_its_own_is_no_difference_from_the_reference(
+    field: str, *, is_its_own: bool
+) -> None:
+    found = parts(saying(field), ReferenceTarget(), "connectors on a disk")
+    assert found.traces > 0
+    assert (found.apart == 0) is is_its_own
+
+
+def test_between_other_targets_it_is_a_difference() -> None:
+    assert parts(saying("pins"), saying("bytes"), "connectors on a disk").apart > 0
+
+
+def test_what_the_reference_does_not_model_is_not_compared_with_it() -> None:
+    lane = "connectors in memory"
+    assert parts(saying("missing"), ReferenceTarget(), lane).traces == 0
+    assert parts(saying("missing"), saying("pins"), lane).apart > 0
+    assert telling_apart(LANES[lane], saying("missing"), ReferenceTarget()) == []  # type: ignore[arg-type]
