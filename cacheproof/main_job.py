@@ -34,6 +34,7 @@ from cacheproof.searching import (
     print_interrupted,
     verdict_json,
 )
+from cacheproof.workplace import Workplace
 
 SEEDS = {"short": range(300), "full": range(1500)}
 
@@ -45,7 +46,7 @@ def run(
     known: Sequence[KnownFault],
     folder: Path,
     register: Register,
-    workers: int | None = None,
+    place: Workplace,
     part: str | None = None,
 ) -> int:
     """Search the releases, over all seeds of a budget or a `part` of them, and print what was
@@ -60,7 +61,7 @@ def run(
         kept_per_break=1,
         shows_listed=part is None,
         shrinks_listed=bool(register),
-        workers=workers,
+        place=place,
     )
     wanted = releases or SEARCHED
     install_all(wanted, report=output.say)

@@ -36,14 +36,17 @@ from cacheproof.differential.targets.base import Target
 AHEAD = 1
 """Jobs that a worker is given beside the one that it does."""
 SHARDS_AHEAD = 200
-"""Shards that are in the store beyond those that have ended."""
+"""Shards that are in the store beyond those that have ended, at least."""
+SHARDS_OF_ONE = 4
+"""And for each worker."""
 CANARIES_AT_ONCE = 8
 
 
 class Crew(Protocol):
     """Whoever does jobs, so many at once."""
 
-    number: int
+    @property
+    def number(self) -> int: ...
 
     def submit(self, run: Callable[[Any], Any], task: Any) -> "Future[Any]": ...
 
@@ -101,9 +104,10 @@ class Running:
         self.totals.cut_at(self.store.cut(self.number))
         noted = self.totals.take(self.store.ended(self.number, SEARCH, self.totals.next))
         self.store.add([to_write(self.number, self._about, one) for one in noted])
-        wanted = min(self.totals.next + SHARDS_AHEAD // 2, self.totals.cut)
+        ahead = max(SHARDS_AHEAD, SHARDS_OF_ONE * self.crew.number)
+        wanted = min(self.totals.next + ahead // 2, self.totals.cut)
         if self._added < wanted:
-            shards = self.totals.cutting.shards(self._added, SHARDS_AHEAD)
+            shards = self.totals.cutting.shards(self._added, ahead)
             self.store.add([search_of(self.number, self._about.name, one) for one in shards])
             self._added += len(shards)
 
@@ -160,7 +164,7 @@ class Running:
     def _beat(self) -> None:
         if self.clock.now() - self._beat_at >= BEAT_SECONDS:
             self._beat_at = self.clock.now()
-            self.store.beat(self.runner, self._beat_at)
+            self.store.beat(self.runner, self.crew.number, self._beat_at)
 
     def _is_complete(self) -> bool:
         counts = self.store.counts(self.number)

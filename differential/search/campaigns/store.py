@@ -228,10 +228,11 @@ class Store:
             connection.execute(RUNNERS.insert(), row)
         return name
 
-    def beat(self, runner: str, now: float) -> None:
-        """A process says that it lives."""
+    def beat(self, runner: str, workers: int, now: float) -> None:
+        """A process says that it lives, and how many jobs it does at once."""
         with self.writing() as connection:
-            connection.execute(RUNNERS.update().where(RUNNERS.c.id == runner), {"beat": now})
+            values = {"beat": now, "workers": workers}
+            connection.execute(RUNNERS.update().where(RUNNERS.c.id == runner), values)
 
     def leave(self, runner: str, now: float) -> None:
         """A process runs it no more; what it has not ended is open again."""

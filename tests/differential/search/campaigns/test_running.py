@@ -135,7 +135,7 @@ def test_jobs_of_a_process_that_is_not_heard_of_are_taken_over(rig) -> None:
     some = store.enlist(Who("another", "host", 2, "2"), 1, now)
     taken = {job.key for job in store.claim(some, 0, None, 100, now)}
     other = store.enlist(Who("third", "host", 3, "3"), 1, now)
-    store.beat(some, now + DEAD_SECONDS)
+    store.beat(some, 1, now + DEAD_SECONDS)
     soon = now + DEAD_SECONDS + 1
     assert not {job.key for job in store.claim(other, 0, None, 100, soon)} & taken
     late = now + 2 * DEAD_SECONDS + 1
