@@ -171,6 +171,7 @@ def _run_target(
     elsewhere = target.another()
     crew = crew_for(place, target, elsewhere, about.compared)
     with closing(elsewhere), closing(crew), output.live(f"searching {about.name}") as live:
+        clock = SystemClock()
         Running(
-            store, which, target, known, runner, crew, done_among, SystemClock(), live.show
+            store, which, target, known, runner, crew, done_among, clock, live.show, output.say
         ).run()

@@ -118,10 +118,10 @@ def _part_of(seeds: range, part: str) -> range:
     return seeds[len(seeds) * (number - 1) // parts : len(seeds) * number // parts]
 
 
-def gallery(output: Output) -> int:
+def gallery(output: Output, place: Workplace) -> int:
     """Print the kill matrix. 0: every variant is caught; 3: one survives."""
     with output.bar("running faulty variants", None):
-        matrix = kill_matrix()
+        matrix = kill_matrix(results=place.results)
     output.line(matrix.to_markdown().rstrip("\n"))
     if missing := missing_media_libraries():
         output.line(f"not run: variants of the media hash, without {', '.join(missing)}")
