@@ -37,8 +37,6 @@ from cacheproof.differential.search.campaigns.store import DONE
 
 COMMAND = (sys.executable, "-m", "cacheproof", "campaign")
 LOOK_SECONDS = 2.0
-GAP_SECONDS = 15.0, 45.0
-"""Between two kills or two stops, at random."""
 STORE_BYTES = 100 * 2**20
 """Of a node for objects: Ray would take a third of the memory for each."""
 Rows = Mapping[str, str]
@@ -224,7 +222,7 @@ def disturbed(options: argparse.Namespace, store: str, folder: Path, database: A
         began = time.monotonic()
         one = Campaign(options.plan, store, folder, cluster)
         next_node = began + options.every if options.every else float("inf")
-        next_blow = began + chance.uniform(*GAP_SECONDS)
+        next_blow = began + chance.uniform(*options.gap)
         while not one.is_over:
             time.sleep(LOOK_SECONDS)
             one.look()
@@ -238,7 +236,7 @@ def disturbed(options: argparse.Namespace, store: str, folder: Path, database: A
                 one.kill_head()
             elif one.ran.stops < options.stops:
                 one.stop(database, options.away)
-            next_blow = time.monotonic() + chance.uniform(*GAP_SECONDS)
+            next_blow = time.monotonic() + chance.uniform(*options.gap)
         one.ran.seconds = time.monotonic() - began
     return one.end()
 
@@ -302,6 +300,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--stops", type=int, default=0)
     parser.add_argument("--away", type=float, default=10.0)
+    parser.add_argument(
+        "--gap", type=float, nargs=2, default=(15.0, 45.0), help="between two kills or stops"
+    )
     parser.add_argument("--against", help="a store in which the same plan was run")
     parser.add_argument("--seed", type=int, default=0, help="of the random moments")
     options = parser.parse_args()
