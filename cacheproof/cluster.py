@@ -165,7 +165,10 @@ def _do(
             )
         begin(*arguments)
         _begun = beginning
-    return run(task)
+    try:
+        return run(task)
+    except SystemExit as error:  # Ray would take the process for dead, and do the job again
+        raise HarnessError(str(error)) from None
 
 
 @cache

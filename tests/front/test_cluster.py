@@ -13,9 +13,11 @@ import pytest
 from cacheproof import cluster as clusters
 from cacheproof.cluster import OF_JOBS, ClusterCrew, _do
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.search.gallery import kill_matrix
 from cacheproof.differential.search.work import Search
 from cacheproof.kept_proofs import code_digest
 from cacheproof.reference.releases import NEWEST
+from cacheproof.workplace import Workplace
 from tests.front.conftest import Run
 
 pytestmark = pytest.mark.skipif(
@@ -43,13 +45,14 @@ def comes_to(run: Run, folder: Path, *arguments: object) -> Any:
     file = folder / "found.json"
     search = ("fuzz", "--target", f"vllm@{NEWEST}", "--depth", "scheduler", "--seeds", "0:20")
     assert run(*search, *arguments, "--json", file, "--findings", folder / "findings").code == 0
-
-    def timeless(told: Any) -> Any:
-        if isinstance(told, dict):
-            return {name: timeless(one) for name, one in told.items() if name != "seconds"}
-        return list(map(timeless, told)) if isinstance(told, list) else told
-
     return timeless(json.loads(file.read_text()))
+
+
+def timeless(told: Any) -> Any:
+    """A document without its seconds."""
+    if isinstance(told, dict):
+        return {name: timeless(one) for name, one in told.items() if name != "seconds"}
+    return list(map(timeless, told)) if isinstance(told, list) else told
 
 
 def kill_nodes(cluster: Any, patch: pytest.MonkeyPatch) -> list[Any]:
@@ -178,3 +181,35 @@ def test_a_campaign_without_its_cluster_is_not_begun(run: Run, tmp_path: Path) -
     ran = run("campaign", "start", plan, "--store", store, "--cluster", "127.0.0.1:1")
     assert ran.refusal.startswith("--cluster 127.0.0.1:1: ")
     assert not store.exists()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explore", "--target", "reference"),
+        ("prove", "--target", "reference", "--fresh"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_says_on_a_cluster_what_it_says_here(
+    run: Run, cluster: Any, command: tuple[str, ...]
+) -> None:
+    told = []
+    for place in (("--workers", 2), ("--cluster", cluster.address)):
+        ran = run(*command, *place, "--json", "-")
+        assert ran.code == 0, ran.err
+        told.append(timeless(json.loads(ran.out)))
+    assert told[0] == told[1]
+    assert told[0]["evidence"]
+
+
+@pytest.mark.full
+def test_the_kill_matrix_is_the_same_on_a_cluster(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kill_matrix, "runnable", lambda: kill_matrix.VARIANTS[:40])
+    here = kill_matrix.kill_matrix(range(5))
+    there = kill_matrix.kill_matrix(range(5), Workplace(cluster=cluster.address).results)
+    assert there.to_json() == here.to_json()
+    assert any(here.kills.values())
