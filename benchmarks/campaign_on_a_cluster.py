@@ -32,7 +32,7 @@ import sqlalchemy as sql
 from worker_memory import below, mib
 
 from cacheproof.cluster import quiet_ray
-from cacheproof.differential.search.campaigns.schema import JOBS, engine_for
+from cacheproof.differential.search.campaigns.schema import FILE, JOBS, engine_for
 from cacheproof.differential.search.campaigns.store import DONE
 
 COMMAND = (sys.executable, "-m", "cacheproof", "campaign")
@@ -127,6 +127,8 @@ def add_node(cluster: Any) -> Any:
 
 def done_in(store: str) -> Rows:
     """The jobs of a store that are done; none where there is no store yet."""
+    if "://" not in store and not (Path(store) / FILE).exists():
+        return {}
     engine = engine_for(store)
     try:
         with engine.begin() as connection:
@@ -194,8 +196,7 @@ class Campaign:
         self._head.wait()
         self.ran.lost += lost(before, done_in(self.store))
         self.ran.heads_killed += 1
-        begun = bool(before)
-        self._head = self._begun("resume") if begun else self._head
+        self._head = self._begun("resume")
 
     def stop(self, database: Database, seconds: float) -> None:
         """The server goes away, and comes back."""

@@ -10,6 +10,7 @@ clusters of 1 and 2 nodes of this machine.
 """
 
 import argparse
+import math
 import os
 import pickle
 import subprocess
@@ -63,8 +64,10 @@ class Costless:
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU seconds of a job in the head and in the server of the database, and jobs per second."""
+    """With so many workers: CPU seconds of a job in the head and in the server of the database, and
+    jobs per second."""
 
+    width: int
     head: float
     server: float
     per_second: float
@@ -97,6 +100,7 @@ def head_cost(place: str, width: int, jobs: int, outcome: Any, server: "Server")
         running.run()
         took = time.monotonic() - began
         return Cost(
+            width,
             (time.process_time() - cpu) / jobs,
             (server.seconds() - server_began) / jobs,
             jobs / took,
@@ -144,7 +148,7 @@ def ray_cost(jobs: int, outcome: Any) -> tuple[float, float]:
         return (time.process_time() - cpu) / jobs, jobs / (time.monotonic() - began)
 
 
-def overhead(jobs: int) -> Iterator[str]:
+def overhead(jobs: int, seed_seconds: float) -> Iterator[str]:
     """What was measured, then what follows."""
     job, outcome, seconds = shard()
     sent = len(pickle.dumps((work.work, job)))
@@ -176,7 +180,12 @@ def overhead(jobs: int) -> Iterator[str]:
     yield ""
     yield f"Ray, driver: {ray * 1e3:.2f} ms of CPU a job, {per_second:,.0f} jobs/s with 2 nodes"
     yield ""
-    yield from model(max(costs[-1].head, costs[len(WIDTHS) - 1].head) + ray, seconds / SHARD_SEEDS)
+    head = max(cost.head for cost in costs if cost.width == WIDTHS[-1]) + ray
+    for seed in (seconds / SHARD_SEEDS, seed_seconds):
+        yield f"a seed of {seed:.3f} s of CPU, {head * 1e3:.2f} ms of the head a job:"
+        yield ""
+        yield from model(head, seed)
+        yield ""
 
 
 def model(head: float, seed: float) -> Iterator[str]:
@@ -185,7 +194,7 @@ def model(head: float, seed: float) -> Iterator[str]:
     yield "|--:|--:|--:|--:|"
     for cores in CORES:
         rate = cores / (SHARD_SEEDS * seed)
-        least = max(1, round(cores * head / (SHARE * seed) + 0.5))
+        least = max(1, math.ceil(cores * head / (SHARE * seed) - 1e-9))
         yield f"| {cores:,} | {rate:,.1f} | {rate * head:.3f} | {least:,} |"
 
 
@@ -217,10 +226,16 @@ def timed(plan: Path, store: Path, *place: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="what", required=True)
-    commands.add_parser("overhead").add_argument("--jobs", type=int, default=2000)
+    of_jobs = commands.add_parser("overhead")
+    of_jobs.add_argument("--jobs", type=int, default=2000)
+    of_jobs.add_argument("--seed-seconds", type=float, default=0.3, help="CPU of a slower target")
     commands.add_parser("speed").add_argument("plan", type=Path)
     options = parser.parse_args()
-    lines = overhead(options.jobs) if options.what == "overhead" else speed(options.plan)
+    lines = (
+        overhead(options.jobs, options.seed_seconds)
+        if options.what == "overhead"
+        else speed(options.plan)
+    )
     for line in lines:
         print(line, flush=True)
 
