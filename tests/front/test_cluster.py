@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 import pytest
 
 from cacheproof import cluster as clusters
+from cacheproof import exploring, proof_jobs, proving
 from cacheproof.cluster import OF_JOBS, ClusterCrew, _do
 from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.judges.rules import SCHEDULER
+from cacheproof.differential.search.explore.scopes import SCOPES
 from cacheproof.differential.search.gallery import kill_matrix
 from cacheproof.differential.search.work import Search
-from cacheproof.kept_proofs import code_digest
+from cacheproof.kept_proofs import code_digest, digest_of
 from cacheproof.reference.releases import NEWEST
 from cacheproof.workplace import Workplace
 from tests.front.conftest import Run
@@ -183,25 +187,40 @@ def test_a_campaign_without_its_cluster_is_not_begun(run: Run, tmp_path: Path) -
     assert not store.exists()
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("explore", "--target", "reference"),
-        ("prove", "--target", "reference", "--fresh"),
-    ],
-    ids=lambda command: command[0],
-)
-def test_a_command_says_on_a_cluster_what_it_says_here(
-    run: Run, cluster: Any, command: tuple[str, ...]
-) -> None:
+def same_here_and_on(cluster: Any, run: Run, *command: object) -> dict[str, Any]:
+    """What a command says, which must be the same at both places, but for the seconds."""
     told = []
     for place in (("--workers", 2), ("--cluster", cluster.address)):
         ran = run(*command, *place, "--json", "-")
-        assert ran.code == 0, ran.err
         told.append(timeless(json.loads(ran.out)))
     assert told[0] == told[1]
-    assert told[0]["evidence"]
+    one: dict[str, Any] = told[0]
+    return one
+
+
+@pytest.mark.full
+def test_an_exploration_is_the_same_on_a_cluster(
+    run: Run, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"small": [one for one in SCOPES["small"] if one.subject != SCHEDULER]}
+    monkeypatch.setattr(exploring, "SCOPES", small)
+    told = same_here_and_on(
+        cluster, run, "explore", "--target", "reference", "--findings", tmp_path
+    )
+    assert len(told["scopes"]) == len(small["small"])
+
+
+@pytest.mark.full
+def test_proofs_are_the_same_on_a_cluster(
+    run: Run, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lemmas(wanted: object, seed: int) -> Iterator[proof_jobs.Job]:
+        pieces = (proof_jobs.Piece(digest_of("lemmas", str(seed))),)
+        yield proof_jobs.Job(1, partial(proof_jobs._prove_lemmas, seed), pieces)
+
+    monkeypatch.setattr(proving, "jobs_for", lemmas)
+    told = same_here_and_on(cluster, run, "prove", "--target", "reference", "--fresh")
+    assert {row["outcome"] for row in told["evidence"]} == {"holds"}
 
 
 @pytest.mark.full
