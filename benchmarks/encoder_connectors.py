@@ -19,7 +19,7 @@ from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import MODELLED
 from cacheproof.spec.encoder_connector import COMPONENT
 from cacheproof.spec.registry import contracts
-from cacheproof.workers import results
+from cacheproof.workplace import Workplace
 
 LMCACHE = ("0.5.6", "0.5.7rc2")
 OWN = "cacheproof.gpu_runner.encoder_connector.vllm_connector:EncoderConnector"
@@ -86,13 +86,15 @@ def broken(task: Task) -> Outcome:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--cluster", metavar="ADDRESS", help="of a Ray cluster that does the work")
+    options = parser.parse_args()
+    seeds, place = options.seeds, Workplace(cluster=options.cluster)
     tasks = [
         Task(one, column.lane, seeds) for column in columns() for one in column.targets.values()
     ]
     for target in dict.fromkeys(task.target for task in tasks):
         resolve(target, report=lambda line: print(line, file=sys.stderr)).close()
-    said = {tasks[number]: outcome for number, outcome in results(broken, tasks)}
+    said = {tasks[number]: outcome for number, outcome in place.results(broken, tasks)}
     errors = [f"{task.target}: {one}" for task, (_, wrong) in said.items() for one in wrong]
     if errors:
         raise SystemExit("\n".join(errors))

@@ -30,7 +30,7 @@ from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.targets.versions import order
 from cacheproof.reference.releases import MODELLED
 from cacheproof.reference.semantics import Semantics
-from cacheproof.workers import results
+from cacheproof.workplace import Workplace
 
 ROOT = Path(__file__).parent.parent
 OUTCOMES = ROOT / "benchmarks" / "every_release.json"
@@ -257,6 +257,7 @@ def main() -> None:
         const=datetime.date.today().isoformat(),
         help=f"the releases of that day, today without one: a {SLICES}th of all, and no page",
     )
+    parser.add_argument("--cluster", metavar="ADDRESS", help="of a Ray cluster that does the work")
     options = parser.parse_args()
     wanted = options.release or versions_of(options.slice)
     depths = options.depth or [*OPERATIONS]
@@ -270,7 +271,8 @@ def main() -> None:
         if options.again or any((version, depth) not in outcomes for depth in depths)
     ]
     run = partial(run_release, first_seed=options.first, depths=depths)
-    for _, found in results(run, due) if due else ():
+    place = Workplace(cluster=options.cluster)
+    for _, found in place.results(run, due) if due else ():
         for outcome in found:
             outcomes[outcome.release, outcome.depth] = outcome
             print(

@@ -28,7 +28,7 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.reference.releases import SEARCHED
-from cacheproof.workers import results
+from cacheproof.workplace import Workplace
 
 TARGETS = (
     "reference",
@@ -108,11 +108,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--small", type=int)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--cluster", metavar="ADDRESS", help="of a Ray cluster that does the work")
     options = parser.parse_args()
     small = options.seeds if options.small is None else options.small
     todo = list(tasks(options.seeds, small))
     now: dict[str, Any] = {}
-    for number, outcome in results(decided, todo):
+    for number, outcome in Workplace(cluster=options.cluster).results(decided, todo):
         now[todo[number].name] = outcome
         print(f"{len(now)} of {len(todo)}: {todo[number].name}", file=sys.stderr)
     if options.against is None:

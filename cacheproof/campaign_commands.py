@@ -1,5 +1,6 @@
 """The commands of campaigns that outlive their process: start, resume, status, merge, report."""
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -9,12 +10,15 @@ import typer
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.options import (
+    ClusterOption,
     FindingsOption,
     JsonOption,
     KnownOption,
     VerboseOption,
     WorkersOption,
+    with_shared,
 )
+from cacheproof.workplace import Workplace
 
 campaign_app = typer.Typer(
     help="Searches that are kept in a store, stopped, resumed, shared and merged.",
@@ -29,6 +33,26 @@ StoreOption = Annotated[
 STORE = "campaign"
 
 
+@dataclass(frozen=True)
+class Options:
+    """What start and resume are both told."""
+
+    store: StoreOption = STORE
+    findings: FindingsOption = None
+    workers: WorkersOption = None
+    cluster: ClusterOption = None
+    verbose: VerboseOption = False
+    json: JsonOption = None
+
+    @property
+    def output(self) -> Output:
+        return Output(self.json, verbose=self.verbose)
+
+    @property
+    def place(self) -> Workplace:
+        return Workplace(self.workers, self.cluster)
+
+
 @campaign_app.callback()
 def campaign() -> None:
     """Searches that are kept in a store, stopped, resumed, shared and merged."""
@@ -40,35 +64,31 @@ def campaign() -> None:
 
 
 @campaign_app.command()
+@with_shared
 def start(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.toml")],
-    store: StoreOption = STORE,
     known: KnownOption = None,
-    findings: FindingsOption = None,
-    workers: WorkersOption = None,
-    verbose: VerboseOption = False,
-    json: JsonOption = None,
+    *,
+    shared: Options,
 ) -> None:
     """Begin the campaign of a plan, and run it to its end."""
     from cacheproof import campaign_run
 
-    output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_run.start(output, plan, store, known, findings, workers))
+    code = campaign_run.start(
+        shared.output, plan, shared.store, known, shared.findings, shared.place
+    )
+    raise typer.Exit(code)
 
 
 @campaign_app.command()
-def resume(
-    store: StoreOption = STORE,
-    findings: FindingsOption = None,
-    workers: WorkersOption = None,
-    verbose: VerboseOption = False,
-    json: JsonOption = None,
-) -> None:
+@with_shared
+def resume(*, shared: Options) -> None:
     """Go on with a campaign that was stopped, or beside those who run it."""
     from cacheproof import campaign_run
 
-    output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_run.resume(output, store, findings, workers))
+    raise typer.Exit(
+        campaign_run.resume(shared.output, shared.store, shared.findings, shared.place)
+    )
 
 
 @campaign_app.command()

@@ -1,6 +1,5 @@
-"""Starts campaigns and goes on with them, with all workers."""
+"""Starts campaigns and goes on with them, with all workers of this machine or of a cluster."""
 
-import hashlib
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -12,7 +11,6 @@ from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search import known as known_faults
-from cacheproof.differential.search import work
 from cacheproof.differential.search.campaigns import plan_file
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.reporting import Reported
@@ -22,12 +20,12 @@ from cacheproof.differential.search.campaigns.store import About, MadeBy, Store
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import INTERRUPTED
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.resolve import plug_in_named, resolve, semantics_beside
+from cacheproof.differential.targets.resolve import resolve, semantics_beside
 from cacheproof.kept_proofs import code_digest
-from cacheproof.proof_targets import file_of
+from cacheproof.searchers import crew_for, mib_of, text_of
 from cacheproof.searching import lanes_for
-from cacheproof.workers import ENGINE_MIB, LOOK_SECONDS, WORKER_MIB, Crew, count, done_among
+from cacheproof.workers import LOOK_SECONDS, done_among
+from cacheproof.workplace import Workplace
 
 OF_OUTCOMES = ("differential", "gpu_runner", "reference", "spec")
 """The parts of the package on which an outcome hangs."""
@@ -54,31 +52,30 @@ def start(
     where: str,
     known: Path | None,
     findings: Path | None,
-    workers: int | None,
+    place: Workplace,
 ) -> int:
-    """Begin a campaign and run it. Returns the exit code of its report."""
+    """Begin a campaign and run it there. Returns the exit code of its report."""
     plan = plan_file.load(file)
     text, source = known_faults.read(known)
     known_faults.parse(text, source)
-    with ExitStack() as stack:
+    with place.joined(), ExitStack() as stack:
         targets = [
             stack.enter_context(closing(_resolved(file, one, output))) for one in plan.targets
         ]
         abouts = [_about(target, plan, output) for target in targets]
         store = Store.create(where, plan, text, made_by(), abouts, time.time())
         with closing(store):
-            return _run(
-                output, store, targets, campaign_report.folder_for(where, findings), workers
-            )
+            folder = campaign_report.folder_for(where, findings)
+            return _run(output, store, targets, folder, place)
 
 
-def resume(output: Output, where: str, findings: Path | None, workers: int | None) -> int:
+def resume(output: Output, where: str, findings: Path | None, place: Workplace) -> int:
     """Go on with a campaign. Returns the exit code of its report.
 
     Raises:
         InputError: what it hangs on is not here as it was.
     """
-    with closing(Store(where)) as store, ExitStack() as stack:
+    with closing(Store(where)) as store, place.joined(), ExitStack() as stack:
         _require_same(store, "cacheproof", store.made_by.cacheproof, __version__)
         digest = made_by().code
         _require_same(store, "the digest of cacheproof's text", store.made_by.code, digest)
@@ -91,7 +88,7 @@ def resume(output: Output, where: str, findings: Path | None, workers: int | Non
             _require_same(store, f"the digest of {about.name}'s text", about.text, text_of(target))
             _require_programs(about)
         store.try_again()
-        return _run(output, store, targets, campaign_report.folder_for(where, findings), workers)
+        return _run(output, store, targets, campaign_report.folder_for(where, findings), place)
 
 
 def _resolved(file: Path, text: str, output: Output) -> Target:
@@ -112,16 +109,6 @@ def _about(target: Target, plan: CampaignPlan, output: Output) -> About:
         plan.reference and semantics_beside(target) is not None,
         tuple(lane.name for lane in lanes),
     )
-
-
-def text_of(target: Target) -> str:
-    """The digest of all Python of the target's vllm, or of a plug-in's file; empty for the
-    reference, whose text is cacheproof's own, and where the target has no text here."""
-    if target.tree is not None:
-        return code_digest(["vllm"], target.tree)
-    named = plug_in_named(target.name) if isinstance(target, HostTarget) else None
-    file = file_of(named[0], Path.cwd()) if named is not None else None
-    return "" if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _require_same(store: Store, what: str, there: str | None, here: str | None) -> None:
@@ -147,18 +134,17 @@ def _require_programs(about: About) -> None:
 
 
 def _run(
-    output: Output, store: Store, targets: Sequence[Target], folder: Path, workers: int | None
+    output: Output, store: Store, targets: Sequence[Target], folder: Path, place: Workplace
 ) -> int:
     """Run what is left, target by target, and report."""
     known = known_faults.parse(store.known, store.where)
-    number = count(workers, max(map(_mib, targets)))
     clock = SystemClock()
-    runner = store.enlist(Who.here(), number, clock.now())
+    runner = store.enlist(Who.here(), place.number(max(map(mib_of, targets))), clock.now())
     code = None
     try:
         for which, target in enumerate(targets):
             if Reported(store, which, known).verdict.unfinished:
-                _run_target(output, store, which, target, known, runner, number)
+                _run_target(output, store, which, target, known, runner, place)
                 target.close()
     except KeyboardInterrupt:
         output.line(f"interrupted; what has ended is kept in {store.where}: resume the campaign")
@@ -169,10 +155,6 @@ def _run(
     return reported if code is None else code
 
 
-def _mib(target: Target) -> int:
-    return ENGINE_MIB if target.runs_depth("engine") else WORKER_MIB
-
-
 def _run_target(
     output: Output,
     store: Store,
@@ -180,18 +162,16 @@ def _run_target(
     target: Target,
     known: Sequence[KnownFault],
     runner: str,
-    number: int,
+    place: Workplace,
 ) -> None:
     about = store.targets[which]
     announce(output, target, compared=about.compared)
     assert target.protocol  # it starts, or there is one line to be said
     store.add(plants_in(which, target, about.lanes))
     elsewhere = target.another()
-    for one in (target, elsewhere):
-        if isinstance(one, HostTarget):
-            one.prepare()
-    crew = Crew(number, work.begin, target, elsewhere, about.compared)
+    crew = crew_for(place, target, elsewhere, about.compared)
     with closing(elsewhere), closing(crew), output.live(f"searching {about.name}") as live:
+        clock = SystemClock()
         Running(
-            store, which, target, known, runner, crew, done_among, SystemClock(), live.show
+            store, which, target, known, runner, crew, done_among, clock, live.show, output.say
         ).run()

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cacheproof.cluster import ClusterCrew
 from cacheproof.console import Live, Output
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.breaks import Break
@@ -32,11 +31,12 @@ from cacheproof.differential.search.noting import Noted, Noting
 from cacheproof.differential.search.verdict import Verdict, is_unlisted
 from cacheproof.differential.search.work import Job, Plant, Search, WriteDown
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
 from cacheproof.plan import Plan
-from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew, count, done_among
+from cacheproof.searchers import crew_for
+from cacheproof.workers import done_among
+from cacheproof.workplace import AnyCrew
 
 PART_SEEDS = 20
 PART_SEEDS_BY_TIME = 5
@@ -104,7 +104,7 @@ class CampaignRun:
         self._searching = True
         self._traces = 0
 
-    def run(self, crew: Crew | ClusterCrew, live: Live) -> Verdict:
+    def run(self, crew: AnyCrew, live: Live) -> Verdict:
         """Do all of it; an interruption ends it with what there is."""
         against = reference_for(self.target) if self.plan.with_reference else None
         if against is not None:
@@ -341,19 +341,11 @@ def run_campaign(
     `show` is told of each finding that is not listed, when it is small.
     """
     elsewhere = target.another()
-    crew = _crew_for(target, elsewhere, plan)
-    with closing(elsewhere), closing(crew), output.live(f"searching {target.name}") as live:
-        return CampaignRun(output, target, lanes, plan, known, folder, show, corpus).run(crew, live)
-
-
-def _crew_for(target: Target, elsewhere: Target, plan: Plan) -> Crew | ClusterCrew:
-    if plan.cluster is not None:
-        return ClusterCrew(plan.cluster, work.begin_by_name, target.name, plan.with_reference)
-    for one in (target, elsewhere):
-        if isinstance(one, HostTarget):
-            one.prepare()
-    number = count(plan.workers, ENGINE_MIB if target.runs_depth("engine") else WORKER_MIB)
-    return Crew(number, work.begin, target, elsewhere, plan.with_reference)
+    with closing(elsewhere), plan.place.joined():
+        crew = crew_for(plan.place, target, elsewhere, plan.with_reference)
+        with closing(crew), output.live(f"searching {target.name}") as live:
+            run = CampaignRun(output, target, lanes, plan, known, folder, show, corpus)
+            return run.run(crew, live)
 
 
 def _alternating(searches: Iterator[_Due], others: Iterator[_Due]) -> Iterator[_Due]:

@@ -62,6 +62,7 @@ from cacheproof.options import (
 from cacheproof.plan import Plan
 from cacheproof.reference.semantics import UnknownRelease
 from cacheproof.registering import Register
+from cacheproof.workplace import Workplace
 
 EXIT_CODES = (
     "Exit codes: 0 all holds, apart from listed faults; 1 an unlisted finding, or targets part; 2 "
@@ -110,6 +111,7 @@ def check(
     findings: FindingsOption = None,
     register: RegisterOption = None,
     workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
     junit: JunitOption = None,
@@ -121,7 +123,8 @@ def check(
         faults = known_faults.load(known)
         folder = folder_of(findings)
         kept = Register(register)
-        code = main_job.run(output, budget, release, faults, folder, kept, workers, slice_)
+        place = Workplace(workers, cluster)
+        code = main_job.run(output, budget, release, faults, folder, kept, place, slice_)
         raise typer.Exit(code)
 
 
@@ -177,8 +180,7 @@ def fuzz(
             seconds,
             seeds,
             shrinks_listed=shrink_listed or bool(kept),
-            workers=workers,
-            cluster=cluster,
+            place=Workplace(workers, cluster),
         )
         raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings), kept))
 
@@ -200,6 +202,7 @@ def prove(
     ] = False,
     known: KnownOption = None,
     workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
     junit: JunitOption = None,
@@ -217,7 +220,7 @@ def prove(
             seed=seed,
             markdown=markdown,
             fresh=fresh,
-            workers=workers,
+            place=Workplace(workers, cluster),
         )
         raise typer.Exit(code)
 
@@ -271,6 +274,7 @@ def review(
     ] = None,
     known: KnownOption = None,
     workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
     json: JsonOption = None,
@@ -287,7 +291,7 @@ def review(
             seeds=seeds,
             seconds=seconds,
             known=faults,
-            workers=workers,
+            place=Workplace(workers, cluster),
         )
         raise typer.Exit(code)
 
@@ -305,6 +309,7 @@ def explore(
     known: KnownOption = None,
     findings: FindingsOption = None,
     workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     json: JsonOption = None,
 ) -> None:
     """Explore managers: every state of small scopes, every transition judged, red twins beside."""
@@ -313,10 +318,8 @@ def explore(
         output.line(exploring.scopes_markdown())
         raise typer.Exit
     faults = known_faults.load(known)
-    targets = target or exploring.TARGETS
-    raise typer.Exit(
-        exploring.explore(output, targets, scope, faults, folder_of(findings), workers)
-    )
+    place, targets = Workplace(workers, cluster), target or exploring.TARGETS
+    raise typer.Exit(exploring.explore(output, targets, scope, faults, folder_of(findings), place))
 
 
 @app.command()
@@ -380,9 +383,11 @@ def generate(
 
 
 @app.command()
-def gallery(json: JsonOption = None) -> None:
+def gallery(
+    workers: WorkersOption = None, cluster: ClusterOption = None, json: JsonOption = None
+) -> None:
     """Every faulty variant, and the contracts that catch it: the kill matrix."""
-    raise typer.Exit(main_job.gallery(Output(json)))
+    raise typer.Exit(main_job.gallery(Output(json), Workplace(workers, cluster)))
 
 
 INTERRUPTED = 130

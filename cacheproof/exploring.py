@@ -35,7 +35,7 @@ from cacheproof.reference.releases import SEARCHED
 from cacheproof.searching import print_listed
 from cacheproof.spec.evidence import Evidence, Outcome
 from cacheproof.spec.registry import by_id
-from cacheproof.workers import results
+from cacheproof.workplace import Workplace
 
 AnyReport = Report | TableReport
 TARGETS = ("reference", *(f"vllm@{release}" for release in SEARCHED))
@@ -48,10 +48,9 @@ def explore(
     size: str,
     known: Sequence[KnownFault],
     folder: Path,
-    workers: int | None = None,
+    place: Workplace,
 ) -> int:
-    """Explore targets and print what came of it; with `workers`, None for one a core. Returns the
-    exit code."""
+    """Explore targets, at that place, and print what came of it. Returns the exit code."""
     if size not in SCOPES:
         raise InputError(f"--scope {size}: expected one of {', '.join(SCOPES)}")
     models: dict[str, dict[str, object]] = {}
@@ -60,7 +59,7 @@ def explore(
     ]
     reports: list[AnyReport] = []
     with output.bar("exploring", len(tasks)) as advance:
-        for several in _reports(tasks, workers):
+        for several in _reports(tasks, place):
             reports += several
             advance(len(several))
     reports.sort(key=lambda one: tasks.index(one.task))
@@ -170,16 +169,14 @@ def _tasks(
         yield TableTask(text, of_tables)
 
 
-def _reports(
-    tasks: Sequence[Task | TableTask], workers: int | None
-) -> Iterator[Sequence[AnyReport]]:
+def _reports(tasks: Sequence[Task | TableTask], place: Workplace) -> Iterator[Sequence[AnyReport]]:
     """What comes of the tasks, as it comes. Those of a release's managers go together, since its
     process is slow to start."""
     groups: dict[tuple[str, str], list[Task | TableTask]] = {}
     for task in tasks:
         is_alone = isinstance(task, TableTask) or task.target.startswith("reference")
         groups.setdefault((task.target, task.subject if is_alone else ""), []).append(task)
-    for _, several in results(_run, list(groups.values()), workers):
+    for _, several in place.results(_run, list(groups.values())):
         yield several
 
 

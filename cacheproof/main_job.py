@@ -34,6 +34,7 @@ from cacheproof.searching import (
     print_interrupted,
     verdict_json,
 )
+from cacheproof.workplace import Workplace
 
 SEEDS = {"short": range(300), "full": range(1500)}
 
@@ -45,7 +46,7 @@ def run(
     known: Sequence[KnownFault],
     folder: Path,
     register: Register,
-    workers: int | None = None,
+    place: Workplace,
     part: str | None = None,
 ) -> int:
     """Search the releases, over all seeds of a budget or a `part` of them, and print what was
@@ -60,7 +61,7 @@ def run(
         kept_per_break=1,
         shows_listed=part is None,
         shrinks_listed=bool(register),
-        workers=workers,
+        place=place,
     )
     wanted = releases or SEARCHED
     install_all(wanted, report=output.say)
@@ -117,10 +118,10 @@ def _part_of(seeds: range, part: str) -> range:
     return seeds[len(seeds) * (number - 1) // parts : len(seeds) * number // parts]
 
 
-def gallery(output: Output) -> int:
+def gallery(output: Output, place: Workplace) -> int:
     """Print the kill matrix. 0: every variant is caught; 3: one survives."""
     with output.bar("running faulty variants", None):
-        matrix = kill_matrix()
+        matrix = kill_matrix(results=place.results)
     output.line(matrix.to_markdown().rstrip("\n"))
     if missing := missing_media_libraries():
         output.line(f"not run: variants of the media hash, without {', '.join(missing)}")

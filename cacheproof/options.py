@@ -1,7 +1,10 @@
 """Options and arguments that several commands have."""
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +42,7 @@ ClusterOption = Annotated[
     typer.Option(
         "--cluster",
         metavar="ADDRESS",
-        help="Work on a Ray cluster: auto, or HOST:PORT; needs cacheproof[cluster].",
+        help="Work on a Ray cluster: auto, or HOST:PORT; needs the extra cluster.",
     ),
 ]
 WorkersOption = Annotated[
@@ -75,6 +78,24 @@ TARGET_HELP = (
     "MODULE:CLASS[@VERSION]"
 )
 TargetOption = Annotated[str, typer.Option("--target", metavar="T", help=TARGET_HELP)]
+
+
+def with_shared(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as Typer is to read it: in the place of its parameter `shared` the fields of that
+    parameter's class, which several commands share."""
+    own = inspect.signature(command, eval_str=True).parameters
+    kind = own["shared"].annotation
+    fields = inspect.signature(kind, eval_str=True).parameters
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        command(shared=kind(**{name: given.pop(name) for name in fields}), **given)
+
+    together = [one for name, one in own.items() if name != "shared"]
+    together += [one.replace(kind=one.KEYWORD_ONLY) for one in fields.values()]
+    call.__signature__ = inspect.Signature(together)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in together}
+    return call
 
 
 def findings_folder() -> Path:

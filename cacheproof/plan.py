@@ -1,11 +1,12 @@
 """What a search is to cover, and how the command line says it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.workplace import Workplace
 
 SECONDS = 60.0
 
@@ -18,8 +19,7 @@ class Plan:
     can have fresh seeds.
 
     `shows_listed`: the seeds that show listed faults are run as well; `shrinks_listed`: what is
-    listed is made small too. `workers`: None for as many as there are cores. `cluster`: the address
-    of a Ray cluster that does the work in their place.
+    listed is made small too. `place`: where the work is done.
     """
 
     lanes: tuple[Lane, ...]
@@ -29,8 +29,7 @@ class Plan:
     kept_per_break: int = 3
     shows_listed: bool = False
     shrinks_listed: bool = False
-    workers: int | None = None
-    cluster: str | None = None
+    place: Workplace = field(default_factory=Workplace)
 
     @classmethod
     def parse(
@@ -41,12 +40,9 @@ class Plan:
         seeds: str | None,
         *,
         shrinks_listed: bool = False,
-        workers: int | None = None,
-        cluster: str | None = None,
+        place: Workplace,
     ) -> "Plan":
         """Read the command line's words. Raises InputError for words that mean nothing."""
-        if cluster is not None and workers is not None:
-            raise InputError("--workers and --cluster: expected one of them, or neither")
         lanes = lanes_at(depth)
         if against not in ("reference", "none"):
             raise InputError(f"--against {against}: expected reference or none")
@@ -58,8 +54,7 @@ class Plan:
             seconds,
             against == "reference",
             shrinks_listed=shrinks_listed,
-            workers=workers,
-            cluster=cluster,
+            place=place,
         )
 
 

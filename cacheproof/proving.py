@@ -16,7 +16,7 @@ from cacheproof.kept_proofs import KeptProofs
 from cacheproof.proof_jobs import Job, Piece, jobs_for
 from cacheproof.proof_targets import CHECKOUT, REFERENCE, announced, refuse_changed, wanted_trees
 from cacheproof.spec.evidence import Evidence, Outcome
-from cacheproof.workers import results
+from cacheproof.workplace import Workplace
 
 TOOLS = ("z3-solver", "crosshair-tool")
 
@@ -29,11 +29,11 @@ def prove(
     seed: int,
     markdown: bool,
     fresh: bool = False,
-    workers: int | None = None,
+    place: Workplace,
 ) -> int:
     """Prove targets by their text and print the evidence; what was proved before of the same text
-    is told again, unless all is to be proved afresh. Returns the exit code. `workers`: None for as
-    many as there are cores.
+    is told again, unless all is to be proved afresh. The work is done at `place`. Returns
+    the exit code.
 
     Raises:
         InputError: no such target; or a library that proofs need is missing.
@@ -52,7 +52,7 @@ def prove(
     before = sum(len(rows) for rows in found.values())
     interruption: KeyboardInterrupt | None = None
     try:
-        for piece, of_piece in proved_now(jobs, found, output, workers):
+        for piece, of_piece in proved_now(jobs, found, output, place):
             kept.keep(piece.digest, of_piece)
             found[piece] = of_piece
     except KeyboardInterrupt as heard:
@@ -99,13 +99,13 @@ def proved_now(
     jobs: Iterable[Job],
     found: Mapping[Piece, object],
     output: Output,
-    workers: int | None,
+    place: Workplace,
 ) -> Iterator[tuple[Piece, list[Evidence]]]:
     """What comes of the pieces that are not found, the longest jobs first."""
     due = [one for one in (job.without(found) for job in jobs) if one.pieces]
     due.sort(key=lambda job: -job.seconds)
     with output.bar("proving", len(due)) as advance:
-        for number, evidence in results(Job.evidence, due, workers):
+        for number, evidence in place.results(Job.evidence, due):
             yield from due[number].by_piece(evidence)
             advance(1)
 

@@ -10,6 +10,7 @@ from cacheproof.proof_jobs import Job, jobs_for
 from cacheproof.proof_targets import CHECKOUT, REFERENCE, refuse_changed, wanted_trees
 from cacheproof.proving import proved_before, proved_now
 from cacheproof.spec.evidence import Evidence, Outcome
+from cacheproof.workplace import Workplace
 
 SEED = 0
 UNREAD = "unread"
@@ -66,7 +67,7 @@ class ProofReview:
         return [one for one in self.lost if one.head != Outcome.REFUTED]
 
 
-def review_proofs(output: Output, base: str, head: str, workers: int | None) -> ProofReview:
+def review_proofs(output: Output, base: str, head: str, place: Workplace) -> ProofReview:
     """Prove the classes that read differently in two targets, given as the user gave them. A text
     that is kept proved costs nothing."""
     try:
@@ -81,7 +82,7 @@ def review_proofs(output: Output, base: str, head: str, workers: int | None) -> 
     jobs = [job for job in jobs if job.pieces]
     kept = KeptProofs.locate(output.say)
     found = proved_before(jobs, kept)
-    for piece, rows in proved_now(jobs, found, output, workers):
+    for piece, rows in proved_now(jobs, found, output, place):
         kept.keep(piece.digest, rows)
         found[piece] = rows
     told = [row for job in jobs for piece in job.pieces for row in piece.told(found[piece])]

@@ -31,9 +31,10 @@ from cacheproof.differential.search.paired import (
 )
 from cacheproof.differential.search.weighing import PartedGroup, Tally
 from cacheproof.differential.targets.base import Target
-from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew, count, done_among
+from cacheproof.searchers import crew_for_both
+from cacheproof.workers import done_among
+from cacheproof.workplace import AnyCrew, Workplace
 
 PART_SEEDS = 5
 KEPT_AT_ONCE = 20
@@ -70,7 +71,7 @@ class ReviewRun:
 
     base: Target
     head: Target
-    crew: Crew
+    crew: AnyCrew
     live: Live
 
     def traces(
@@ -179,17 +180,13 @@ class ReviewRun:
 
 
 def working(
-    output: Output, base: Target, head: Target, workers: int | None, do: Callable[[ReviewRun], None]
+    output: Output, base: Target, head: Target, place: Workplace, do: Callable[[ReviewRun], None]
 ) -> None:
     """Do something with the workers of a review."""
-    mib = ENGINE_MIB if base.runs_depth("engine") else WORKER_MIB
-    number = count(workers, 2 * mib)
-    for one in (base, head):
-        if isinstance(one, HostTarget):
-            one.prepare()
-    crew = Crew(number, paired.begin, base, head)
-    with closing(crew), output.live(f"reviewing {base.name} and {head.name}") as live:
-        do(ReviewRun(base, head, crew, live))
+    with place.joined():
+        crew = crew_for_both(place, base, head)
+        with closing(crew), output.live(f"reviewing {base.name} and {head.name}") as live:
+            do(ReviewRun(base, head, crew, live))
 
 
 def _outcome(future: "Future[Any]") -> Any:

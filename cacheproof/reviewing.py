@@ -23,6 +23,7 @@ from cacheproof.review_proofs import review_proofs
 from cacheproof.review_run import Ran, ReviewRun, working
 from cacheproof.review_verdict import Review, Side
 from cacheproof.searching import lanes_for
+from cacheproof.workplace import Workplace
 
 SEEDS = range(20)
 """Of each lane, unless seeds or seconds are asked for: about two minutes on two cores."""
@@ -41,7 +42,7 @@ def review(
     seeds: str | None,
     seconds: float | None,
     known: Sequence[KnownFault],
-    workers: int | None,
+    place: Workplace,
 ) -> int:
     """Compare two targets and print the page. Returns the exit code.
 
@@ -74,12 +75,12 @@ def review(
                 ran,
                 parted_groups(ran.pairs),
                 tallies(ran.pairs, known, base.release, head.release),
-                review_proofs(output, base_text, head_text, workers),
+                review_proofs(output, base_text, head_text, place),
             )
             ran.errors += run.small(one.groups[:SHOWN_MAX], one.brought[:SHOWN_MAX])
             found.append(one)
 
-        working(output, base, head, workers, do)
+        working(output, base, head, place, do)
     (done,) = found
     done.skipped = list(_skipped(done, lanes, left_out, unread))
     output.found(result_of(done, head))

@@ -4,7 +4,6 @@ A job is a value that says all there is to do, and its outcome depends on nothin
 campaign comes out the same whatever number of workers shares it.
 """
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +18,7 @@ from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.canary import Canary, plant
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import reference_for, resolve
-
-_logger = logging.getLogger(__name__)
+from cacheproof.differential.targets.resolve import reference_for
 
 
 @dataclass
@@ -117,12 +114,6 @@ def begin(target: Target, elsewhere: Target, with_reference: bool) -> None:
     global _here
     reference = reference_for(target) if with_reference else None
     _here = Worker(target, elsewhere, reference)
-
-
-def begin_by_name(target: str, with_reference: bool) -> None:
-    """The same on a machine that may not have the target yet."""
-    one = resolve(target, report=_logger.info)
-    begin(one, one.another(), with_reference)
 
 
 def work(job: Job) -> Any:

@@ -14,6 +14,7 @@ from cacheproof import kept_proofs, proof_jobs, proving
 from cacheproof.console import Output
 from cacheproof.kept_proofs import PROVERS, KeptProofs, digest_of
 from cacheproof.spec.evidence import Evidence, Outcome, RedTwin, Witness
+from cacheproof.workplace import Workplace
 
 TWIN = RedTwin("a change", refuted=True)
 ROW = Evidence(
@@ -166,7 +167,13 @@ def test_a_second_run_tells_what_the_first_one_proved(
     def run(name: str, *, fresh: bool = False) -> dict[str, object]:
         path = tmp_path / f"{name}.json"
         code = proving.prove(
-            Output(str(path)), ["reference"], [], seed=0, markdown=False, fresh=fresh
+            Output(str(path)),
+            ["reference"],
+            [],
+            seed=0,
+            markdown=False,
+            fresh=fresh,
+            place=Workplace(),
         )
         assert code == 0
         found = msgspec.json.decode(path.read_bytes())

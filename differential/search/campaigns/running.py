@@ -1,5 +1,6 @@
 """Runs a campaign's jobs of one target with a crew, beside whoever else does."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -23,6 +24,7 @@ from cacheproof.differential.search.campaigns.store import (
     SEARCH,
     TAKEN,
     WRITE,
+    Away,
     Ended,
     Job,
     Store,
@@ -36,14 +38,19 @@ from cacheproof.differential.targets.base import Target
 AHEAD = 1
 """Jobs that a worker is given beside the one that it does."""
 SHARDS_AHEAD = 200
-"""Shards that are in the store beyond those that have ended."""
+"""Shards that are in the store beyond those that have ended, at least."""
+SHARDS_OF_ONE = 4
+"""And for each worker."""
+TAKEN_IN_AT_ONCE = 50
+"""Shards that are read at once: else all that wait for a slow one would be read each time."""
 CANARIES_AT_ONCE = 8
 
 
 class Crew(Protocol):
     """Whoever does jobs, so many at once."""
 
-    number: int
+    @property
+    def number(self) -> int: ...
 
     def submit(self, run: Callable[[Any], Any], task: Any) -> "Future[Any]": ...
 
@@ -51,7 +58,7 @@ class Crew(Protocol):
 @dataclass
 class Running:
     """One target of a campaign that is run. `done_among` waits a moment for futures; `runner` is
-    this process in the store; `tell` is told how far it is."""
+    this process in the store; `tell` is told how far it is, and `say` that a server is away."""
 
     store: Store
     number: int
@@ -62,34 +69,60 @@ class Running:
     done_among: Callable[[Collection["Future[Any]"]], Collection["Future[Any]"]]
     clock: Clock
     tell: Callable[[str], None] = lambda _: None
+    say: Callable[[str], None] = lambda _: None
     totals: Totals = field(init=False)
 
     def __post_init__(self) -> None:
         self._about = self.store.targets[self.number]
         self.totals = Totals(self.store.plan, self._about, self.known)
         self._under_way: dict[Future[Any], Job] = {}
-        self._beat_at = self.clock.now()
+        self._to_add: list[Job] = []
+        self._beat_at = -math.inf
         self._added = self.store.last_number(self.number, SEARCH) + 1
 
     def run(self) -> None:
-        """Do jobs until all that count have ended, here or elsewhere.
+        """Do jobs until all that count have ended, here or elsewhere. A server that goes away is
+        waited for.
 
         Raises:
             HarnessError: a worker ended before its job was done, which is to be done again.
         """
-        try:
-            while True:
-                self._advance()
-                self._claim()
-                self._beat()
-                self.tell(self._progress())
-                if self._under_way:
-                    for future in self.done_among(self._under_way):
-                        self._finish(self._under_way.pop(future), future.result())
-                elif self._is_complete():
+        is_away = False
+        while True:
+            try:
+                if is_away:
+                    self._come_back()
+                    is_away = False
+                if self._step():
                     return
-                else:
-                    self.clock.wait()
+            except Away as error:
+                if not is_away:
+                    self.say(f"{error}; waiting for it")
+                is_away = True
+                self.clock.wait()
+
+    def _come_back(self) -> None:
+        """Go on with a store that was away. What was taken while it went may not be known here."""
+        self._beat_at = -math.inf
+        self._beat()
+        self.store.let_go(self.runner, {job.key for job in self._under_way.values()})
+        self.say(f"--store {self.store.where}: it is back")
+
+    def _step(self) -> bool:
+        """Do what there is to do now; returns whether all that counts has ended. May be done again
+        from its beginning, wherever the store went away."""
+        try:
+            self._advance()
+            self._claim()
+            self._beat()
+            self.tell(self._progress())
+            if self._under_way:
+                self._finish(self.done_among(self._under_way))
+                return False
+            if self._is_complete():
+                return True
+            self.clock.wait()
+            return False
         except BrokenProcessPool:
             raise HarnessError(
                 f"{self._about.name}: a worker process ended before its work was done: was it "
@@ -99,11 +132,18 @@ class Running:
     def _advance(self) -> None:
         """Take in what has ended, and have written down what it brings."""
         self.totals.cut_at(self.store.cut(self.number))
-        noted = self.totals.take(self.store.ended(self.number, SEARCH, self.totals.next))
-        self.store.add([to_write(self.number, self._about, one) for one in noted])
-        wanted = min(self.totals.next + SHARDS_AHEAD // 2, self.totals.cut)
+        while some := self.store.ended(self.number, SEARCH, self.totals.next, TAKEN_IN_AT_ONCE):
+            before = self.totals.next
+            noted = self.totals.take(some)
+            self._to_add += (to_write(self.number, self._about, one) for one in noted)
+            if self.totals.next - before < len(some):
+                break
+        self.store.add(self._to_add)
+        self._to_add.clear()
+        ahead = max(SHARDS_AHEAD, SHARDS_OF_ONE * self.crew.number)
+        wanted = min(self.totals.next + ahead // 2, self.totals.cut)
         if self._added < wanted:
-            shards = self.totals.cutting.shards(self._added, SHARDS_AHEAD)
+            shards = self.totals.cutting.shards(self._added, ahead)
             self.store.add([search_of(self.number, self._about.name, one) for one in shards])
             self._added += len(shards)
 
@@ -127,7 +167,20 @@ class Running:
     def _canaries(self, job: Job) -> list[Canary]:
         return canaries_in(lane_called(job.lane), self.target)[job.first : job.last]
 
-    def _finish(self, job: Job, came: Any) -> None:
+    def _finish(self, done: Collection["Future[Any]"]) -> None:
+        """Keep what jobs came to; only then are they no longer under way."""
+        some: list[Ended] = []
+        try:
+            for future in done:
+                some.append(self._ended(self._under_way[future], future.result()))
+        finally:
+            self.store.finish(self.runner, some, self.clock.now())
+        for future in done:
+            del self._under_way[future]
+        if some:
+            self._end_by_the_clock()
+
+    def _ended(self, job: Job, came: Any) -> Ended:
         events = calls = 0
         seconds = 0.0
         outcome: outcomes.Outcome
@@ -148,9 +201,7 @@ class Running:
                 failed = True
         digest, text = outcomes.digest_of(outcome), outcomes.written(outcome)
         state = FAILED if failed else DONE
-        ended = Ended(job, state, events, calls, seconds, digest, text)
-        self.store.finish(self.runner, ended, self.clock.now())
-        self._end_by_the_clock()
+        return Ended(job, state, events, calls, seconds, digest, text)
 
     def _end_by_the_clock(self) -> None:
         seconds = self.store.plan.seconds
@@ -160,7 +211,7 @@ class Running:
     def _beat(self) -> None:
         if self.clock.now() - self._beat_at >= BEAT_SECONDS:
             self._beat_at = self.clock.now()
-            self.store.beat(self.runner, self._beat_at)
+            self.store.beat(self.runner, self.crew.number, self._beat_at)
 
     def _is_complete(self) -> bool:
         counts = self.store.counts(self.number)

@@ -5,7 +5,7 @@ as writers, PostgreSQL's lock the row of the campaign first.
 """
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sql
 from sqlalchemy import Connection, Select, func, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from cacheproof.differential.errors import InputError, SetupError
 from cacheproof.differential.search.campaigns import plan_file
@@ -56,6 +56,10 @@ class About(msgspec.Struct, frozen=True):
     has_own_text: bool
     compared: bool
     lanes: tuple[str, ...]
+
+
+class Away(SetupError):
+    """The server of a database is away. What was asked of it may have been done."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,8 @@ class Store:
 
     Raises:
         InputError: there is no campaign at that place, or one of another cacheproof.
-        SetupError: from every method, where the database does not do what it should.
+        SetupError: from every method, where the database does not do what it should: `Away` where
+            it is a server that may come back.
     """
 
     def __init__(self, where: str) -> None:
@@ -228,10 +233,12 @@ class Store:
             connection.execute(RUNNERS.insert(), row)
         return name
 
-    def beat(self, runner: str, now: float) -> None:
-        """A process says that it lives."""
+    def beat(self, runner: str, workers: int, now: float) -> None:
+        """A process says that it lives, whatever others took it for, and how many jobs it does at
+        once."""
         with self.writing() as connection:
-            connection.execute(RUNNERS.update().where(RUNNERS.c.id == runner), {"beat": now})
+            values = {"beat": now, "workers": workers, "ended": None}
+            connection.execute(RUNNERS.update().where(RUNNERS.c.id == runner), values)
 
     def leave(self, runner: str, now: float) -> None:
         """A process runs it no more; what it has not ended is open again."""
@@ -273,7 +280,7 @@ class Store:
         if below is not None:
             wanted &= (JOBS.c.kind != SEARCH) | (JOBS.c.number < below)
         with self.writing() as connection:
-            _bury(connection, _WITH_JOBS, now)
+            _bury(connection, _WITH_JOBS.where(RUNNERS.c.id != runner), now)
             rows = connection.execute(
                 select(JOBS)
                 .where(wanted)
@@ -286,12 +293,26 @@ class Store:
                 connection.execute(JOBS.update().where(JOBS.c.key.in_(keys)), taken)
         return [_job(row) for row in rows]
 
-    def finish(self, runner: str, ended: Ended, now: float) -> None:
-        """Write down what a job came to; nothing where another process has taken it over."""
-        mine = (JOBS.c.key == ended.job.key) & (JOBS.c.runner == runner) & _IS_TAKEN
+    def finish(self, runner: str, some: Sequence[Ended], now: float) -> None:
+        """Write down what jobs came to; nothing of one that another process has taken over."""
+        mine = (JOBS.c.key == sql.bindparam("its_key")) & (JOBS.c.runner == runner) & _IS_TAKEN
+        rows = [
+            {"its_key": one.job.key, "ended": now} | {name: getattr(one, name) for name in _CAME_TO}
+            for one in some
+        ]
+        if rows:
+            with self.writing() as connection:
+                connection.execute(JOBS.update().where(mine), rows)
+
+    def let_go(self, runner: str, but: Collection[str]) -> None:
+        """Have open again what a process has taken, but for the jobs of which it knows."""
+        mine = _IS_TAKEN & (JOBS.c.runner == runner)
         with self.writing() as connection:
-            values = {name: getattr(ended, name) for name in _CAME_TO}
-            connection.execute(JOBS.update().where(mine), values | {"ended": now})
+            keys = connection.scalars(select(JOBS.c.key).where(mine)).all()
+            unknown = [key for key in keys if key not in but]
+            connection.execute(
+                JOBS.update().where(mine, JOBS.c.key.in_(unknown)), {"state": OPEN, "runner": None}
+            )
 
     def try_again(self) -> None:
         """Have done again what has failed."""
@@ -300,14 +321,18 @@ class Store:
                 JOBS.update().where(JOBS.c.state == FAILED), {"state": OPEN, "runner": None}
             )
 
-    def ended(self, target: int, kind: str, first: int = 0) -> list[Ended]:
-        """What has ended of a target, from that number on, in the order of the numbers."""
+    def ended(
+        self, target: int, kind: str, first: int = 0, count: int | None = None
+    ) -> list[Ended]:
+        """What has ended of a target, from that number on, in the order of the numbers; so many at
+        most."""
         with self._reading() as connection:
             rows = connection.execute(
                 select(JOBS)
                 .where(JOBS.c.target == target, JOBS.c.kind == kind, JOBS.c.state.in_(ENDED))
                 .where(JOBS.c.number >= first)
                 .order_by(JOBS.c.number, JOBS.c.key)
+                .limit(count)
             ).all()
         return [_ended(row) for row in rows]
 
@@ -374,7 +399,9 @@ def _told(where: str) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         words = str(getattr(error, "orig", None) or error).strip().splitlines() or ["no reason"]
-        raise SetupError(f"--store {where}: {words[0]}; expected a database that works") from None
+        is_away = isinstance(error, OperationalError | InterfaceError) and "://" in where
+        kind = Away if is_away else SetupError
+        raise kind(f"--store {where}: {words[0]}; expected a database that works") from None
     except msgspec.MsgspecError as error:
         raise InputError(
             f"--store {where}: {error}; expected what cacheproof wrote: begin another campaign"

@@ -1,6 +1,6 @@
 """Which contract kills which variant, and whether each contract is needed for that."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -42,6 +42,8 @@ SEEDS = range(60)
 KV_CACHE_TRACES = 16
 CONNECTOR_TRACES = 40
 SCHEDULER_TRACES = 30
+GROUPS = 24
+"""Into so many jobs variants are dealt out: a process takes a second to start."""
 KEPT_BECAUSE = {
     "EC-14": "it says at the call what EC-7 notices at a later eviction, and under asynchronous "
     "scheduling too, where EC-7 is not judged",
@@ -170,26 +172,70 @@ def _row(first: str, rest: Sequence[str]) -> str:
     return f"| {' | '.join([first, *rest])} |"
 
 
-def kill_matrix(seeds: Sequence[int] = SEEDS) -> KillMatrix:
+@dataclass(frozen=True)
+class Killing:
+    """Some variants, or their twins, over the traces of the seeds. They are given by their places
+    in VARIANTS: what makes them does not pickle."""
+
+    places: tuple[int, ...]
+    as_twins: bool
+    seeds: tuple[int, ...]
+
+    def run(self) -> list[frozenset[str]]:
+        """The killers of each."""
+        variants = [VARIANTS[place] for place in self.places]
+        return [killers(_twin(one) if self.as_twins else one, self.seeds) for one in variants]
+
+
+Results = Callable[
+    [Callable[[Killing], list[frozenset[str]]], Sequence[Killing]],
+    Iterable[tuple[int, list[frozenset[str]]]],
+]
+"""Does jobs, wherever, and gives the number of each with what it came to, as it comes."""
+
+
+def one_by_one(
+    run: Callable[[Killing], list[frozenset[str]]], jobs: Sequence[Killing]
+) -> Iterable[tuple[int, list[frozenset[str]]]]:
+    """Jobs done in this process."""
+    return enumerate(map(run, jobs))
+
+
+def kill_matrix(seeds: Sequence[int] = SEEDS, results: Results = one_by_one) -> KillMatrix:
     """Run every variant, and the reference beside it, over the traces of the seeds."""
-    twins = {
-        Variant(
-            "",
-            "",
-            variant.manager,
-            MANAGERS.get(variant.manager),
-            variant.resized,
-            shape=variant.shape,
-            seeds=variant.seeds,
-            lane=variant.lane,
-        )
-        for variant in runnable()
-    }
+    places = [VARIANTS.index(variant) for variant in runnable()]
+    twins = list({_twin(VARIANTS[place]): place for place in places}.values())
+    jobs = [
+        Killing(tuple(some[first::GROUPS]), as_twins, tuple(seeds))
+        for some, as_twins in ((places, False), (twins, True))
+        for first in range(min(GROUPS, len(some)))
+    ]
+    kills: dict[int, frozenset[str]] = {}
+    alarms: set[str] = set()
+    for number, found in results(Killing.run, jobs):
+        if jobs[number].as_twins:
+            alarms.update(*found)
+        else:
+            kills.update(zip(jobs[number].places, found, strict=True))
     return KillMatrix(
         seeds=tuple(seeds),
-        kills={variant: killers(variant, seeds) for variant in runnable()},
-        false_alarms=frozenset().union(*(killers(twin, seeds) for twin in twins)),
+        kills={VARIANTS[place]: kills[place] for place in places},
+        false_alarms=frozenset(alarms),
         contracts=_all_contracts(),
+    )
+
+
+def _twin(variant: Variant) -> Variant:
+    """The reference as it is, run as the variant is."""
+    return Variant(
+        "",
+        "",
+        variant.manager,
+        MANAGERS.get(variant.manager),
+        variant.resized,
+        shape=variant.shape,
+        seeds=variant.seeds,
+        lane=variant.lane,
     )
 
 

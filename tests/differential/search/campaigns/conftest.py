@@ -93,12 +93,21 @@ class Rig:
         return Store.create(self.place(), plan, "", MadeBy("1", code), [about], 1.0)
 
     def run(
-        self, store: Store, *, who: Who = ELSEWHERE, workers: int = 1, killed_at: int | None = None
+        self,
+        store: Store,
+        *,
+        who: Who = ELSEWHERE,
+        workers: int = 1,
+        killed_at: int | None = None,
+        through: Any = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> InlineCrew:
+        """Run a campaign; the store is asked `through` another, where that is given."""
         crew = InlineCrew(self.target, workers, killed_at)
         runner = store.enlist(who, workers, self.clock.now())
         store.add(plants_in(0, self.target, LANES))
-        running = Running(store, 0, self.target, [], runner, crew, one_by_one, self.clock)
+        asked = through or store
+        running = Running(asked, 0, self.target, [], runner, crew, one_by_one, self.clock, say=say)
         try:
             running.run()
         except Killed:

@@ -1,10 +1,14 @@
 """A campaign comes to the same however it is run: stopped, shared, by however many workers."""
 
+import os
 import random
 import threading
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
+import psycopg
 import pytest
 
 from cacheproof.differential.findings.finding import Finding
@@ -13,8 +17,9 @@ from cacheproof.differential.search.campaigns import outcomes, reporting
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.runners import DEAD_SECONDS, Who
 from cacheproof.differential.search.campaigns.schema import JOBS
-from cacheproof.differential.search.campaigns.store import SEARCH, Store
+from cacheproof.differential.search.campaigns.store import SEARCH, Away, Store
 from cacheproof.differential.targets.reference import ReferenceTarget
+from tests.differential.search.campaigns.conftest import ELSEWHERE, Rig
 
 LANES = ("encoder-decoder", "encoder-decoder of several items")
 PLAN = CampaignPlan(targets=("reference",), seeds="0:20", shard_seeds=4)
@@ -94,7 +99,9 @@ def _spoil(store: Store, key: str) -> None:
         connection.execute(JOBS.update().where(JOBS.c.key == key), values)
 
 
-def test_two_processes_at_one_store_share_its_shards(rig) -> None:
+def test_two_processes_at_one_store_share_its_shards(rig, monkeypatch) -> None:
+    # Nobody is taken for dead while the other has nothing to do, however slow this machine is.
+    monkeypatch.setattr(rig.clock, "wait", os.sched_yield)
     undisturbed = rig.store(PLAN)
     rig.run(undisturbed)
     place = rig.place()
@@ -135,11 +142,88 @@ def test_jobs_of_a_process_that_is_not_heard_of_are_taken_over(rig) -> None:
     some = store.enlist(Who("another", "host", 2, "2"), 1, now)
     taken = {job.key for job in store.claim(some, 0, None, 100, now)}
     other = store.enlist(Who("third", "host", 3, "3"), 1, now)
-    store.beat(some, now + DEAD_SECONDS)
+    store.beat(some, 1, now + DEAD_SECONDS)
     soon = now + DEAD_SECONDS + 1
     assert not {job.key for job in store.claim(other, 0, None, 100, soon)} & taken
     late = now + 2 * DEAD_SECONDS + 1
     assert {job.key for job in store.claim(other, 0, None, 100, late)} >= taken
+
+
+def test_a_process_that_beats_late_keeps_what_nobody_has_taken_over(rig) -> None:
+    store = rig.store(PLAN)
+    rig.run(store, killed_at=0)
+    now = rig.clock.now()
+    late = store.enlist(ELSEWHERE, 1, now)
+    first = store.claim(late, 0, None, 1, now)
+    later = now + 2 * DEAD_SECONDS
+    assert not set(store.claim(late, 0, None, 100, later)) & set(first)
+    other = store.enlist(Who("third", "host", 3, "3"), 1, later)  # takes it for dead
+    assert [one.who.host for one in store.beating()] == ["third"]
+    store.beat(late, 1, later)
+    assert {one.who.host for one in store.beating()} == {"third", ELSEWHERE.host}
+    assert set(store.claim(other, 0, None, 100, later)) >= set(first)
+
+
+@dataclass
+class Failing:
+    """A store whose server goes away now and then, before or after it has done what was asked."""
+
+    store: Store
+    chance: random.Random
+    times: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        what = getattr(self.store, name)
+        return self._asking(what) if callable(what) else what
+
+    def _asking(self, what: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*arguments: Any) -> Any:
+            first, second = self.chance.random() < 0.1, self.chance.random() < 0.1
+            if not first:
+                came = what(*arguments)
+            if first or second:
+                self.times += 1
+                raise Away("it is away")
+            return came
+
+        return ask
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_server_that_goes_away_at_any_moment_costs_nothing(rig, seed: int) -> None:
+    undisturbed = rig.store(PLAN)
+    rig.run(undisturbed)
+    store, said = rig.store(PLAN), []
+    failing = Failing(store, random.Random(seed))
+    rig.run(store, workers=3, through=failing, say=said.append)
+    assert failing.times > 10
+    assert said[0] == "it is away; waiting for it"
+    assert said[-1].endswith("it is back")
+    assert rig.document(store) == rig.document(undisturbed)
+
+
+def test_what_was_taken_without_its_taker_hearing_of_it_is_open_again(rig) -> None:
+    store = rig.store(PLAN)
+    rig.run(store, killed_at=0)
+    now = rig.clock.now()
+    taker, other = (store.enlist(ELSEWHERE, 1, now) for _ in range(2))
+    known, unheard = store.claim(taker, 0, None, 2, now)
+    assert unheard not in store.claim(other, 0, None, 100, now)
+    store.let_go(taker, {known.key})
+    assert store.claim(other, 0, None, 100, now) == [unheard]
+
+
+def test_a_database_whose_server_ends_is_said_to_be_away(postgresql) -> None:
+    store = Rig(postgresql).store(PLAN)
+    with psycopg.connect(store.where, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    with pytest.raises(Away, match="expected a database that works"):
+        store.counts(0)
+    assert store.counts(0) == {}
 
 
 def test_jobs_of_a_process_of_this_host_that_has_ended_are_taken_over_at_once(rig) -> None:
@@ -159,7 +243,7 @@ def test_what_a_process_ends_after_another_took_it_over_does_not_count(rig) -> N
     now = rig.clock.now()
     (ended, *_) = store.ended(0, SEARCH)
     late = store.enlist(Who.here(), 1, now)
-    store.finish(late, replace(ended, digest="another"), now)
+    store.finish(late, [replace(ended, digest="another")], now)
     assert "another" not in {one.digest for one in store.ended(0, SEARCH)}
 
 
