@@ -8,11 +8,11 @@ NUMBER counts the jobs that end in this process, from 1.
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from itertools import count
-from typing import Any
 
 from cacheproof import cli
-from cacheproof.differential.search.campaigns.store import Store
+from cacheproof.differential.search.campaigns.store import Ended, Store
 
 
 def main() -> None:
@@ -20,14 +20,14 @@ def main() -> None:
     finish = Store.finish
     numbers = count(1)
 
-    def finish_and_die(store: Store, *ended: Any) -> Any:
-        is_last = next(numbers) == int(number)
-        if is_last and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        finished = finish(store, *ended)
-        if is_last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return finished
+    def finish_and_die(store: Store, runner: str, some: Sequence[Ended], now: float) -> None:
+        for one in some:
+            is_last = next(numbers) == int(number)
+            if is_last and when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            finish(store, runner, [one], now)
+            if is_last:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     Store.finish = finish_and_die  # type: ignore[method-assign]
     sys.argv = ["cacheproof", *arguments]
