@@ -12,9 +12,11 @@ from cacheproof.options import (
     FindingsOption,
     JsonOption,
     KnownOption,
+    RegisterOption,
     VerboseOption,
     WorkersOption,
 )
+from cacheproof.registering import Register
 
 campaign_app = typer.Typer(
     help="Searches that are kept in a store, stopped, resumed, shared and merged.",
@@ -25,6 +27,10 @@ StoreOption = Annotated[
     typer.Option(
         "--store", metavar="DIR|URL", help="A folder, or a PostgreSQL database: postgresql://..."
     ),
+]
+ToRegisterOption = Annotated[
+    Path | None,
+    typer.Option("--register", metavar="FILE", help="Keep in this register what was found."),
 ]
 STORE = "campaign"
 
@@ -45,6 +51,7 @@ def start(
     store: StoreOption = STORE,
     known: KnownOption = None,
     findings: FindingsOption = None,
+    register: RegisterOption = None,
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
@@ -53,13 +60,16 @@ def start(
     from cacheproof import campaign_run
 
     output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_run.start(output, plan, store, known, findings, workers))
+    raise typer.Exit(
+        campaign_run.start(output, plan, store, known, findings, workers, Register(register))
+    )
 
 
 @campaign_app.command()
 def resume(
     store: StoreOption = STORE,
     findings: FindingsOption = None,
+    register: ToRegisterOption = None,
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
@@ -68,7 +78,7 @@ def resume(
     from cacheproof import campaign_run
 
     output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_run.resume(output, store, findings, workers))
+    raise typer.Exit(campaign_run.resume(output, store, findings, workers, Register(register)))
 
 
 @campaign_app.command()
@@ -97,6 +107,7 @@ def merge(
 def report(
     store: StoreOption = STORE,
     findings: FindingsOption = None,
+    register: ToRegisterOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
 ) -> None:
@@ -104,4 +115,4 @@ def report(
     from cacheproof import campaign_report
 
     output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_report.report(output, store, findings))
+    raise typer.Exit(campaign_report.report(output, store, findings, Register(register)))

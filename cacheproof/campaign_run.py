@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import msgspec
+
 from cacheproof import __version__, campaign_report
 from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.console import Output
@@ -17,7 +19,7 @@ from cacheproof.differential.search.campaigns import plan_file
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.reporting import Reported
 from cacheproof.differential.search.campaigns.runners import Who
-from cacheproof.differential.search.campaigns.running import Running, plants_in
+from cacheproof.differential.search.campaigns.running import Running, plants_in, replays_in
 from cacheproof.differential.search.campaigns.store import About, MadeBy, Store
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import INTERRUPTED
@@ -26,6 +28,7 @@ from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import plug_in_named, resolve, semantics_beside
 from cacheproof.kept_proofs import code_digest
 from cacheproof.proof_targets import file_of
+from cacheproof.registering import Register
 from cacheproof.searching import lanes_for
 from cacheproof.workers import ENGINE_MIB, LOOK_SECONDS, WORKER_MIB, Crew, count, done_among
 
@@ -55,9 +58,13 @@ def start(
     known: Path | None,
     findings: Path | None,
     workers: int | None,
+    register: Register,
 ) -> int:
-    """Begin a campaign and run it. Returns the exit code of its report."""
+    """Begin a campaign and run it; the traces of the register come first. Returns the exit code of
+    its report."""
     plan = plan_file.load(file)
+    if register:
+        plan = msgspec.structs.replace(plan, shrink_listed=True)
     text, source = known_faults.read(known)
     known_faults.parse(text, source)
     with ExitStack() as stack:
@@ -65,14 +72,20 @@ def start(
             stack.enter_context(closing(_resolved(file, one, output))) for one in plan.targets
         ]
         abouts = [_about(target, plan, output) for target in targets]
-        store = Store.create(where, plan, text, made_by(), abouts, time.time())
+        replays = [
+            job
+            for number, about in enumerate(abouts)
+            for job in replays_in(number, about, register.records)
+        ]
+        store = Store.create(where, plan, text, made_by(), abouts, time.time(), replays)
         with closing(store):
-            return _run(
-                output, store, targets, campaign_report.folder_for(where, findings), workers
-            )
+            folder = campaign_report.folder_for(where, findings)
+            return _run(output, store, targets, folder, workers, register)
 
 
-def resume(output: Output, where: str, findings: Path | None, workers: int | None) -> int:
+def resume(
+    output: Output, where: str, findings: Path | None, workers: int | None, register: Register
+) -> int:
     """Go on with a campaign. Returns the exit code of its report.
 
     Raises:
@@ -91,7 +104,8 @@ def resume(output: Output, where: str, findings: Path | None, workers: int | Non
             _require_same(store, f"the digest of {about.name}'s text", about.text, text_of(target))
             _require_programs(about)
         store.try_again()
-        return _run(output, store, targets, campaign_report.folder_for(where, findings), workers)
+        folder = campaign_report.folder_for(where, findings)
+        return _run(output, store, targets, folder, workers, register)
 
 
 def _resolved(file: Path, text: str, output: Output) -> Target:
@@ -147,7 +161,12 @@ def _require_programs(about: About) -> None:
 
 
 def _run(
-    output: Output, store: Store, targets: Sequence[Target], folder: Path, workers: int | None
+    output: Output,
+    store: Store,
+    targets: Sequence[Target],
+    folder: Path,
+    workers: int | None,
+    register: Register,
 ) -> int:
     """Run what is left, target by target, and report."""
     known = known_faults.parse(store.known, store.where)
@@ -165,7 +184,7 @@ def _run(
         code = INTERRUPTED
     finally:
         store.leave(runner, clock.now())
-    reported = campaign_report.print_report(output, store, known, folder)
+    reported = campaign_report.print_report(output, store, known, folder, register)
     return reported if code is None else code
 
 

@@ -111,7 +111,9 @@ class Rig:
         def name(found: Any) -> str:
             return str(found.key)
 
-        return reporting.document(store, reporting.reported(store, []), name)
+        targets = reporting.reported(store, [])
+        document = reporting.document(store, targets, reporting.faults_in(store, targets), name)
+        return {key: value for key, value in document.items() if key != "seen"}
 
 
 @pytest.fixture(scope="session")
