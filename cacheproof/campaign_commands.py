@@ -8,11 +8,14 @@ import typer
 
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
+from cacheproof.formats.writing import Formats
 from cacheproof.options import (
     FindingsOption,
     JsonOption,
+    JunitOption,
     KnownOption,
     RegisterOption,
+    SarifOption,
     VerboseOption,
     WorkersOption,
 )
@@ -55,6 +58,8 @@ def start(
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
 ) -> None:
     """Begin the campaign of a plan, and run it to its end."""
     from cacheproof import campaign_run
@@ -73,12 +78,15 @@ def resume(
     workers: WorkersOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
 ) -> None:
     """Go on with a campaign that was stopped, or beside those who run it."""
     from cacheproof import campaign_run
 
-    output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_run.resume(output, store, findings, workers, Register(register)))
+    with _output("resume", json, junit, sarif, verbose=verbose) as output:
+        kept = Register(register)
+        raise typer.Exit(campaign_run.resume(output, store, findings, workers, kept))
 
 
 @campaign_app.command()
@@ -110,9 +118,20 @@ def report(
     register: ToRegisterOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
 ) -> None:
     """What a campaign has run, what it never met, and what it found."""
     from cacheproof import campaign_report
 
-    output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_report.report(output, store, findings, Register(register)))
+    with _output("report", json, junit, sarif, verbose=verbose) as output:
+        kept = Register(register)
+        raise typer.Exit(campaign_report.report(output, store, findings, kept))
+
+
+def _output(
+    command: str, json: str | None, junit: Path | None, sarif: Path | None, *, verbose: bool
+) -> Output:
+    """Where a command that reports writes."""
+    formats = Formats(junit, sarif)
+    return Output(json, verbose=verbose, command=f"campaign {command}", formats=formats)

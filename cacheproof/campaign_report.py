@@ -17,9 +17,13 @@ from cacheproof.differential.search.campaigns import reporting
 from cacheproof.differential.search.campaigns.faults import Fault
 from cacheproof.differential.search.campaigns.merging import merge_stores
 from cacheproof.differential.search.campaigns.reporting import Reported
-from cacheproof.differential.search.campaigns.store import Beating, Store
+from cacheproof.differential.search.campaigns.store import About, Beating, Store
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import is_unlisted
+from cacheproof.differential.targets.resolve import tree_here
+from cacheproof.formats import searched
+from cacheproof.formats.searched import Subject
+from cacheproof.kept_proofs import code_digest
 from cacheproof.options import findings_folder, folder_of
 from cacheproof.registering import Register
 from cacheproof.searching import print_campaign, print_listed, print_verdict
@@ -54,12 +58,22 @@ def print_report(
     _print_faults(output, faults, [one.about.name for one in targets])
     for one in targets:
         _print_target(output, one, folder)
+    for one in targets:
+        output.found(searched.result_of(one.verdict, _subject(one.about), known, folder))
     register.add(output, [record for one in targets for record in one.records])
     content = reporting.document(store, targets, faults, _file_name)
     output.line(f"digest {content['digest']}")
     output.write_json("campaign report", {**content, "folder": str(folder)})
     code: int = content["exit_code"]
     return code
+
+
+def _subject(about: About) -> Subject:
+    """A target as it was searched: with places where its text is here and still the same."""
+    tree = tree_here(about.name)
+    if tree is not None and code_digest(["vllm"], tree) != about.text:
+        tree = None
+    return Subject(about.name, tree, about.has_own_text)
 
 
 def _print_faults(output: Output, faults: Sequence[Fault], targets: Sequence[str]) -> None:
