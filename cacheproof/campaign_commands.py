@@ -64,10 +64,9 @@ def start(
     """Begin the campaign of a plan, and run it to its end."""
     from cacheproof import campaign_run
 
-    output = Output(json, verbose=verbose)
-    raise typer.Exit(
-        campaign_run.start(output, plan, store, known, findings, workers, Register(register))
-    )
+    with _output(json, junit, sarif, verbose=verbose) as output:
+        kept = Register(register)
+        raise typer.Exit(campaign_run.start(output, plan, store, known, findings, workers, kept))
 
 
 @campaign_app.command()
@@ -84,7 +83,7 @@ def resume(
     """Go on with a campaign that was stopped, or beside those who run it."""
     from cacheproof import campaign_run
 
-    with _output("resume", json, junit, sarif, verbose=verbose) as output:
+    with _output(json, junit, sarif, verbose=verbose) as output:
         kept = Register(register)
         raise typer.Exit(campaign_run.resume(output, store, findings, workers, kept))
 
@@ -124,14 +123,11 @@ def report(
     """What a campaign has run, what it never met, and what it found."""
     from cacheproof import campaign_report
 
-    with _output("report", json, junit, sarif, verbose=verbose) as output:
+    with _output(json, junit, sarif, verbose=verbose) as output:
         kept = Register(register)
         raise typer.Exit(campaign_report.report(output, store, findings, kept))
 
 
-def _output(
-    command: str, json: str | None, junit: Path | None, sarif: Path | None, *, verbose: bool
-) -> Output:
-    """Where a command that reports writes."""
-    formats = Formats(junit, sarif)
-    return Output(json, verbose=verbose, command=f"campaign {command}", formats=formats)
+def _output(json: str | None, junit: Path | None, sarif: Path | None, *, verbose: bool) -> Output:
+    """Where a command that reports writes: the same, for pipelines, whichever it is."""
+    return Output(json, verbose=verbose, command="campaign", formats=Formats(junit, sarif))
