@@ -61,6 +61,8 @@ class Register:
         Raises:
             InputError: the file cannot be written.
         """
+        if not self:
+            return
         day = register_file.day_of(time.time())
         found = [
             record_of(one, verdict.lanes_of[one.key], day)
@@ -79,8 +81,8 @@ class Register:
             return
         before = self._records
         self._records = register_file.add(records, self._path)
-        for name in self._records.keys() & before.keys():
-            was, now = before[name], self._records[name]
+        for name, now in self._records.items():
+            was = before.get(name, now)
             if was.status != now.status and now.status in ("mended", "came back"):
                 output.line(f"{now.status}: {now.name} ({now.contract})")
         counts = Counter(one.status for one in self._records.values())
