@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ class Place:
     folder: Path
     origins: Path
     environment: dict[str, str] = field(default_factory=dict)
+    running: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     @classmethod
     def made(cls, folder: Path, origins: Path) -> "Place":
@@ -93,7 +95,8 @@ class Place:
         script.chmod(0o755)
 
     def started(self) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
+        """A night that runs, in a process group of its own."""
+        night = subprocess.Popen(
             [self.folder / "night.sh"],
             cwd="/",
             env={**os.environ, **self.environment},
@@ -102,6 +105,14 @@ class Place:
             text=True,
             start_new_session=True,
         )
+        self.running.append(night)
+        return night
+
+    def end(self) -> None:
+        """Kill what of nights still runs."""
+        for night in self.running:
+            with suppress(ProcessLookupError):
+                os.killpg(night.pid, signal.SIGKILL)
 
     def night(self) -> tuple[int, str]:
         """Run one to its end; the exit code and what was printed."""
@@ -121,10 +132,23 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    for name in ("place", "origins"):
-        (tmp_path / name).mkdir()
-    place = Place.made(tmp_path / "place", tmp_path / "origins")
+def made(tmp_path: Path) -> Iterator[Callable[[], Place]]:
+    """Makes the folder of the page; what of its nights still runs ends with the test."""
+    with ExitStack() as running:
+
+        def make() -> Place:
+            (tmp_path / "place").mkdir()
+            (tmp_path / "origins").mkdir(exist_ok=True)
+            place = Place.made(tmp_path / "place", tmp_path / "origins")
+            running.callback(place.end)
+            return place
+
+        yield make
+
+
+@pytest.fixture
+def place(made: Callable[[], Place]) -> Place:
+    place = made()
     place.plan('"reference@0.28.0", "reference@${release#v}"')
     return place
 
@@ -225,31 +249,29 @@ def test_nights_of_the_last_month_are_kept_and_older_ones_are_not(place: Place) 
 
 @pytest.mark.full
 def test_a_night_of_the_newest_release_and_of_checkouts_finds_what_a_change_breaks(
-    tmp_path: Path,
+    made: Callable[[], Place], tmp_path: Path
 ) -> None:
     tree = releases.install(NEWEST, report=print).tree
-    for name in ("place", "origins"):
-        (tmp_path / name).mkdir()
     for name in ("vllm", "fork"):
         shutil.copytree(tree, tmp_path / "origins" / name, copy_function=os.symlink)
-    place = Place.made(tmp_path / "place", tmp_path / "origins")
-    place.environment["CACHEPROOF_HOME"] = str(Cache.locate().root)
-    place.plan(
-        TARGETS, 'lanes = ["encoder cache"]\nreference = false\nshard_seeds = 1\nuntil = 0.001'
-    )
-    assert place.night()[0] == 0
-    changed = place.origins / "vllm" / MANAGER
+    changed = tmp_path / "origins" / "vllm" / MANAGER
     text, count = GUARD.subn("if True:", changed.read_text())
     assert count
     changed.unlink()
     changed.write_text(text)
-    commit(place.origins / "vllm")
-    place.pass_days(1)
+    place = made()
+    place.environment["CACHEPROOF_HOME"] = str(Cache.locate().root)
+    small = 'lanes = ["encoder cache"]\nreference = false\nshard_seeds = 1\nuntil = 0.001'
+    place.plan(TARGETS, small)
     assert place.night()[0] == 1
-    broken = json.loads((place.nights[-1] / "report.sarif").read_text())["runs"]
+    (night,) = place.nights
+    report = json.loads((night / "report.json").read_text())
+    codes = {one["name"]: one["exit_code"] for one in report["targets"]}
+    assert codes == {f"vllm@{NEWEST}": 0, "path:vllm": 1, "path:fork": 0}
+    runs = json.loads((night / "report.sarif").read_text())["runs"]
     failing = {
         run["automationDetails"]["id"]: json.dumps(run["results"])
-        for run in broken
+        for run in runs
         if any("suppressions" not in one for one in run["results"])
     }
     ((name, results),) = failing.items()
