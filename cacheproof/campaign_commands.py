@@ -9,15 +9,20 @@ import typer
 
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
+from cacheproof.formats.writing import Formats
 from cacheproof.options import (
     ClusterOption,
     FindingsOption,
     JsonOption,
+    JunitOption,
     KnownOption,
+    RegisterOption,
+    SarifOption,
     VerboseOption,
     WorkersOption,
     with_shared,
 )
+from cacheproof.registering import Register
 from cacheproof.workplace import Workplace
 
 campaign_app = typer.Typer(
@@ -30,23 +35,37 @@ StoreOption = Annotated[
         "--store", metavar="DIR|URL", help="A folder, or a PostgreSQL database: postgresql://..."
     ),
 ]
+ToRegisterOption = Annotated[
+    Path | None,
+    typer.Option("--register", metavar="FILE", help="Keep in this register what was found."),
+]
 STORE = "campaign"
 
 
 @dataclass(frozen=True)
-class Options:
-    """What start and resume are both told."""
+class ReportOptions:
+    """What commands that end with a report are told."""
 
     store: StoreOption = STORE
     findings: FindingsOption = None
-    workers: WorkersOption = None
-    cluster: ClusterOption = None
     verbose: VerboseOption = False
     json: JsonOption = None
+    junit: JunitOption = None
+    sarif: SarifOption = None
 
     @property
     def output(self) -> Output:
-        return Output(self.json, verbose=self.verbose)
+        """Where they write: the same, for pipelines, whichever it is."""
+        formats = Formats(self.junit, self.sarif)
+        return Output(self.json, verbose=self.verbose, command="campaign", formats=formats)
+
+
+@dataclass(frozen=True)
+class RunOptions(ReportOptions):
+    """What start and resume are both told."""
+
+    workers: WorkersOption = None
+    cluster: ClusterOption = None
 
     @property
     def place(self) -> Workplace:
@@ -68,27 +87,31 @@ def campaign() -> None:
 def start(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.toml")],
     known: KnownOption = None,
+    register: RegisterOption = None,
     *,
-    shared: Options,
+    shared: RunOptions,
 ) -> None:
     """Begin the campaign of a plan, and run it to its end."""
     from cacheproof import campaign_run
 
-    code = campaign_run.start(
-        shared.output, plan, shared.store, known, shared.findings, shared.place
-    )
-    raise typer.Exit(code)
+    with shared.output as output:
+        code = campaign_run.start(
+            output, plan, shared.store, known, shared.findings, shared.place, Register(register)
+        )
+        raise typer.Exit(code)
 
 
 @campaign_app.command()
 @with_shared
-def resume(*, shared: Options) -> None:
+def resume(register: ToRegisterOption = None, *, shared: RunOptions) -> None:
     """Go on with a campaign that was stopped, or beside those who run it."""
     from cacheproof import campaign_run
 
-    raise typer.Exit(
-        campaign_run.resume(shared.output, shared.store, shared.findings, shared.place)
-    )
+    with shared.output as output:
+        code = campaign_run.resume(
+            output, shared.store, shared.findings, shared.place, Register(register)
+        )
+        raise typer.Exit(code)
 
 
 @campaign_app.command()
@@ -114,14 +137,11 @@ def merge(
 
 
 @campaign_app.command()
-def report(
-    store: StoreOption = STORE,
-    findings: FindingsOption = None,
-    verbose: VerboseOption = False,
-    json: JsonOption = None,
-) -> None:
+@with_shared
+def report(register: ToRegisterOption = None, *, shared: ReportOptions) -> None:
     """What a campaign has run, what it never met, and what it found."""
     from cacheproof import campaign_report
 
-    output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_report.report(output, store, findings))
+    with shared.output as output:
+        code = campaign_report.report(output, shared.store, shared.findings, Register(register))
+        raise typer.Exit(code)

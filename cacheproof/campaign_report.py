@@ -11,15 +11,21 @@ from rich.table import Table
 from cacheproof.console import Output
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.register import Record
 from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.search.campaigns import reporting
+from cacheproof.differential.search.campaigns.faults import Fault
 from cacheproof.differential.search.campaigns.merging import merge_stores
 from cacheproof.differential.search.campaigns.reporting import Reported
-from cacheproof.differential.search.campaigns.store import Beating, Store
+from cacheproof.differential.search.campaigns.store import About, Beating, Store
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import is_unlisted
-from cacheproof.fault_table import print_faults, shown_faults
+from cacheproof.differential.targets.resolve import tree_here
+from cacheproof.formats import searched
+from cacheproof.formats.searched import Subject
+from cacheproof.kept_proofs import code_digest
 from cacheproof.options import findings_folder, folder_of
+from cacheproof.registering import Register
 from cacheproof.searching import print_campaign, print_listed, print_verdict
 
 RATE_SECONDS = 60.0
@@ -32,28 +38,83 @@ def folder_for(where: str, findings: Path | None) -> Path:
     return folder_of(findings or findings_folder())
 
 
-def report(output: Output, where: str, findings: Path | None) -> int:
+def report(output: Output, where: str, findings: Path | None, register: Register) -> int:
     """Print what a campaign has come to. Returns the exit code."""
     with closing(Store(where)) as store:
         known = known_faults.parse(store.known, store.where)
-        return print_report(output, store, known, folder_for(where, findings))
+        return print_report(output, store, known, folder_for(where, findings), register)
 
 
-def print_report(output: Output, store: Store, known: Sequence[KnownFault], folder: Path) -> int:
-    """Write the findings into the folder and print the report. Returns the exit code."""
+def print_report(
+    output: Output, store: Store, known: Sequence[KnownFault], folder: Path, register: Register
+) -> int:
+    """Write the findings into the folder and what is known of their faults into the register, and
+    print the report. Returns the exit code."""
     targets = reporting.reported(store, known)
-    verdicts = [one.verdict for one in targets]
-    for verdict in verdicts:
-        for found in verdict.findings:
+    for one in targets:
+        for found in one.verdict.findings:
             finding_file.save(found, folder)
-    print_faults(output, shown_faults(verdicts, known), [one.about.name for one in targets])
+    faults = reporting.faults_in(store, targets)
+    _print_faults(output, faults, [one.about.name for one in targets])
     for one in targets:
         _print_target(output, one, folder)
-    content = reporting.document(store, targets, _file_name)
+    for one in targets:
+        output.found(searched.result_of(one.verdict, _subject(one.about), known, folder))
+    register.add(output, [record for one in targets for record in one.records])
+    content = reporting.document(store, targets, faults, _file_name)
     output.line(f"digest {content['digest']}")
     output.write_json("campaign report", {**content, "folder": str(folder)})
     code: int = content["exit_code"]
     return code
+
+
+def _subject(about: About) -> Subject:
+    """A target as it was searched: with places where its text is here and still the same."""
+    tree = tree_here(about.name)
+    if tree is not None and code_digest(["vllm"], tree) != about.text:
+        tree = None
+    return Subject(about.name, tree, about.has_own_text)
+
+
+def _print_faults(output: Output, faults: Sequence[Fault], targets: Sequence[str]) -> None:
+    """A line for each fault, those of whose traces all have held before only where all is told."""
+    shown = [one for one in faults if output.verbose or one.has_changed or any(one.breaks.values())]
+    if not shown:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in ("identity", "status", "was", "contract"):
+        table.add_column(title, no_wrap=True)
+    for target in targets:
+        table.add_column(target.removeprefix("vllm@"), justify="right", overflow="fold")
+    table.add_column("listed as", overflow="fold")
+    table.add_column("seen", overflow="fold")
+    for one in shown:
+        table.add_row(
+            "-" if one.record is None else one.record.identity,
+            one.status,
+            one.was or "-",
+            one.contract,
+            *(_cell(one, target) for target in targets),
+            ", ".join(one.listed_as) or "-",
+            "-" if one.record is None else _seen(one.record),
+        )
+    output.report.print(table)
+    output.line("numbers are events of the smallest trace; holds: the register's trace holds there")
+
+
+def _seen(record: Record) -> str:
+    first, last = record.first.date, record.last.date
+    return first if first == last else f"{first} to {last}"
+
+
+def _cell(one: Fault, target: str) -> str:
+    """What is known of a fault on a target: + where it has it and no trace was written down."""
+    if target not in one.breaks:
+        return "-"
+    small = one.smallest(target)
+    if small is not None:
+        return str(len(small.events))
+    return "+" if one.breaks[target] else "holds"
 
 
 def _file_name(found: Finding) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import msgspec
+
 from cacheproof import __version__, campaign_report
 from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.console import Output
@@ -15,13 +17,14 @@ from cacheproof.differential.search.campaigns import plan_file
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.reporting import Reported
 from cacheproof.differential.search.campaigns.runners import Who
-from cacheproof.differential.search.campaigns.running import Running, plants_in
+from cacheproof.differential.search.campaigns.running import Running, plants_in, replays_in
 from cacheproof.differential.search.campaigns.store import About, MadeBy, Store
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import INTERRUPTED
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.resolve import resolve, semantics_beside
 from cacheproof.kept_proofs import code_digest
+from cacheproof.registering import Register
 from cacheproof.searchers import crew_for, mib_of, text_of
 from cacheproof.searching import lanes_for
 from cacheproof.workers import LOOK_SECONDS, done_among
@@ -53,9 +56,13 @@ def start(
     known: Path | None,
     findings: Path | None,
     place: Workplace,
+    register: Register,
 ) -> int:
-    """Begin a campaign and run it there. Returns the exit code of its report."""
+    """Begin a campaign and run it there; the traces of the register come first. Returns the exit
+    code of its report."""
     plan = plan_file.load(file)
+    if register:
+        plan = msgspec.structs.replace(plan, shrink_listed=True)
     text, source = known_faults.read(known)
     known_faults.parse(text, source)
     with place.joined(), ExitStack() as stack:
@@ -63,13 +70,20 @@ def start(
             stack.enter_context(closing(_resolved(file, one, output))) for one in plan.targets
         ]
         abouts = [_about(target, plan, output) for target in targets]
-        store = Store.create(where, plan, text, made_by(), abouts, time.time())
+        replays = [
+            job
+            for number, about in enumerate(abouts)
+            for job in replays_in(number, about, register.records)
+        ]
+        store = Store.create(where, plan, text, made_by(), abouts, time.time(), replays)
         with closing(store):
             folder = campaign_report.folder_for(where, findings)
-            return _run(output, store, targets, folder, place)
+            return _run(output, store, targets, folder, place, register)
 
 
-def resume(output: Output, where: str, findings: Path | None, place: Workplace) -> int:
+def resume(
+    output: Output, where: str, findings: Path | None, place: Workplace, register: Register
+) -> int:
     """Go on with a campaign. Returns the exit code of its report.
 
     Raises:
@@ -88,7 +102,8 @@ def resume(output: Output, where: str, findings: Path | None, place: Workplace) 
             _require_same(store, f"the digest of {about.name}'s text", about.text, text_of(target))
             _require_programs(about)
         store.try_again()
-        return _run(output, store, targets, campaign_report.folder_for(where, findings), place)
+        folder = campaign_report.folder_for(where, findings)
+        return _run(output, store, targets, folder, place, register)
 
 
 def _resolved(file: Path, text: str, output: Output) -> Target:
@@ -134,7 +149,12 @@ def _require_programs(about: About) -> None:
 
 
 def _run(
-    output: Output, store: Store, targets: Sequence[Target], folder: Path, place: Workplace
+    output: Output,
+    store: Store,
+    targets: Sequence[Target],
+    folder: Path,
+    place: Workplace,
+    register: Register,
 ) -> int:
     """Run what is left, target by target, and report."""
     known = known_faults.parse(store.known, store.where)
@@ -151,7 +171,7 @@ def _run(
         code = INTERRUPTED
     finally:
         store.leave(runner, clock.now())
-    reported = campaign_report.print_report(output, store, known, folder)
+    reported = campaign_report.print_report(output, store, known, folder, register)
     return reported if code is None else code
 
 

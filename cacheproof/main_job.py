@@ -24,6 +24,7 @@ from cacheproof.differential.targets.releases import install_all
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.fault_table import ShownFault, print_faults, shown_faults
 from cacheproof.formats import searched
+from cacheproof.formats.searched import Subject
 from cacheproof.plan import Plan
 from cacheproof.reference.releases import SEARCHED
 from cacheproof.registering import Register
@@ -77,7 +78,7 @@ def run(
             target.close()
             if part is None and not verdict.interrupted:
                 verdict.not_found_again = listed_but_missing(verdict.campaign, known)
-            output.found(searched.result_of(verdict, target, known, folder))
+            output.found(searched.result_of(verdict, Subject.of(target), known, folder))
             if verdict.interrupted:
                 break
     if output.verbose:

@@ -1,13 +1,14 @@
-"""The register that fuzz and check keep in a file: its traces come first, findings go into it."""
+"""The register that searches keep in a file: its traces come first, findings go into it."""
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
 from cacheproof.console import Output, require_writable
 from cacheproof.differential.findings import register_file
-from cacheproof.differential.findings.register import Record, record_of
+from cacheproof.differential.findings.register import Record, of_run, record_of
 from cacheproof.differential.judges.examination import LOCKSTEP
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search import corpus
@@ -34,9 +35,14 @@ class Register:
     def __bool__(self) -> bool:
         return self._path is not None
 
+    @property
+    def records(self) -> list[Record]:
+        """Those that the file had at first, in its order."""
+        return list(self._records.values())
+
     def replay(self, output: Output, target: Target, lanes: Sequence[Lane]) -> Corpus:
         """Run its traces on a target. Raises HarnessError when the target does not start."""
-        records = list(self._records.values())
+        records = self.records
         if not records:
             return Corpus()
         needed = any(one.contract == LOCKSTEP for one in records)
@@ -45,7 +51,8 @@ class Register:
             closing(wanted) if wanted is not None else nullcontext() as reference,
             output.bar(f"{target.name}: traces of the register", len(records)) as advance,
         ):
-            return corpus.run(target, lanes, records, reference, register_file.today(), advance)
+            day = register_file.day_of(time.time())
+            return corpus.run(target, lanes, records, reference, day, advance)
 
     def take(self, output: Output, verdict: Verdict, ran: Corpus) -> None:
         """Write down what a search has found, and what its corpus has said. A finding that is not
@@ -54,18 +61,28 @@ class Register:
         Raises:
             InputError: the file cannot be written.
         """
-        if self._path is None:
+        if not self:
             return
-        day = register_file.today()
-        before = self._records
+        day = register_file.day_of(time.time())
         found = [
             record_of(one, verdict.lanes_of[one.key], day)
             for one in verdict.findings
             if not one.stopped_early
         ]
-        self._records = register_file.add([*ran.records, *found], self._path)
-        for name in self._records.keys() & before.keys():
-            was, now = before[name], self._records[name]
+        self.add(output, of_run(ran.records, found))
+
+    def add(self, output: Output, records: Iterable[Record]) -> None:
+        """Write down what is known of some faults, and say which are mended or came back.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        if self._path is None:
+            return
+        before = self._records
+        self._records = register_file.add(records, self._path)
+        for name, now in self._records.items():
+            was = before.get(name, now)
             if was.status != now.status and now.status in ("mended", "came back"):
                 output.line(f"{now.status}: {now.name} ({now.contract})")
         counts = Counter(one.status for one in self._records.values())

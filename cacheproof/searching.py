@@ -28,6 +28,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.drawing import Drawings
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.formats import searched
+from cacheproof.formats.searched import Subject
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.registering import Register
@@ -126,7 +127,7 @@ def fuzz(
     """Search one target and print what was found. Returns the exit code."""
     with closing(resolve(target_text, report=output.say)) as target:
         verdict = judge_target(output, target, plan, known, folder, register)
-    output.found(searched.result_of(verdict, target, known, folder))
+    output.found(searched.result_of(verdict, Subject.of(target), known, folder))
     if output.verbose:
         print_details(output, verdict, folder)
     shown = shown_faults([verdict], known)

@@ -1,10 +1,12 @@
 """Files that users name: read with a limit, written whole or not at all."""
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -41,6 +43,20 @@ def write(path: Path, data: bytes) -> None:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, waiting for whoever has it. It is that of a hidden file beside it,
+    which stays: removing it would take from others the lock that they wait for.
+
+    Raises:
+        OSError: the hidden file cannot be written.
+    """
+    place = path.resolve()
+    with place.with_name(f".{place.name}.lock").open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def require_writable(path: Path) -> None:

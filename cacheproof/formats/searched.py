@@ -2,8 +2,10 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from cacheproof.announcing import has_text_of_its_own
 from cacheproof.console import VisibleConsole
 from cacheproof.differential.findings import finding_file, report
 from cacheproof.differential.findings.breaks import Break
@@ -32,15 +34,29 @@ HARMLESS = {
 }
 
 
+@dataclass(frozen=True)
+class Subject:
+    """The target that was searched, as far as it is told of: its name, the folder that holds its
+    package vllm, None where no place is to be named, and whether its text is its own."""
+
+    name: str
+    tree: Path | None
+    has_own_text: bool
+
+    @classmethod
+    def of(cls, target: Target) -> "Subject":
+        return cls(target.name, target.tree, has_text_of_its_own(target))
+
+
 def result_of(
-    verdict: Verdict, target: Target, known: Sequence[KnownFault], folder: Path
+    verdict: Verdict, subject: Subject, known: Sequence[KnownFault], folder: Path
 ) -> Result:
     """What a search amounts to: a suite for each depth, a case for each contract. Its findings lie
     in `folder`."""
-    search = _Search(verdict, target, known, folder)
+    search = _Search(verdict, subject, known, folder)
     depths = dict.fromkeys(lane.lane.depth for lane in verdict.campaign.lanes)
     return Result(
-        target.name,
+        subject.name,
         tuple(Suite(depth, tuple(search.cases(depth))) for depth in depths),
         search.is_own,
         tuple(verdict.void_because),
@@ -53,20 +69,20 @@ class _Search:
     """A verdict that is being told."""
 
     def __init__(
-        self, verdict: Verdict, target: Target, known: Sequence[KnownFault], folder: Path
+        self, verdict: Verdict, subject: Subject, known: Sequence[KnownFault], folder: Path
     ) -> None:
         self._verdict = verdict
         self._campaign = verdict.campaign
-        self._target = target
+        self._subject = subject
         self._known = known
         self._pages: Mapping[str, str] = {one.name: one.page or "" for one in known}
         self._folder = folder
-        self._plugged = _plugged(target)
+        self._plugged = _plugged(subject.name)
 
     @property
     def is_own(self) -> bool:
         """Whether the files that are named are the user's."""
-        return self._plugged is not None or self._target.name.startswith(CHECKOUT)
+        return self._plugged is not None or self._subject.name.startswith(CHECKOUT)
 
     def cases(self, depth: str) -> Iterator[Case]:
         """The contracts that were judged at a depth, those that were broken among them."""
@@ -154,8 +170,7 @@ class _Search:
     def _harm(self, contract: str) -> str:
         if contract != LOCKSTEP:
             return by_id(contract).harm
-        reading = self._target.reading
-        return MODEL_DIFFERENCE if reading is not None and reading.differs else DIFFERENCE
+        return MODEL_DIFFERENCE if self._subject.has_own_text else DIFFERENCE
 
     def _listed(self, fault: str, note: str) -> Excuse:
         return Excuse(f"listed as {fault}: {note}", fault, self._pages.get(fault, ""))
@@ -163,14 +178,14 @@ class _Search:
     def _place(self, way: Sequence[Function]) -> Place | None:
         if self._plugged is not None:
             return places.find_plugged(*self._plugged, way[-1])
-        tree = self._target.tree
+        tree = self._subject.tree
         return None if tree is None else places.find(tree, way[-1])
 
 
-def _plugged(target: Target) -> tuple[Path, str] | None:
+def _plugged(target: str) -> tuple[Path, str] | None:
     """The file and the name of a plug-in's class."""
-    named = plug_in_named(target.name)
-    if named is None or target.name.startswith(CHECKOUT):
+    named = plug_in_named(target)
+    if named is None or target.startswith(CHECKOUT):
         return None
     module, own_name, _ = named
     file = file_of(module, Path.cwd())

@@ -103,7 +103,7 @@ def broke(record: Record, target: str, release: str | None, date: str) -> Record
 
 
 def merged(one: Record, other: Record) -> Record:
-    """Two records of one identity as one.
+    """Two records of one identity as one. Of sightings of one target on one day the other's counts.
 
     The trace of the older record stays, unless the other's is smaller and of the same target.
 
@@ -118,11 +118,13 @@ def merged(one: Record, other: Record) -> Record:
         kept = newer
     record = msgspec.structs.replace(
         older,
+        sightings=one.sightings,
+        last=max(one.last, other.last, key=_order),
         fault=older.fault or newer.fault,
         configuration=kept.configuration,
         events=kept.events,
     )
-    return _settled(record, newer.sightings)
+    return _settled(record, other.sightings)
 
 
 def merge(records: Mapping[str, Record], others: Iterable[Record]) -> dict[str, Record]:
@@ -132,6 +134,23 @@ def merge(records: Mapping[str, Record], others: Iterable[Record]) -> dict[str, 
         known = together.get(record.identity)
         together[record.identity] = record if known is None else merged(known, record)
     return together
+
+
+def of_run(replayed: Iterable[Record], found: Iterable[Record]) -> list[Record]:
+    """What one run says: the records that its search `found`, and those of which it `replayed` the
+    traces. That a trace held says nothing where the search met the fault by another."""
+    found = list(found)
+    met = {(one.identity, one.first.target) for one in found}
+    return [
+        *(
+            one
+            for one in replayed
+            if not any(
+                not seen.breaks and (one.identity, seen.target) in met for seen in one.sightings
+            )
+        ),
+        *found,
+    ]
 
 
 def _settled(record: Record, news: Iterable[Sighting]) -> Record:

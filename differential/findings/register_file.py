@@ -50,26 +50,35 @@ def save(records: Mapping[str, Record], path: Path) -> None:
     try:
         files.write(path, text)
     except OSError as error:
-        raise InputError(
-            f"--register {path}: cannot be written: {error.strerror}; expected a file in a folder "
-            "that exists"
-        ) from None
+        raise _unwritable(path, error) from None
 
 
 def add(records: Iterable[Record], path: Path) -> dict[str, Record]:
-    """Merge records into a file, as it is by now. Returns all that it has then.
+    """Merge records into a file, as it is by now: of several processes one after the other. Returns
+    all that it has then.
 
     Raises:
         InputError: it cannot be read or written.
     """
-    together = merge(load(path), records)
-    save(together, path)
-    return together
+    try:
+        with files.alone(path):
+            together = merge(load(path), records)
+            save(together, path)
+            return together
+    except OSError as error:
+        raise _unwritable(path, error) from None
 
 
-def today() -> str:
-    """The day of a sighting."""
-    return date.today().isoformat()
+def day_of(moment: float) -> str:
+    """The day of a sighting, from its seconds since 1970."""
+    return date.fromtimestamp(moment).isoformat()
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(
+        f"--register {path}: cannot be written: {error.strerror}; expected a file in a folder that "
+        "exists"
+    )
 
 
 def _record(line: bytes, where: str) -> Record:

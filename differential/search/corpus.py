@@ -1,7 +1,9 @@
 """The smallest traces of a register, run on a target before any seed is searched."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+
+import msgspec
 
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Break
@@ -15,10 +17,29 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.trace import Trace
 
 
+class Reply(msgspec.Struct, frozen=True):
+    """What a target makes of the trace of a record: what it breaks of what the record says, or that
+    it `holds`. Neither: it refuses the trace, lacks a setting of it and holds, or the record is of
+    the lockstep and there is no reference; that says nothing."""
+
+    broken: Break | None = None
+    holds: bool = False
+
+    def recorded(
+        self, record: Record, target: str, release: str | None, date: str
+    ) -> Iterator[Record]:
+        """The record with this sighting alone, if it is one, to be merged into a register."""
+        alone = msgspec.structs.replace(record, sightings=())
+        if self.broken is not None:
+            yield broke(alone, target, release, date)
+        elif self.holds:
+            yield held(alone, target, release, date)
+
+
 @dataclass
 class Corpus:
     """What came of a register's traces on one target: the `records` that it says something about,
-    as they are now, the breaks, and what kept a trace from being run."""
+    each with that sighting alone, the breaks, and what kept a trace from being run."""
 
     records: list[Record] = field(default_factory=list)
     breaks: list[Break] = field(default_factory=list)
@@ -33,41 +54,45 @@ def run(
     date: str,
     advance: Callable[[], None] = lambda: None,
 ) -> Corpus:
-    """Run the traces whose lanes are among `lanes`; `date` is the day. A release that lacks a
-    setting of a trace is asked without it, and then only a break says anything. A trace that it
-    refuses says nothing."""
+    """Run the traces whose lanes are among `lanes`; `date` is the day."""
     corpus, names = Corpus(), {lane.name for lane in lanes}
     for record in records:
         advance()
         if record.lane not in names:
             continue
         try:
-            _ask(target, record, reference, date, corpus)
+            reply = ask(target, record, reference)
         except HarnessError as error:
-            corpus.errors.append(f"trace of {record.name}: {error}")
+            corpus.errors.append(refusal(record, error))
+            continue
+        corpus.breaks += [] if reply.broken is None else [reply.broken]
+        corpus.records += reply.recorded(record, target.name, target.release, date)
     return corpus
 
 
-def _ask(
-    target: Target,
-    record: Record,
-    reference: ReferenceTarget | None,
-    date: str,
-    corpus: Corpus,
-) -> None:
-    """Add what one trace says. Raises HarnessError when the target broke."""
+def ask(target: Target, record: Record, reference: ReferenceTarget | None) -> Reply:
+    """Run the trace of a record. A release that lacks a setting of it is asked without it.
+
+    Raises:
+        HarnessError: the target broke.
+    """
     question = Question(record.trace, record.contract, record.kind)
     judged_by = reference if record.contract == LOCKSTEP else None
+    if record.contract == LOCKSTEP and judged_by is None:
+        return Reply()
     for without, trace in tellings(record.trace):
         seen = examine(trace, target.run([trace])[0], target, judged_by)
         if seen.illegal is not None:
             continue
         if question.broken(seen):
-            corpus.breaks.append(_break(question, seen, record, trace))
-            corpus.records.append(broke(record, target.name, target.release, date))
-        elif not without:
-            corpus.records.append(held(record, target.name, target.release, date))
-        return
+            return Reply(_break(question, seen, record, trace))
+        return Reply(holds=not without)
+    return Reply()
+
+
+def refusal(record: Record, error: HarnessError) -> str:
+    """What is said of a trace that could not be run."""
+    return f"trace of {record.name}: {error}"
 
 
 def _break(question: Question, seen: Examination, record: Record, trace: Trace) -> Break:

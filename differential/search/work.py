@@ -12,10 +12,13 @@ from typing import Any
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import TIMES, Finding, found_in
+from cacheproof.differential.findings.register import Record
 from cacheproof.differential.findings.shrinking.shrink import BATCHES_MAX
 from cacheproof.differential.lanes.lane import Lane
+from cacheproof.differential.search import corpus
 from cacheproof.differential.search.campaign import Campaign, search
 from cacheproof.differential.search.canary import Canary, plant
+from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for
@@ -103,7 +106,22 @@ class Plant:
             return f"while planting canaries: {error}"
 
 
-Job = Search | WriteDown | Plant
+@dataclass(frozen=True)
+class Replay:
+    """The trace of a record of a register, to be run again."""
+
+    record: Record
+
+    def run(self, worker: Worker) -> Reply | str:
+        """What the target makes of it, or why that cannot be said."""
+        try:
+            return corpus.ask(worker.target, self.record, worker.reference)
+        except HarnessError as error:
+            worker.close()
+            return corpus.refusal(self.record, error)
+
+
+Job = Search | WriteDown | Plant | Replay
 
 
 _here: Worker | None = None

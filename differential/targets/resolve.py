@@ -59,6 +59,18 @@ def resolve(text: str, *, report: Report) -> Target:
     raise InputError(f"target {text!r}: {EXPECTED}")
 
 
+def tree_here(text: str) -> Path | None:
+    """The folder that holds the package vllm of a target, where it is on this machine. Provisions
+    nothing."""
+    kind, at, version = text.partition("@")
+    if text.startswith("path:"):
+        tree = Path(text.removeprefix("path:")).expanduser().absolute()
+        return tree if (tree / "vllm").is_dir() else None
+    kinds = {"vllm": releases.VLLM, ENGINE: releases.ENGINE}
+    found = releases.find(version, kind=kinds[kind]) if at and kind in kinds else None
+    return None if found is None else found.tree
+
+
 def plug_in_named(text: str) -> tuple[str, str, str] | None:
     """Module, class and release of MODULE:CLASS[@VERSION], the newest one where none is said; None
     of another text."""

@@ -1,6 +1,7 @@
 """The campaign's commands: what they print, how they end, and what a kill leaves of them."""
 
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof import campaign_commands, campaign_run
+from cacheproof import campaign_commands, campaign_report, campaign_run
 from cacheproof.differential.search.campaigns.schema import FILE
-from cacheproof.differential.search.campaigns.store import MadeBy
+from cacheproof.differential.search.campaigns.store import About, MadeBy
+from cacheproof.formats.writing import ACTIONS
+from cacheproof.kept_proofs import code_digest
+from tests.front.formats_read import complaints_about_junit, complaints_about_sarif
 
 PLAN = """\
 targets = ["reference"]
@@ -198,3 +202,103 @@ def test_stores_are_merged_by_the_command(run, plan: Path, tmp_path: Path) -> No
     assert ran.code == 0, ran.err
     assert f"{SHARDS} shards are done, {SHARDS} of them were in both" in ran.out
     assert digest_of(run, tmp_path / "one") == digest_of(run, tmp_path / "other")
+
+
+TWO = """\
+targets = ["reference@0.28.0", "reference@0.33.0"]
+lanes = ["encoder cache"]
+seeds = "0:2"
+"""
+
+
+@pytest.fixture
+def kept(run, plan: Path, tmp_path: Path) -> Path:
+    """A register with what a campaign of two releases has found."""
+    plan.write_text(TWO)
+    register = tmp_path / "register.jsonl"
+    ran = run("campaign", "start", plan, "--store", tmp_path / "first", *ONE_WORKER,
+              "--register", register)  # fmt: skip
+    assert ran.code == 0, ran.err
+    return register
+
+
+def statuses(register: Path) -> dict[str, str]:
+    lines = map(json.loads, register.read_text().splitlines())
+    return {one["identity"]: one["status"] for one in lines}
+
+
+def test_a_register_goes_from_campaign_to_campaign(run, plan: Path, kept, tmp_path: Path) -> None:
+    assert set(statuses(kept).values()) == {"listed"}
+    ran = run("campaign", "start", plan, "--store", tmp_path / "second", *ONE_WORKER,
+              "--register", kept, "--json", tmp_path / "report.json")  # fmt: skip
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert {one["identity"]: one["status"] for one in report["faults"]} == statuses(kept)
+    (mended, *_) = [one for one in report["faults"] if one["status"] == "mended"]
+    assert mended["was"] == "listed"
+    assert [one["breaks"] for one in mended["targets"].values()] == [True, False]
+    assert f"mended: {mended['identity']} repeated-item" in ran.out
+    assert re.search(rf"{mended['identity']} +mended +listed .*\d +holds", ran.out)
+    assert report["seen"][mended["identity"]]["last"]["target"] == "reference@0.28.0"
+
+
+def test_a_report_that_is_written_again_changes_neither_register_nor_digest(
+    run, kept: Path, tmp_path: Path
+) -> None:
+    before = kept.read_bytes()
+    digest = digest_of(run, tmp_path / "first")
+    ran = run("campaign", "report", "--store", tmp_path / "first", "--register", kept)
+    assert "; 0 not seen before" in ran.out
+    assert kept.read_bytes() == before
+    assert digest_of(run, tmp_path / "first") == digest
+
+
+def test_what_is_listed_and_was_not_made_small_is_told_without_an_identity(
+    run, plan: Path, tmp_path: Path
+) -> None:
+    plan.write_text(TWO)
+    ran = run("campaign", "start", plan, "--store", tmp_path / "store", *ONE_WORKER)
+    assert re.search(r"^- +listed +- +EC-6a? ", ran.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["start", "resume", "report"])
+def test_a_register_that_is_none_is_refused(run, plan: Path, tmp_path: Path, command: str) -> None:
+    register = tmp_path / "register.jsonl"
+    register.write_text("{}")
+    arguments = ("start", plan) if command == "start" else (command,)
+    ran = run("campaign", *arguments, "--store", tmp_path / "store", "--register", register)
+    assert ran.refusal.startswith(f"{register} line 1: no record")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_report_is_written_for_pipelines_with_the_exit_code_of_a_search(
+    run, plan: Path, tmp_path: Path, nothing_known: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan.write_text(TWO)
+    start = run("campaign", "start", plan, "--store", tmp_path / "store", *ONE_WORKER,
+                "--known", nothing_known)  # fmt: skip
+    monkeypatch.setenv(ACTIONS, "true")
+    junit, sarif = tmp_path / "report.xml", tmp_path / "report.sarif"
+    ran = run("campaign", "report", "--store", tmp_path / "store", "--junit", junit,
+              "--sarif", sarif)  # fmt: skip
+    assert (start.code, ran.code) == (1, 1)
+    assert "::error" not in start.out
+    assert re.search(r"^::error title=EC-6a%3A .*::reference@0.28.0: EC-6a", ran.out, re.MULTILINE)
+    assert complaints_about_junit(junit.read_bytes()) == []
+    document = json.loads(sarif.read_text())
+    assert complaints_about_sarif(document) == []
+    failing = {
+        one["automationDetails"]["id"]: {result["ruleId"] for result in one["results"]}
+        for one in document["runs"]
+    }
+    assert "EC-6a" in failing["cacheproof campaign/reference@0.28.0/"]
+    assert "EC-6a" not in failing["cacheproof campaign/reference@0.33.0/"]
+
+
+def test_places_are_named_where_the_text_is_the_one_that_was_searched(tmp_path: Path) -> None:
+    file = tmp_path / "vllm" / "a.py"
+    file.parent.mkdir()
+    file.write_text("a = 1\n")
+    about = About(f"path:{tmp_path}", None, code_digest(["vllm"], tmp_path), True, False, ())
+    assert campaign_report._subject(about).tree == tmp_path
+    file.write_text("a = 2\n")
+    assert campaign_report._subject(about).tree is None

@@ -18,7 +18,7 @@ from cacheproof.differential.search.campaigns.plan_file import (
 )
 from cacheproof.differential.search.campaigns.schema import CAMPAIGN, JOBS, TARGETS
 from cacheproof.differential.search.campaigns.shards import Cutting
-from cacheproof.differential.search.campaigns.store import DONE, OPEN, SEARCH, Store
+from cacheproof.differential.search.campaigns.store import DONE, OPEN, REPLAY, SEARCH, Store
 
 _AT_ONCE = 200
 _CHANGED = "of_key"
@@ -113,6 +113,11 @@ def _require_same_makers(one: Store, other: Store) -> None:
     if one.known != other.known:
         raise InputError(
             f"merge {one.where} {other.where}: their lists of known faults differ; expected one"
+        )
+    if one.jobs(REPLAY) != other.jobs(REPLAY):
+        raise InputError(
+            f"merge {one.where} {other.where}: the registers that they began with differ; expected "
+            "one"
         )
     for about, its in zip(one.targets, other.targets, strict=False):
         for name in about.__struct_fields__:

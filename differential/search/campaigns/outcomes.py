@@ -8,8 +8,10 @@ import msgspec
 
 from cacheproof.differential.findings.breaks import Break
 from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.register import Record
 from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.canary import Canary
+from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.work import WriteDown
 
 
@@ -65,6 +67,22 @@ class Planted(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class Replayed(msgspec.Struct, frozen=True):
+    """What a target makes of the trace of a register, or why that cannot be said."""
+
+    reply: Reply
+    error: str | None = None
+
+    def put_into(self, part: Campaign) -> None:
+        """Write it into a campaign of the one lane, of which nothing was run yet."""
+        if (broken := self.reply.broken) is not None:
+            part.breaks.append(broken)
+            part.broken[broken.contract, broken.lane] += 1
+            part.kinds[broken.contract, broken.lane, broken.kind] += 1
+        if self.error is not None:
+            part.harness_errors.append(self.error)
+
+
 class Written(msgspec.Struct, frozen=True):
     """A break made small, or why there is none."""
 
@@ -84,13 +102,14 @@ class ToWrite(msgspec.Struct, frozen=True):
         return WriteDown(self.broken, self.batches, self.times)
 
 
-Outcome = Searched | Planted | Written
+Outcome = Searched | Planted | Replayed | Written
 _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (Searched, Planted, Written, ToWrite)
+    kind: msgspec.json.Decoder(kind)
+    for kind in (Searched, Planted, Replayed, Written, ToWrite, Record)
 }
 
 
-def written(what: Outcome | ToWrite) -> str:
+def written(what: Outcome | ToWrite | Record) -> str:
     """It as JSON. Maps keep their order: the digest of a finding's records depends on it."""
     return msgspec.json.encode(what).decode()
 

@@ -8,16 +8,24 @@ from typing import Any
 import msgspec
 
 from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.identity import identity_of
+from cacheproof.differential.findings.register import Record, of_run, record_of
+from cacheproof.differential.findings.register_file import day_of
+from cacheproof.differential.findings.shrinking.edits import cost
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search.campaign import LaneReport
 from cacheproof.differential.search.campaigns import outcomes
-from cacheproof.differential.search.campaigns.outcomes import Planted, Written
+from cacheproof.differential.search.campaigns.faults import Fault, OfTarget, faults_of
+from cacheproof.differential.search.campaigns.outcomes import Planted, Replayed, Written
 from cacheproof.differential.search.campaigns.store import (
     OPEN,
     PLANT,
+    REPLAY,
     SEARCH,
     TAKEN,
     WRITE,
+    Ended,
+    Job,
     Store,
 )
 from cacheproof.differential.search.campaigns.totals import Totals, to_write
@@ -26,26 +34,25 @@ from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import Verdict, exit_code_of, is_unlisted
 
 
-def identity_of(found: Finding) -> object:
-    """Findings of one target are one where this is equal."""
-    return found.key
-
-
 class Reported:
-    """One target of a campaign, as far as it is: its verdict, and the seeds of each lane."""
+    """One target of a campaign, as far as it is: its verdict, the seeds of each lane, and the
+    `records` of what it says to the traces of the register and of what was found."""
 
     def __init__(self, store: Store, number: int, known: Sequence[KnownFault]) -> None:
         self.about = store.targets[number]
         self._store = store
         self._number = number
-        self._totals = Totals(store.plan, self.about, known)
+        replays = store.last_number(number, REPLAY) + 1
+        self._totals = Totals(store.plan, self.about, known, replays)
         self._totals.cut_at(store.cut(number))
+        replayed = store.ended(number, REPLAY)
+        self._totals.replay(replayed)
         ended = store.ended(number, SEARCH)
         self._totals.take(ended)
         self.seeds = _seeds([one.job for one in ended if one.job.number < self._totals.next])
         self.verdict = Verdict(self._totals.campaign, [], unfinished=self._unfinished())
         self._plant()
-        self._write()
+        self.records = of_run(self._replayed(replayed), self._write())
 
     @property
     def shards_done(self) -> int:
@@ -65,7 +72,7 @@ class Reported:
             return f"not finished: {self.shards_done:,}{of} shards are done; resume the campaign"
         counts = self._store.counts(self._number)
         for kind, what in ((PLANT, "planting faults"), (WRITE, "writing down what was found")):
-            if any(counts.get((kind, state)) for state in (OPEN, TAKEN)):
+            if any(counts.get((kind, state)) for state in _LEFT):
                 return f"not finished: {what} is left; resume the campaign"
         return ""
 
@@ -82,10 +89,18 @@ class Reported:
             if unbroken([canary], lane, broken):
                 self.verdict.canaries[name_in(lane, canary)] = found
 
-    def _write(self) -> None:
-        """What was noted, in the order of the breaks; of equal findings the first."""
+    def _replayed(self, some: Sequence[Ended]) -> Iterator[Record]:
+        name, release = self.about.name, self.about.release
+        for ended in some:
+            outcome: Replayed = outcomes.read(Replayed, ended.outcome)
+            record = _record(ended.job)
+            yield from outcome.reply.recorded(record, name, release, day_of(ended.at))
+
+    def _write(self) -> list[Record]:
+        """Take in what was noted, in the order of the breaks; of findings that are one fault the
+        smallest. Returns their records."""
         there = {one.job.key: one for one in self._store.ended(self._number, WRITE)}
-        findings: dict[object, Finding] = {}
+        findings: dict[object, tuple[Finding, Ended]] = {}
         for noted in self._totals.noted:
             ended = there.get(to_write(self._number, self.about, noted).key)
             if ended is None:
@@ -96,8 +111,32 @@ class Reported:
                 self.verdict.campaign.harness_errors.append(outcome.error)
             if outcome.finding is not None:
                 found = self._totals.noting.annotated(noted, outcome.finding)
-                findings.setdefault(identity_of(found), found)
-        self.verdict.findings += findings.values()
+                one = fault_of(found)
+                if one not in findings or cost(found.trace) < cost(findings[one][0].trace):
+                    findings[one] = found, ended
+                self.verdict.lanes_of[found.key] = noted.broken.lane
+        self.verdict.findings += [found for found, _ in findings.values()]
+        return [
+            record_of(found, ended.job.lane, day_of(ended.at))
+            for found, ended in findings.values()
+            if not found.stopped_early
+        ]
+
+
+_LEFT = (OPEN, TAKEN)
+
+
+def fault_of(found: Finding) -> object:
+    """Findings of one target are one where this is equal. What is listed never stands for what is
+    not: two faults may have one identity."""
+    if found.stopped_early:
+        return found.key
+    return identity_of(found).name, found.fault
+
+
+def _record(job: Job) -> Record:
+    record: Record = outcomes.read(Record, job.payload or "")
+    return record
 
 
 def reported(store: Store, known: Sequence[KnownFault]) -> list[Reported]:
@@ -105,17 +144,38 @@ def reported(store: Store, known: Sequence[KnownFault]) -> list[Reported]:
     return [Reported(store, number, known) for number in range(len(store.targets))]
 
 
-def document(store: Store, targets: Sequence[Reported], file_of: Any) -> dict[str, Any]:
-    """A campaign as JSON. Its `digest` is of everything in it but itself; equal work has an equal
-    one, however often it was stopped. `file_of` names the file of a finding."""
+def began_with(store: Store) -> dict[str, Record]:
+    """The records of the register that a campaign began with, those that its targets are asked."""
+    asked = map(_record, store.jobs(REPLAY))
+    return {one.identity: one for one in asked}
+
+
+def faults_in(store: Store, targets: Sequence[Reported]) -> list[Fault]:
+    """What the targets of a campaign have, by identity."""
+    told = (OfTarget(one.about.name, one.records, one.verdict.findings) for one in targets)
+    return faults_of(began_with(store), told)
+
+
+def document(
+    store: Store, targets: Sequence[Reported], faults: Sequence[Fault], file_of: Any
+) -> dict[str, Any]:
+    """A campaign as JSON. Its `digest` is of everything in it but itself and what was `seen` when;
+    equal work has an equal one, however often it was stopped. `file_of` names the file of a
+    finding."""
     content = {
         "plan": msgspec.to_builtins(store.plan),
         "made_by": msgspec.to_builtins(store.made_by),
         "targets": [_target(one, file_of) for one in targets],
+        "faults": [one.to_json() for one in faults],
         "exit_code": exit_code_of([one.verdict for one in targets]),
     }
     text = msgspec.json.encode(content, order="deterministic")
-    return {"digest": hashlib.sha256(text).hexdigest(), **content}
+    seen = {
+        record.identity: {"first": record.first, "last": record.last}
+        for one in faults
+        if (record := one.record) is not None
+    }
+    return {"digest": hashlib.sha256(text).hexdigest(), **content, "seen": seen}
 
 
 def _target(one: Reported, file_of: Any) -> dict[str, Any]:
@@ -158,6 +218,7 @@ def _finding(found: Finding, file_of: Any) -> dict[str, Any]:
         "kind": found.kind or None,
         "harm": found.harm,
         "sentence": found.sentence,
+        "identity": None if found.stopped_early else identity_of(found).name,
         "fault": found.fault,
         "known": found.known,
         "unlisted": is_unlisted(found),

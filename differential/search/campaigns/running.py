@@ -8,12 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.findings.finding import LOCKSTEP, Finding
+from cacheproof.differential.findings.register import Record
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import work
 from cacheproof.differential.search.campaign import Campaign
 from cacheproof.differential.search.campaigns import outcomes
-from cacheproof.differential.search.campaigns.outcomes import Planted, Searched, ToWrite, Written
+from cacheproof.differential.search.campaigns.outcomes import (
+    Planted,
+    Replayed,
+    Searched,
+    ToWrite,
+    Written,
+)
 from cacheproof.differential.search.campaigns.runners import BEAT_SECONDS, Clock
 from cacheproof.differential.search.campaigns.shards import Shard
 from cacheproof.differential.search.campaigns.store import (
@@ -21,9 +28,11 @@ from cacheproof.differential.search.campaigns.store import (
     FAILED,
     OPEN,
     PLANT,
+    REPLAY,
     SEARCH,
     TAKEN,
     WRITE,
+    About,
     Away,
     Ended,
     Job,
@@ -32,7 +41,9 @@ from cacheproof.differential.search.campaigns.store import (
 )
 from cacheproof.differential.search.campaigns.totals import KEPT_PER_BREAK, Totals, to_write
 from cacheproof.differential.search.canary import Canary, canaries_in, name_in
+from cacheproof.differential.search.corpus import Reply
 from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.noting import Noted
 from cacheproof.differential.targets.base import Target
 
 AHEAD = 1
@@ -74,7 +85,8 @@ class Running:
 
     def __post_init__(self) -> None:
         self._about = self.store.targets[self.number]
-        self.totals = Totals(self.store.plan, self._about, self.known)
+        replays = self.store.last_number(self.number, REPLAY) + 1
+        self.totals = Totals(self.store.plan, self._about, self.known, replays)
         self._under_way: dict[Future[Any], Job] = {}
         self._to_add: list[Job] = []
         self._beat_at = -math.inf
@@ -132,10 +144,11 @@ class Running:
     def _advance(self) -> None:
         """Take in what has ended, and have written down what it brings."""
         self.totals.cut_at(self.store.cut(self.number))
+        noted = self.totals.replay(self.store.ended(self.number, REPLAY, self.totals.replayed))
+        self._have_written(noted)
         while some := self.store.ended(self.number, SEARCH, self.totals.next, TAKEN_IN_AT_ONCE):
             before = self.totals.next
-            noted = self.totals.take(some)
-            self._to_add += (to_write(self.number, self._about, one) for one in noted)
+            self._have_written(self.totals.take(some))
             if self.totals.next - before < len(some):
                 break
         self.store.add(self._to_add)
@@ -146,6 +159,9 @@ class Running:
             shards = self.totals.cutting.shards(self._added, ahead)
             self.store.add([search_of(self.number, self._about.name, one) for one in shards])
             self._added += len(shards)
+
+    def _have_written(self, noted: Sequence[Noted]) -> None:
+        self._to_add += (to_write(self.number, self._about, one) for one in noted)
 
     def _claim(self) -> None:
         room = self.crew.number * (1 + AHEAD) - len(self._under_way)
@@ -159,6 +175,8 @@ class Running:
         if job.kind == WRITE:
             task: ToWrite = outcomes.read(ToWrite, job.payload or "")
             return task.job
+        if job.kind == REPLAY:
+            return work.Replay(outcomes.read(Record, job.payload or ""))
         lane = lane_called(job.lane)
         if job.kind == PLANT:
             return work.Plant(lane, tuple(self._canaries(job)))
@@ -196,9 +214,10 @@ class Running:
                 failed = False
             case Finding():
                 outcome, failed = Written(came), False
+            case Reply():
+                outcome, failed = Replayed(came), False
             case _:
-                outcome = Planted([], came) if job.kind == PLANT else Written(None, came)
-                failed = True
+                outcome, failed = _without_outcome(job.kind, came), True
         digest, text = outcomes.digest_of(outcome), outcomes.written(outcome)
         state = FAILED if failed else DONE
         return Ended(job, state, events, calls, seconds, digest, text)
@@ -215,7 +234,7 @@ class Running:
 
     def _is_complete(self) -> bool:
         counts = self.store.counts(self.number)
-        left = sum(counts.get((kind, state), 0) for kind in (PLANT, WRITE) for state in _LEFT)
+        left = sum(counts.get((kind, state), 0) for kind in _BESIDE for state in _LEFT)
         return self.totals.is_over and not left
 
     def _progress(self) -> str:
@@ -230,6 +249,15 @@ class Running:
 
 
 _LEFT = (OPEN, TAKEN)
+_BESIDE = (PLANT, REPLAY, WRITE)
+"""What is done beside the search."""
+
+
+def _without_outcome(kind: str, error: str) -> outcomes.Outcome:
+    """What a job that failed comes to."""
+    if kind == PLANT:
+        return Planted([], error)
+    return Replayed(Reply(), error) if kind == REPLAY else Written(None, error)
 
 
 def search_of(target: int, name: str, shard: Shard) -> Job:
@@ -249,3 +277,26 @@ def plants_in(number: int, target: Target, lanes: Sequence[str]) -> list[Job]:
             key = key_of(PLANT, target.name, name, first, last)
             jobs.append(Job(key, number, PLANT, len(jobs), name, first, last))
     return jobs
+
+
+def replays_in(number: int, about: About, records: Sequence[Record]) -> list[Job]:
+    """The jobs that run the traces of a register on a target: those of its lanes."""
+    asked = [
+        one
+        for one in records
+        if one.lane in about.lanes and (about.compared or one.contract != LOCKSTEP)
+    ]
+    return [
+        Job(
+            f"{REPLAY} {about.name} {one.identity}",
+            number,
+            REPLAY,
+            which,
+            one.lane,
+            0,
+            0,
+            outcomes.written(one),
+            turn=0,
+        )
+        for which, one in enumerate(asked)
+    ]

@@ -34,7 +34,7 @@ from cacheproof.differential.search.campaigns.schema import (
 )
 
 OPEN, TAKEN, DONE, FAILED = "open", "taken", "done", "failed"
-SEARCH, PLANT, WRITE = "search", "plant", "write"
+SEARCH, PLANT, WRITE, REPLAY = "search", "plant", "write", "replay"
 ENDED = (DONE, FAILED)
 
 
@@ -64,8 +64,9 @@ class Away(SetupError):
 
 @dataclass(frozen=True)
 class Job:
-    """Seeds of a lane to be searched, some of its canaries to be planted, or a break to be written
-    down (its `payload`), first to last, the last left out. `turn` 0 comes before 1."""
+    """Seeds of a lane to be searched or some of its canaries to be planted, first to last, the last
+    left out; a break to be written down or a record whose trace is to be run again (the `payload`).
+    `turn` 0 comes before 1."""
 
     key: str
     target: int
@@ -80,7 +81,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that has ended, and what it came to."""
+    """A job that has ended, and what it came to; `at` which second since 1970."""
 
     job: Job
     state: str
@@ -89,6 +90,7 @@ class Ended:
     seconds: float
     digest: str
     outcome: str
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -151,8 +153,10 @@ class Store:
         made_by: MadeBy,
         targets: Sequence[About],
         begun: float,
+        first: Sequence[Job] = (),
     ) -> "Store":
-        """A store of a campaign that is to begin; `known` is the text of the listed faults.
+        """A store of a campaign that is to begin; `known` is the text of the listed faults, `first`
+        the jobs that are part of it from the start.
 
         Raises:
             InputError: a campaign is there already, or the place is none.
@@ -186,6 +190,8 @@ class Store:
                     text = msgspec.json.encode(about).decode()
                     row = {"number": number, "name": about.name, "about": text}
                     connection.execute(TARGETS.insert(), row)
+                if first:
+                    connection.execute(JOBS.insert(), _open(first))
         finally:
             engine.dispose()
         return cls(where)
@@ -267,7 +273,7 @@ class Store:
         with self.writing() as connection:
             keys = [job.key for job in jobs]
             there = set(connection.scalars(select(JOBS.c.key).where(JOBS.c.key.in_(keys))))
-            new = [vars(job) | {"state": OPEN} for job in jobs if job.key not in there]
+            new = _open([job for job in jobs if job.key not in there])
             if new:
                 connection.execute(JOBS.insert(), new)
 
@@ -335,6 +341,16 @@ class Store:
                 .limit(count)
             ).all()
         return [_ended(row) for row in rows]
+
+    def jobs(self, kind: str) -> list[Job]:
+        """All jobs of a kind, by target and number."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                select(JOBS)
+                .where(JOBS.c.kind == kind)
+                .order_by(JOBS.c.target, JOBS.c.number, JOBS.c.key)
+            ).all()
+        return [_job(row) for row in rows]
 
     def counts(self, target: int) -> dict[tuple[str, str], int]:
         """Jobs of a target by kind and state."""
@@ -423,6 +439,10 @@ def _end(connection: Connection, runners: Sequence[str], now: float) -> None:
     connection.execute(JOBS.update().where(taken), {"state": OPEN, "runner": None})
 
 
+def _open(jobs: Sequence[Job]) -> list[dict[str, Any]]:
+    return [vars(job) | {"state": OPEN} for job in jobs]
+
+
 def _who(row: Any) -> Who:
     return Who(row.host, row.place, row.pid, row.started)
 
@@ -442,4 +462,5 @@ def _job(row: Any) -> Job:
 
 
 def _ended(row: Any) -> Ended:
-    return Ended(_job(row), *(getattr(row, name) for name in _CAME_TO))
+    came = {name: getattr(row, name) for name in _CAME_TO}
+    return Ended(_job(row), **came, at=row.ended)

@@ -8,7 +8,7 @@ from cacheproof.differential.findings.finding import DIFFERENCE, LOCKSTEP, MODEL
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.campaign import Campaign, LaneReport, Work
 from cacheproof.differential.search.campaigns import outcomes
-from cacheproof.differential.search.campaigns.outcomes import Searched, ToWrite
+from cacheproof.differential.search.campaigns.outcomes import Replayed, Searched, ToWrite
 from cacheproof.differential.search.campaigns.plan_file import FIRST_UNLISTED, CampaignPlan
 from cacheproof.differential.search.campaigns.shards import Cutting
 from cacheproof.differential.search.campaigns.store import DONE, WRITE, About, Ended, Job
@@ -21,10 +21,14 @@ _HARMLESS = ("efficiency", MODEL_DIFFERENCE)
 
 
 class Totals:
-    """The campaign that shards 0 to `next` (left out) amount to, and the breaks that are to be
-    written down. `cut` is the number from which on no shard counts."""
+    """The campaign that the traces of the register, 0 to `replayed`, and then shards, 0 to `next`
+    (both left out), amount to, and the breaks that are to be written down. `replays` is how many
+    such traces there are, `cut` the number from which on no shard counts."""
 
-    def __init__(self, plan: CampaignPlan, about: About, known: Sequence[KnownFault]) -> None:
+    def __init__(
+        self, plan: CampaignPlan, about: About, known: Sequence[KnownFault], replays: int
+    ) -> None:
+        self.replayed = 0
         self.next = 0
         self.noted: list[Noted] = []
         self.cutting = Cutting(plan, about.lanes)
@@ -33,28 +37,50 @@ class Totals:
         self.campaign = self._campaign(about, about.lanes)
         self._plan = plan
         self._about = about
+        self._replays = replays
         self._events = 0
 
     @property
     def is_over(self) -> bool:
-        """Whether all shards that count have been taken in."""
-        return self.next >= self.cut
+        """Whether all that counts has been taken in."""
+        return self._has_replayed and self.next >= self.cut
+
+    @property
+    def _has_replayed(self) -> bool:
+        return self.replayed >= self._replays
 
     def cut_at(self, number: int | None) -> None:
         """End before that shard, where one is given."""
         if number is not None:
             self.cut = min(self.cut, number)
 
-    def take(self, some: Sequence[Ended]) -> list[Noted]:
-        """Take in shards in order, until one is missing or the rest do not count. Of one that
-        failed its errors alone count.
+    def replay(self, some: Sequence[Ended]) -> list[Noted]:
+        """Take in traces of the register in order, until one is missing. They end no search.
 
         Returns:
             The breaks that are to be written down because of them.
         """
         news: list[Noted] = []
         for ended in some:
-            if self.is_over or ended.job.number != self.next:
+            if ended.job.number != self.replayed:
+                break
+            self.replayed += 1
+            part = self._campaign(self._about, [ended.job.lane])
+            outcomes.read(Replayed, ended.outcome).put_into(part)
+            news += self._merge(part)
+        self.noted += news
+        return news
+
+    def take(self, some: Sequence[Ended]) -> list[Noted]:
+        """Take in shards in order, once the register's traces are in, until one is missing or the
+        rest do not count. Of one that failed its errors alone count.
+
+        Returns:
+            The breaks that are to be written down because of them.
+        """
+        news: list[Noted] = []
+        for ended in some:
+            if not self._has_replayed or self.is_over or ended.job.number != self.next:
                 break
             self.next += 1
             news += self._take(ended)
@@ -68,17 +94,20 @@ class Totals:
             return []
         part = self._campaign(self._about, [ended.job.lane])
         outcome.put_into(part)
-        noted = [
-            one
-            for broken in self.campaign.merge(part, 0.0, KEPT_PER_BREAK)
-            if (one := self.noting.note(broken)) is not None
-        ]
+        noted = self._merge(part)
         self.campaign.seconds += ended.seconds
         self._events += ended.events
         enough = self._plan.events is not None and self._events >= self._plan.events
         if enough or (self._plan.until == FIRST_UNLISTED and any(map(self.is_unlisted, noted))):
             self.cut = self.next
         return noted
+
+    def _merge(self, part: Campaign) -> list[Noted]:
+        return [
+            one
+            for broken in self.campaign.merge(part, 0.0, KEPT_PER_BREAK)
+            if (one := self.noting.note(broken)) is not None
+        ]
 
     def is_unlisted(self, noted: Noted) -> bool:
         """Whether it is a break that no list covers, of more harm than efficiency."""

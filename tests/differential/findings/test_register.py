@@ -1,5 +1,7 @@
 """The register: what one fault is known by, and what further runs make of its record."""
 
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from cacheproof.differential.findings.register import (
     held,
     merge,
     merged,
+    of_run,
     record_of,
 )
 from cacheproof.differential.generators.manager import manager_trace
@@ -163,6 +166,93 @@ def test_a_file_gives_back_what_was_added_to_it(record: Record, tmp_path: Path) 
     after = register_file.add([held(record, "vllm@0.33.0", "0.33.0", NEXT)], path)
     assert register_file.load(path) == after
     assert [one.status for one in after.values()] == ["mended"]
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_of_two_sightings_of_one_day_that_which_is_merged_in_counts(
+    record: Record, is_older: bool
+) -> None:
+    other = record_of(find("0.24.0", "EC-6a", 0), "encoder cache", DAY)
+    one, news = (other, record) if is_older else (record, other)
+    known = held(one, news.first.target, news.first.release, DAY)
+    assert merged(known, news).status == "came back"
+
+
+def test_a_trace_that_held_says_nothing_where_the_search_met_the_fault(record: Record) -> None:
+    again = msgspec.structs.replace(record, sightings=())
+    replayed = held(again, record.first.target, "0.28.0", NEXT)
+    elsewhere = held(again, "vllm@0.33.0", "0.33.0", NEXT)
+    assert of_run([replayed, elsewhere], [record]) == [elsewhere, record]
+    assert of_run([replayed], []) == [replayed]
+
+
+ADDS = """
+import contextlib, fcntl, sys
+from pathlib import Path
+from cacheproof.differential import files
+from cacheproof.differential.findings import register_file
+
+kept, own, words = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+records = register_file.load(own).values()
+lock, load = fcntl.flock, register_file.load
+
+def told(*arguments):
+    print("asks", flush=True)
+    lock(*arguments)
+
+def loaded(path):
+    found = load(path)
+    if "waits" in words:
+        print("loaded", flush=True)
+        sys.stdin.readline()
+    return found
+
+fcntl.flock, register_file.load = told, loaded
+if "free" in words:
+    files.alone = contextlib.nullcontext
+register_file.add(records, kept)
+print("done", flush=True)
+"""
+"""Adds the records of a file to a register. One that `waits` does so between reading and writing;
+one that is `free` takes no lock."""
+
+
+def add_at_a_time(folder: Path, records: list[Record], *words: str) -> set[str]:
+    """Two processes add a record each: the second begins while the first has read and not written.
+    Returns what the register has then."""
+    kept, adding = folder / "kept.jsonl", []
+    for number, record in enumerate(records):
+        own = folder / f"{number}.jsonl"
+        register_file.save({record.identity: record}, own)
+        waits = ["waits"] if number == 0 else []
+        adding.append(
+            subprocess.Popen(
+                [sys.executable, "-c", ADDS, kept, own, *waits, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        assert adding[-1].stdout is not None
+        while adding[-1].stdout.readline() not in (["loaded\n"], ["asks\n", "done\n"])[number]:
+            pass
+    for one in adding:
+        one.communicate("go on\n")
+        assert one.returncode == 0
+    return set(register_file.load(kept))
+
+
+@pytest.fixture
+def two(record: Record) -> list[Record]:
+    return [record, msgspec.structs.replace(record, identity="0123456789")]
+
+
+def test_two_processes_that_add_at_a_time_lose_nothing(two: list[Record], tmp_path: Path) -> None:
+    assert add_at_a_time(tmp_path, two) == {one.identity for one in two}
+
+
+def test_without_the_lock_one_of_them_is_lost(two: list[Record], tmp_path: Path) -> None:
+    assert add_at_a_time(tmp_path, two, "free") == {two[0].identity}
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from cacheproof.differential.findings.register import Record
 from cacheproof.differential.search.campaigns import reporting
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.runners import Who
-from cacheproof.differential.search.campaigns.running import Running, plants_in
+from cacheproof.differential.search.campaigns.running import Running, plants_in, replays_in
 from cacheproof.differential.search.campaigns.store import About, MadeBy, Store
 from cacheproof.differential.search.work import Job, Search, Worker
 from cacheproof.differential.targets.host.child import end_with
@@ -88,9 +89,12 @@ class Rig:
     target: ReferenceTarget = field(default_factory=Faulty)
     clock: FakeClock = field(default_factory=FakeClock)
 
-    def store(self, plan: CampaignPlan, *, code: str = "code") -> Store:
+    def store(
+        self, plan: CampaignPlan, *, code: str = "code", records: Sequence[Record] = ()
+    ) -> Store:
         about = About("reference", None, "", False, False, LANES)
-        return Store.create(self.place(), plan, "", MadeBy("1", code), [about], 1.0)
+        replays = replays_in(0, about, records)
+        return Store.create(self.place(), plan, "", MadeBy("1", code), [about], 1.0, replays)
 
     def run(
         self,
@@ -120,7 +124,9 @@ class Rig:
         def name(found: Any) -> str:
             return str(found.key)
 
-        return reporting.document(store, reporting.reported(store, []), name)
+        targets = reporting.reported(store, [])
+        document = reporting.document(store, targets, reporting.faults_in(store, targets), name)
+        return {key: value for key, value in document.items() if key != "seen"}
 
 
 @pytest.fixture(scope="session")
