@@ -1,25 +1,17 @@
 """The measure of guided search: it finds what is wrong, and nothing where nothing is."""
 
 import dataclasses
-import math
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "guided-search.md"
 
-
-def outcome(script, way: str, fault: str, base: int, first: int | None, events: int):
-    return script.Outcome(way, "scheduler", fault, base, 250, first, events)
-
-
-def test_every_listed_fault_is_still_there_and_half_of_them_are_held_out(script) -> None:
+def test_every_listed_fault_is_still_there_and_about_half_of_them_are_held_out(script) -> None:
     faults = script.listed()
     assert all(script.fault_of(one) for one in faults)
     assert len({one.words for one in faults}) == len(faults) >= 30
     halves = [one.half for one in faults]
-    assert halves.count("tuning") == halves.count("held out")
+    assert abs(halves.count("tuning") - halves.count("held out")) <= 1
 
 
 def test_no_listed_fault_was_found_at_once_when_it_was_chosen(script) -> None:
@@ -55,19 +47,3 @@ def test_what_is_not_found_counts_all_events_and_has_no_first(script) -> None:
     rare = next(one for one in script.listed() if one.name == "first-hit-aligned-twice")
     (found,) = script.measure("today", [rare], [0], 2)
     assert (found.first, found.events) == (None, 200)
-
-
-def test_a_median_is_infinite_where_half_the_runs_found_nothing(script) -> None:
-    found = [outcome(script, "today", "f", base, 3, 100 * base) for base in range(1, 4)]
-    missed = [outcome(script, "today", "f", base, None, 9000) for base in range(4, 7)]
-    assert script.median(found) == 200
-    assert script.median([*found, missed[0]]) == 250
-    assert script.median([*found, *missed]) == math.inf
-
-
-def test_twice_the_events_for_a_break_are_a_ratio_of_a_half(script) -> None:
-    today = [outcome(script, "today", "f", base, 1, 100) for base in range(4)]
-    other = [outcome(script, "swarm", "f", base, 1, 200) for base in range(4)]
-    assert script.ratio(today, other) == 0.5
-    mean, low, high = script.mean_ratio([0.5, 0.5, 2.0, 2.0])
-    assert (mean, low < 1 < high) == (1.0, True)
