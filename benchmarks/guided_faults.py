@@ -125,7 +125,8 @@ def fault_of(one: Listed) -> Fault:
         case "flag":
             return Fault(ReferenceTarget(Semantics.ideal().without(one.name)))
         case "statement":
-            return Fault(IDEAL, None, *changed_statement(*one.name.split(":"), one.change))
+            module, _, name = one.name.partition(":")
+            return Fault(IDEAL, None, *changed_statement(module, name, one.change))
 
 
 def changed_statement(
