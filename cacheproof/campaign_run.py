@@ -90,7 +90,7 @@ def resume(output: Output, where: str, findings: Path | None, workers: int | Non
             _require_same(store, f"the release of {about.name}", about.release, target.release)
             _require_same(store, f"the digest of {about.name}'s text", about.text, text_of(target))
             _require_programs(about)
-        store.try_again()
+        store.try_again(time.time())
         return _run(output, store, targets, campaign_report.folder_for(where, findings), workers)
 
 
