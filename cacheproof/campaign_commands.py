@@ -1,4 +1,5 @@
-"""The commands of campaigns that outlive their process: start, resume, status, merge, report."""
+"""The commands of campaigns that outlive their process: start, resume, status, merge, report,
+serve."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +27,12 @@ StoreOption = Annotated[
         "--store", metavar="DIR|URL", help="A folder, or a PostgreSQL database: postgresql://..."
     ),
 ]
+BoardOption = Annotated[
+    str | None,
+    typer.Option("--html", metavar="FILE", help="Write it as a page, see docs/board.md."),
+]
 STORE = "campaign"
+LOOPBACK, PORT = "127.0.0.1", 8723
 
 
 @campaign_app.callback()
@@ -97,6 +103,7 @@ def merge(
 def report(
     store: StoreOption = STORE,
     findings: FindingsOption = None,
+    html: BoardOption = None,
     verbose: VerboseOption = False,
     json: JsonOption = None,
 ) -> None:
@@ -104,4 +111,24 @@ def report(
     from cacheproof import campaign_report
 
     output = Output(json, verbose=verbose)
-    raise typer.Exit(campaign_report.report(output, store, findings))
+    raise typer.Exit(campaign_report.report(output, store, findings, html))
+
+
+@campaign_app.command()
+def serve(
+    store: StoreOption = STORE,
+    findings: FindingsOption = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="P", min=0, max=65535, help="0: one that is free.")
+    ] = PORT,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where it listens.")
+    ] = LOOPBACK,
+    expose: Annotated[
+        bool, typer.Option("--expose", help="Listen where other machines can ask.")
+    ] = False,
+) -> None:
+    """Show a campaign in a browser while it runs; it changes nothing in the store."""
+    from cacheproof.board import serving
+
+    serving.serve(Output(None), store, findings, serving.Listen(host, port, is_exposed=expose))

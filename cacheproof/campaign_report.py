@@ -8,7 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
-from cacheproof.console import Output
+from cacheproof.board.model import BoardReader
+from cacheproof.board.page import page
+from cacheproof.console import Output, require_writable, write_file
 from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.search import known as known_faults
@@ -27,16 +29,31 @@ RATE_SECONDS = 60.0
 
 def folder_for(where: str, findings: Path | None) -> Path:
     """Where the files of findings lie: beside a store's file by default."""
+    return folder_of(place_for(where, findings))
+
+
+def place_for(where: str, findings: Path | None) -> Path:
+    """The same, whether there is such a folder or not."""
     if findings is None and "://" not in where:
         findings = Path(where) / "findings"
-    return folder_of(findings or findings_folder())
+    return findings or findings_folder()
 
 
-def report(output: Output, where: str, findings: Path | None) -> int:
-    """Print what a campaign has come to. Returns the exit code."""
+def report(output: Output, where: str, findings: Path | None, html: str | None = None) -> int:
+    """Print what a campaign has come to, and write it as a page. Returns the exit code.
+
+    Raises:
+        InputError: the page cannot be written.
+    """
+    if html is not None:
+        require_writable("--html", html)
     with closing(Store(where)) as store:
         known = known_faults.parse(store.known, store.where)
-        return print_report(output, store, known, folder_for(where, findings))
+        folder = folder_for(where, findings)
+        code = print_report(output, store, known, folder)
+        if html is not None:
+            write_file("--html", html, page(BoardReader(folder).read(store)))
+        return code
 
 
 def print_report(output: Output, store: Store, known: Sequence[KnownFault], folder: Path) -> int:

@@ -122,7 +122,7 @@ class Store:
         if "://" not in where and not (Path(where) / FILE).is_file():
             raise self._nothing()
         self._engine = engine_for(where, reads_only=reads_only)
-        with self._told(), self._engine.begin() as connection:
+        with self.told(), self._engine.begin() as connection:
             if not sql.inspect(connection).has_table(CAMPAIGN.name):
                 raise self._nothing()
             row = connection.execute(select(CAMPAIGN)).one_or_none()
@@ -195,7 +195,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that no other writes beside."""
-        with self._told(), self._engine.begin() as connection:
+        with self.told(), self._engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(select(CAMPAIGN.c.id).with_for_update())
             yield connection
@@ -203,10 +203,11 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that changes nothing."""
-        with self._told(), self._engine.begin() as connection:
+        with self.told(), self._engine.begin() as connection:
             yield connection
 
-    def _told(self) -> Any:
+    def told(self) -> Any:
+        """Says what a database refuses, and what cannot be read of it, in one line."""
         return _told(self.where)
 
     def _nothing(self) -> InputError:
