@@ -63,13 +63,14 @@ function lineChart(board, width, { key, words, series, unit }) {
   const lines = series.map((one) => [
     svg("path", {
       class: `area ${one.color}`,
-      d: `${line(one.points, x, y)}L${x(one.points.at(-1)[0])} ${y(0)}L${x(one.points[0][0])} ${y(0)}Z`,
+      d: `${line(one.points, x, y)}V${y(0)}H${x(one.points[0][0])}Z`,
     }),
     svg("path", { class: `line ${one.color}`, d: line(one.points, x, y) }),
   ]);
   const cursor = svg("line", { class: "cursor", y1: 10, y2: height - 22, visibility: "hidden" });
   const readout = html("p", { class: "readout", "aria-live": "polite" }, "\u00a0");
-  const moments = [...new Set(series.flatMap((one) => one.points.map(([at]) => at)))].sort((a, b) => a - b);
+  const all = series.flatMap((one) => one.points.map(([at]) => at));
+  const moments = [...new Set(all)].sort((a, b) => a - b);
   let which = moments.length;
   function look(at) {
     which = Math.max(0, Math.min(moments.length - 1, at));
@@ -108,8 +109,10 @@ function stepChart(board, width, { words, steps, color }) {
   const path = steps.map(([at, value], which) =>
     `${which ? "H" : "M"}${x(at).toFixed(1)}${which ? "V" : " "}${y(value).toFixed(1)}`).join("");
   return picture(width, height, words, parts,
-    steps.length ? svg("path", { class: `line ${color}`, d: `${path}H${x(board.length).toFixed(1)}` }) : null,
-    steps.length ? svg("circle", { class: `dot ${color}`, cx: x(steps.at(-1)[0]), cy: y(last), r: 3 }) : null);
+    steps.length ? [
+      svg("path", { class: `line ${color}`, d: `${path}H${x(board.length).toFixed(1)}` }),
+      svg("circle", { class: `dot ${color}`, cx: x(steps.at(-1)[0]), cy: y(last), r: 3 }),
+    ] : null);
 }
 
 // When a fault showed: a mark for each shard, the higher the more traces.
@@ -122,7 +125,10 @@ function strip(board, width, words, times) {
     pauses(board, x, 2, height - 5),
     times.map(([at, target, traces]) => {
       const tall = 5 + (traces / most) * (height - 13);
-      return svg("line", { class: `mark ${colored(target)}`, x1: x(at), x2: x(at), y1: height - 5, y2: height - 5 - tall });
+      return svg("line", {
+        class: `mark ${colored(target)}`, x1: x(at), x2: x(at), y1: height - 5,
+        y2: height - 5 - tall,
+      });
     }));
 }
 
@@ -149,14 +155,18 @@ function gantt(board, width, runners) {
     const end = Math.max(x(one.heard_at), x(one.begun_at) + 2);
     const ended = one.state === "ended without a word";
     return svg("g", {},
-      svg("title", {}, `${one.host} process ${one.pid}: ${one.state}, ${counted(one.searches, "shard")}`),
-      svg("rect", { class: "bar", x: x(one.begun_at), width: end - x(one.begun_at), y: top, height: row - 7 }),
+      svg("title", {}, `${one.host} process ${one.pid}: ${one.state}, ` +
+        counted(one.searches, "shard")),
+      svg("rect", {
+        class: "bar", x: x(one.begun_at), width: end - x(one.begun_at), y: top,
+        height: row - 7,
+      }),
       one.shards.map(([begin, until, target]) => svg("rect", {
         class: `done ${colored(target)}`, x: x(begin), y: top + 3, height: row - 13,
         width: Math.max(1, x(until) - x(begin) - 0.5),
       })),
       ended ? svg("path", { class: "died", d: `M${end - 4} ${top + 2}l8 8m0 -8l-8 8` }) : null);
   });
-  return picture(width, height, `Who ran the campaign: ${counted(runners.length, "process")
-    .replace("processs", "processes")} over ${duration(board.length)}`, parts.slice(1), bars);
+  const words = `Who ran the campaign: ${processes(runners.length)} over ${duration(board.length)}`;
+  return picture(width, height, words, parts.slice(1), bars);
 }

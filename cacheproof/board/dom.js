@@ -30,11 +30,15 @@ function counted(number, what) {
   return `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 }
 
+function processes(number) {
+  return `${count(number)} ${number === 1 ? "process" : "processes"}`;
+}
+
 // A number on an axis or beside a chart, short.
 function brief(number) {
   if (number >= 1e6) return `${+(number / 1e6).toPrecision(3)}M`;
   if (number >= 1e4) return `${+(number / 1e3).toPrecision(3)}k`;
-  return number >= 100 || Number.isInteger(number) ? count(number) : String(+number.toPrecision(2));
+  return number >= 100 || Number.isInteger(number) ? count(number) : decimal(number);
 }
 
 function decimal(number) {
@@ -75,7 +79,7 @@ function time(seconds) {
   return html("time", { datetime: new Date(seconds * 1000).toISOString() }, moment(seconds));
 }
 
-// A table; a column is a title, or a title and "number". A cell is text, an element or some of them.
+// A table; a column is a title, or a title and "number". A cell is text or an element.
 function table(caption, columns, rows, attributes) {
   const titles = columns.map((one) => (Array.isArray(one) ? one : [one, ""]));
   return html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },

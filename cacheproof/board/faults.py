@@ -28,8 +28,8 @@ _HARMLESS = ("efficiency", MODEL_DIFFERENCE)
 
 
 class Smallest(msgspec.Struct, frozen=True):
-    """The finding with the fewest events in a target: a sentence, and the command that replays it
-    where its file was written."""
+    """The finding with the fewest events in a target: a sentence, and the command that replays it,
+    or a trace that is kept of its fault, where its file was not written."""
 
     target: str
     sentence: str
@@ -141,7 +141,8 @@ def _add(growing: _Growing, target: str, found: Finding, folder: Path) -> None:
     growing.is_annotated = found.known_note is not None
     growing.note = growing.note or (found.known_note or "")
     file = finding_file.path_of(found, folder)
-    command = f"cacheproof replay {shlex.quote(str(file))}" if file.is_file() else ""
+    shown = shlex.quote(str(file)) if file.is_file() else f"{found.fault}@{found.release}"
+    command = f"cacheproof replay {shown}" if file.is_file() or found.fault else ""
     smallest = Smallest(target, visible_line(found.sentence), len(found.events), command)
     others = [one for one in growing.smallest if one.target != target]
     mine = [one for one in growing.smallest if one.target == target]

@@ -173,13 +173,13 @@ def _facts(store: Store, targets: Sequence[Reported]) -> Iterator[tuple[str, str
         visible_line(f"cacheproof {store.made_by.cacheproof}, text {store.made_by.code[:12]}"),
     )
     plan = msgspec.to_builtins(store.plan)
-    given = (f"{name} {_told(value)}" for name, value in plan.items() if value not in (None, []))
+    given = (f"{name} {_told(value)}" for name, value in plan.items() if value not in (None, ()))
     yield "plan", visible_line("; ".join(given))
     yield "digest", str(reporting.document(store, targets, lambda found: str(found.key))["digest"])
 
 
 def _told(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _target(

@@ -2,7 +2,8 @@
 
 const HOLDS = 0, FROM_MODEL = 4;
 const POLL_MS = 5000;
-const LEAST_WIDTH = 240;
+const LEAST_WIDTH = 240, WIDE = 900, COLUMN_GAP = 32;
+const REASONS = 8;
 
 function tone(code) {
   return code === HOLDS ? "good" : code === FROM_MODEL ? "warn" : "bad";
@@ -16,36 +17,45 @@ function figure(number, what) {
   return html("div", { class: "figure" }, html("b", {}, number), html("span", {}, what));
 }
 
+function headFigures(board) {
+  const contracts = board.targets.flatMap((one) => one.contracts);
+  const found = contracts.reduce((sum, one) => sum + one.found, 0);
+  const planted = contracts.reduce((sum, one) => sum + one.planted, 0);
+  const isKnown = board.targets.every((one) => one.shards_of !== null);
+  const of = isKnown ? ` / ${count(total(board, (one) => one.shards_of))}` : "";
+  return html("div", { class: "figures" },
+    figure(brief(total(board, (one) => one.events)), "events"),
+    figure(brief(total(board, (one) => one.traces)), "traces"),
+    figure(`${count(total(board, (one) => one.shards))}${of}`, "shards"),
+    figure(count(board.faults.filter((one) => one.is_alarm).length), "unlisted"),
+    figure(count(board.faults.filter((one) => one.is_listed).length), "listed faults"),
+    figure(`${count(found)} / ${count(planted)}`, "planted faults found"),
+    figure(duration(board.length), "run"));
+}
+
+function reasons(board) {
+  const all = board.targets.flatMap((one) => one.void_because.map((why) => `${one.name}: ${why}`));
+  const more = all.length - REASONS;
+  return all.length ? html("ul", { class: "plain" },
+    all.slice(0, REASONS).map((one) => html("li", {}, one)),
+    more > 0 ? html("li", {}, `and ${count(more)} more`) : null) : null;
+}
+
 function head(board) {
-  const alarms = board.faults.filter((one) => one.is_alarm).length;
-  const planted = board.targets.flatMap((one) => one.contracts);
-  const found = planted.reduce((sum, one) => sum + one.found, 0);
-  const of = planted.reduce((sum, one) => sum + one.planted, 0);
-  const shards = total(board, (one) => one.shards);
-  const known = board.targets.every((one) => one.shards_of !== null);
   const running = board.runners.filter((one) => one.state === "runs").length;
-  const words = running ? `${counted(running, "process").replace("processs", "processes")} running` : "nobody runs it";
-  const reasons = board.targets.flatMap((one) => one.void_because.map((why) => `${one.name}: ${why}`));
+  const who = running ? `${processes(running)} running` : "nobody runs it";
   return [
     html("p", { class: "kicker" }, "cacheproof campaign",
-      html("span", { class: `state ${running ? "runs" : ""}` }, words)),
+      html("span", { class: `state ${running ? "runs" : ""}` }, who)),
     html("h1", {}, board.title),
     html("p", { class: `verdict ${tone(board.exit_code)}` }, html("strong", {}, board.words),
       ` Exit code ${board.exit_code}.`),
-    reasons.length ? html("ul", { class: "plain reasons" }, reasons.slice(0, 8).map((one) => html("li", {}, one)),
-      reasons.length > 8 ? html("li", {}, `and ${count(reasons.length - 8)} more`) : null) : null,
-    html("div", { class: "figures" },
-      figure(brief(total(board, (one) => one.events)), "events"),
-      figure(brief(total(board, (one) => one.traces)), "traces"),
-      figure(count(shards) + (known ? ` / ${count(total(board, (one) => one.shards_of))}` : ""), "shards"),
-      figure(count(alarms), "unlisted"),
-      figure(count(board.faults.filter((one) => one.is_listed).length), "listed faults"),
-      figure(`${count(found)} / ${count(of)}`, "planted faults found"),
-      figure(duration(board.length), "run")),
+    reasons(board),
+    headFigures(board),
     html("dl", { class: "facts" },
       board.facts.map(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]),
       board.begun === null ? null : [html("dt", {}, "begun"), html("dd", {}, time(board.begun))],
-      [html("dt", {}, "read"), html("dd", {}, time(board.read_at))]),
+      html("dt", {}, "read"), html("dd", {}, time(board.read_at))),
   ];
 }
 
@@ -54,57 +64,89 @@ function legend(board) {
     html("li", {}, html("i", { class: `key ${colored(number)}` }), one.name)));
 }
 
-function pace(board, width) {
-  const shown = board.targets.map((one, number) => ({ ...one, number })).filter((one) => one.bins.length);
-  const half = width >= 900 ? (width - 32) / 2 : width;
-  const series = (at) => shown.map((one) => ({
+const PACE = [
+  [1, "Events per second", "events/s"], [2, "Events in all", "events"],
+  [3, "Traces in all", "traces"],
+];
+
+function paceChart(board, shown, width, [at, title, unit]) {
+  const words = `${title}, by target, over the time in which somebody ran the campaign`;
+  const series = shown.map((one) => ({
     name: one.name, color: colored(one.number), points: one.bins.map((bin) => [bin[0], bin[at]]),
   }));
-  const charts = [[1, "Events per second", "events/s"], [2, "Events in all", "events"], [3, "Traces in all", "traces"]];
+  return html("figure", {}, html("figcaption", {}, title),
+    lineChart(board, width, { key: title, words, series, unit }));
+}
+
+function paceTable(one) {
+  const columns = ["until", ["events/s", "number"], ["events", "number"], ["traces", "number"]];
+  return table(`Pace of ${one.name}`, columns, one.bins.map(([until, ...numbers]) =>
+    [duration(until), ...numbers.map(count)]));
+}
+
+function pace(board, width) {
+  const title = html("h2", { id: "pace-title" }, "Pace");
+  const shown = board.targets.map((one, number) => ({ ...one, number }))
+    .filter((one) => one.bins.length);
+  if (!shown.length) return [title, html("p", { class: "quiet" }, "No shard has ended yet.")];
+  const half = width >= WIDE ? (width - COLUMN_GAP) / 2 : width;
+  const left = board.pauses.reduce((sum, [, seconds]) => sum + seconds, 0);
   return [
-    html("h2", { id: "pace-title" }, "Pace"),
-    shown.length ? legend(board) : html("p", { class: "quiet" }, "No shard has ended yet."),
-    shown.length ? html("div", { class: "charts" }, charts.map(([at, title, unit]) => html("figure", { class: at === 1 ? "wide" : "" },
-      html("figcaption", {}, title),
-      lineChart(board, at === 1 ? width : half, { key: title, words: `${title}, by target, over the time in which somebody ran the campaign`, series: series(at), unit })))) : null,
-    board.pauses.length ? html("p", { class: "quiet" }, `Times are those in which somebody ran the campaign. ${counted(board.pauses.length, "pause")} left out, of ${duration(board.pauses.reduce((sum, [, one]) => sum + one, 0))} in all: dashed lines.`) : null,
-    shown.length ? details("pace table", "The numbers", shown.map((one) => table(`Pace of ${one.name}`,
-      [["until", "number"], ["events/s", "number"], ["events", "number"], ["traces", "number"]],
-      one.bins.map((bin) => [duration(bin[0]), count(bin[1]), count(bin[2]), count(bin[3])])))) : null,
+    title,
+    legend(board),
+    html("div", { class: "charts" }, PACE.map((one, at) =>
+      paceChart(board, shown, at ? half : width, one))),
+    board.pauses.length ? html("p", { class: "quiet" }, "Times are those in which somebody ran " +
+      `the campaign. ${counted(board.pauses.length, "pause")} of ${duration(left)} in all left ` +
+      "out: dashed lines.") : null,
+    details("pace table", "The numbers", shown.map(paceTable)),
   ];
 }
 
+function smallest(one) {
+  return html("div", { class: "small" },
+    html("p", {}, `${one.sentence} (${one.target}, ${counted(one.events, "event")})`),
+    one.command
+      ? html("pre", { tabindex: "0" }, html("code", {}, one.command))
+      : html("p", { class: "quiet" }, "Its file is not written yet; cacheproof campaign report " +
+        "writes it."));
+}
+
 function fault(board, one, width) {
-  const when = one.first === null ? "no shard that is dated broke it this way"
+  const nameOf = (target) => board.targets[target].name;
+  const when = one.first === null
+    ? "no shard broke it just this way"
     : `first after ${duration(one.first)}, last after ${duration(one.last)}`;
-  const where = [...new Set(one.times.map(([, target]) => board.targets[target].name))];
-  const words = `${one.name} over time: ${counted(one.traces, "trace")} in ${counted(one.times.length, "shard")}, ${when}`;
-  return html("article", { class: `fault ${one.is_alarm ? "alarm" : ""}` },
-    html("h3", {}, one.name, html("span", { class: `tag ${one.harm === "safety" || one.is_alarm ? "bad" : ""}` }, one.harm),
+  const where = [...new Set(one.times.map(([, target]) => nameOf(target)))].join(", ");
+  const traces = `at least ${counted(one.traces, "trace")} in ${where || "no target"}`;
+  const words = `${one.name} over time: ${traces}, ${when}`;
+  const isBad = one.is_alarm || one.harm === "safety";
+  const about = [traces, when, one.contracts.join(" "), one.page, one.thread].filter(Boolean);
+  return html("article", { class: one.is_alarm ? "fault alarm" : "fault" },
+    html("h3", {}, one.name, html("span", { class: isBad ? "tag bad" : "tag" }, one.harm),
       one.is_listed ? null : html("span", { class: "tag" }, "not listed")),
     one.note ? html("p", {}, one.note) : null,
     strip(board, width, words, one.times),
-    html("p", { class: "quiet" }, `at least ${counted(one.traces, "trace")} in ${where.join(", ") || "no shard"}; ${when}; ${one.contracts.join(" ")}`,
-      one.page ? `; ${one.page}` : "", one.thread ? `; ${one.thread}` : ""),
-    one.smallest.map((small) => html("div", { class: "small" },
-      html("p", {}, `${small.sentence} (${counted(small.events, "event")})`),
-      small.command ? html("pre", { tabindex: "0" }, html("code", {}, small.command))
-        : html("p", { class: "quiet" }, "Its file is not written: cacheproof campaign report writes it."))),
-    details(`fault ${one.name}`, "The numbers", table(`${one.name}: when it showed`,
-      [["after", "number"], "target", ["traces", "number"]],
-      one.times.map(([at, target, traces]) => [duration(at), board.targets[target].name, count(traces)]))));
+    html("p", { class: "quiet" }, about.join("; ")),
+    one.smallest.map(smallest),
+    details(`fault ${one.name}`, "The numbers", table(`When ${one.name} showed`,
+      ["after", "target", ["traces", "number"]],
+      one.times.map(([at, target, broke]) => [duration(at), nameOf(target), count(broke)]))));
 }
 
 function findings(board, width) {
-  const columns = width >= 900 ? 2 : 1;
-  const inner = (width - (columns - 1) * 16) / columns - 30;
+  const columns = width >= WIDE ? 2 : 1;
+  const inner = (width - (columns - 1) * GAP) / columns - CARD_EDGES;
   const alarms = board.faults.filter((one) => one.is_alarm).length;
+  const words = board.faults.length
+    ? `${count(alarms)} unlisted, ${counted(board.faults.length - alarms, "other")}. A mark is a ` +
+      "shard; the more traces broke, the taller it is."
+    : "Nothing is broken so far.";
   return [
     html("h2", { id: "findings-title" }, "Findings"),
-    html("p", { class: "lead" }, board.faults.length
-      ? `${counted(alarms, "unlisted finding")}, ${counted(board.faults.length - alarms, "other")}. A mark is a shard; it is the taller the more traces broke.`
-      : "Nothing is broken so far."),
-    html("div", { class: "faults" }, board.faults.map((one) => fault(board, one, inner))),
+    html("p", { class: "lead" }, words),
+    html("div", { class: columns > 1 ? "faults two" : "faults" },
+      board.faults.map((one) => fault(board, one, inner))),
   ];
 }
 
@@ -115,40 +157,68 @@ function standing(contract) {
   return listed ? "listed" : contract.verdict;
 }
 
-function contracts(board) {
+function contractsOf(target, number) {
+  const held = target.contracts.filter((one) => one.verdict === "tested").length;
+  const planted = target.contracts.reduce((sum, one) => sum + one.planted, 0);
+  const found = target.contracts.reduce((sum, one) => sum + one.found, 0);
+  const columns = ["contract", "says", "came to", "of", ["planted", "number"],
+    ["found", "number"]];
+  const rows = target.contracts.map((one) => [
+    one.id, one.title, one.known ? `${one.verdict}: ${one.known}` : one.verdict, one.scope,
+    count(one.planted), count(one.found)]);
   return [
-    html("h2", { id: "contracts-title" }, "Contracts judged"),
-    board.targets.map((target, number) => {
-      const held = target.contracts.filter((one) => one.verdict === "tested").length;
-      const planted = target.contracts.reduce((sum, one) => sum + one.planted, 0);
-      const found = target.contracts.reduce((sum, one) => sum + one.found, 0);
-      return [
-        html("h3", {}, html("i", { class: `key ${colored(number)}` }), target.name),
-        html("p", { class: "lead" }, `${count(held)} of ${counted(target.contracts.length, "contract")} hold on every trace. ${count(found)} of ${counted(planted, "planted fault")} found.`),
-        target.missed.length ? html("p", { class: "bad" }, `Missed: ${target.missed.join("; ")}`) : null,
-        html("ul", { class: "grid", "aria-label": `Contracts of ${target.name}` }, target.contracts.map((one) =>
-          html("li", { class: standing(one), title: `${one.title}: ${one.verdict}; ${one.scope}` }, one.id))),
-        details(`contracts ${number}`, "The numbers", table(`Contracts of ${target.name}`,
-          ["contract", "says", "came to", "of", ["planted", "number"], ["found", "number"]],
-          target.contracts.map((one) => [one.id, one.title, one.known ? `${one.verdict}: ${one.known}` : one.verdict, one.scope, count(one.planted), count(one.found)]))),
-      ];
-    }),
+    html("h3", {}, html("i", { class: `key ${colored(number)}` }), target.name),
+    html("p", { class: "lead" }, `${count(held)} of ` +
+      `${counted(target.contracts.length, "contract")} hold on every trace. ${count(found)} of ` +
+      `${counted(planted, "planted fault")} found.`),
+    target.missed.length
+      ? html("p", { class: "bad" }, `Missed: ${target.missed.join("; ")}`) : null,
+    html("ul", { class: "grid", "aria-label": `Contracts of ${target.name}` },
+      target.contracts.map((one) => html("li", {
+        class: standing(one), title: `${one.title}: ${one.verdict}; ${one.scope}`,
+      }, one.id))),
+    details(`contracts ${number}`, "The numbers",
+      table(`Contracts of ${target.name}`, columns, rows)),
   ];
 }
 
+function contracts(board) {
+  return [
+    html("h2", { id: "contracts-title" }, "Contracts judged"),
+    html("p", { class: "quiet" }, "Green holds, yellow breaks by listed faults alone, red breaks " +
+      "or lacks a planted fault, grey was not judged."),
+    board.targets.map(contractsOf),
+  ];
+}
+
+function processTable(board) {
+  const columns = ["process", "state", ["workers", "number"], "begun", "last heard of",
+    ["shards", "number"], ["plantings", "number"], ["made small", "number"],
+    ["under way", "number"], ["lost", "number"]];
+  return table("Processes", columns, board.runners.map((one) => [
+    `${one.host} ${one.pid}`, one.state, count(one.workers), time(one.begun), time(one.heard),
+    count(one.searches), count(one.plantings), count(one.writings), count(one.under_way),
+    board.losses === null ? "not kept" : count(one.lost)]));
+}
+
+function losses(board) {
+  if (board.losses === null || !board.runners.length) return null;
+  if (!board.losses.length) return html("p", { class: "quiet" }, "No job was lost.");
+  const all = board.losses.length + board.losses_left_out;
+  return details("losses", `${counted(all, "job")} lost, to be done again`,
+    board.losses_left_out
+      ? html("p", {}, `The last ${count(board.losses.length)} of them.`) : null,
+    table("Jobs that were lost", ["job", "at", "by", "why"], board.losses.map((one) =>
+      [one.job, time(one.at), one.who, one.why])));
+}
+
 function runners(board, width) {
-  const known = board.losses !== null;
   return [
     html("h2", { id: "runners-title" }, "Who ran it"),
-    board.runners.length ? [
-      gantt(board, width, board.runners),
-      table("Processes", ["process", "state", ["workers", "number"], "begun", "last heard of", ["shards", "number"], ["plantings", "number"], ["made small", "number"], ["under way", "number"], ["lost", "number"]],
-        board.runners.map((one) => [`${one.host} ${one.pid}`, one.state, count(one.workers), time(one.begun), time(one.heard), count(one.searches), count(one.plantings), count(one.writings), count(one.under_way), known ? count(one.lost) : "not kept"])),
-    ] : html("p", { class: "quiet" }, "No process has run it."),
-    known && board.losses.length ? details("losses", `${counted(board.losses.length + board.losses_left_out, "job")} lost, to be done again`,
-      board.losses_left_out ? html("p", {}, `The last ${count(board.losses.length)} of them.`) : null,
-      table("Jobs that were lost", ["job", "at", "by", "why"], board.losses.map((one) => [one.job, time(one.at), one.who, one.why]))) : null,
-    known && !board.losses.length && board.runners.length ? html("p", { class: "quiet" }, "No job was lost.") : null,
+    board.runners.length
+      ? [gantt(board, width, board.runners), processTable(board)]
+      : html("p", { class: "quiet" }, "No process is known that ran it."),
+    losses(board),
   ];
 }
 
@@ -170,7 +240,8 @@ function draw() {
   const width = Math.max(LEAST_WIDTH, document.querySelector("main").clientWidth);
   document.title = `${shown.title}: ${shown.words}`;
   for (const [id, section] of Object.entries(SECTIONS)) {
-    document.getElementById(id).replaceChildren(...[section(shown, width)].flat(Infinity).filter(Boolean));
+    const parts = section(shown, width).flat(Infinity).filter(Boolean);
+    document.getElementById(id).replaceChildren(...parts);
   }
   for (const one of document.querySelectorAll("[data-key]")) {
     if (one.tagName === "DETAILS") one.open = open.has(one.dataset.key);

@@ -48,7 +48,7 @@ def estimate(met_in: Iterable[int], units: int) -> Estimate | None:
     once, twice = counts.count(1), counts.count(2)
     low, high = _bounds_of_next(once, twice)
     left = chao(once, twice, units)
-    left_low, left_high = _bounds_of_left(left, once, twice, units, len(counts))
+    left_low, left_high = _bounds_of_left(left, once, twice, units)
     return Estimate(
         units,
         len(counts),
@@ -64,11 +64,8 @@ def estimate(met_in: Iterable[int], units: int) -> Estimate | None:
 
 
 def chao(once: int, twice: int, units: int) -> float:
-    """How many species are unseen at least."""
-    share = (units - 1) / units
-    if twice:
-        return share * once * once / (2 * twice)
-    return share * once * (once - 1) / 2
+    """How many species are unseen at least: the form that corrects the bias of few."""
+    return (units - 1) / units * once * (once - 1) / (2 * (twice + 1))
 
 
 def _bounds_of_next(once: int, twice: int) -> tuple[float, float]:
@@ -79,21 +76,15 @@ def _bounds_of_next(once: int, twice: int) -> tuple[float, float]:
     return max(0.0, middle - half), middle + half
 
 
-def _bounds_of_left(
-    left: float, once: int, twice: int, units: int, seen: int
-) -> tuple[float, float]:
+def _bounds_of_left(left: float, once: int, twice: int, units: int) -> tuple[float, float]:
     """Chao's interval (1987): the number of unseen species is taken to be log-normal."""
     if left <= 0:
         return 0.0, 0.0
-    share = (units - 1) / units
-    if twice:
-        ratio = once / twice
-        spread = twice * (share / 2 * ratio**2 + share**2 * ratio**3 + share**2 / 4 * ratio**4)
-    else:
-        spread = (
-            share * once * (once - 1) / 2
-            + share**2 * once * (2 * once - 1) ** 2 / 4
-            - share**2 * once**4 / (4 * (seen + left))
-        )
-    factor = math.exp(Z * math.sqrt(math.log1p(max(0.0, spread) / left**2)))
+    share, both = (units - 1) / units, twice + 1
+    spread = (
+        share * once * (once - 1) / (2 * both)
+        + share**2 * once * (2 * once - 1) ** 2 / (4 * both**2)
+        + share**2 * once**2 * twice * (once - 1) ** 2 / (4 * both**4)
+    )
+    factor = math.exp(Z * math.sqrt(math.log1p(spread / left**2)))
     return left / factor, left * factor
