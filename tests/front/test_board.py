@@ -2,19 +2,32 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from cacheproof.board.clock import CampaignClock
 from cacheproof.board.model import BINS_MAX, Board, bin_seconds
+from cacheproof.board.page import live_page, page
 from cacheproof.differential.errors import SetupError
 from cacheproof.differential.search.campaigns.merging import merge_stores
 from cacheproof.differential.search.campaigns.series import Reader
 from cacheproof.differential.search.campaigns.store import Store
 from cacheproof.differential.search.verdict import UNLISTED
+from tests.differential.findings.timeline.pages import (
+    LEAST_CONTRAST,
+    MARKUP,
+    Parsed,
+    contrast,
+    names_outside,
+    palettes,
+)
 from tests.front import board_stores
 from tests.front.board_stores import BEGUN, SHARD_TRACES, as_older, board, enlist, made, search
+
+LEAST_OF_LINES = 3.0
+"""Of what is drawn, by WCAG 2 at level AA."""
 
 
 @pytest.fixture
@@ -175,12 +188,12 @@ def test_a_store_that_is_read_alone_cannot_be_changed(tmp_path: Path) -> None:
 
 def test_a_report_is_written_as_a_page(run: Callable, tmp_path: Path) -> None:
     board_stores.small(tmp_path / "store").close()
-    page = tmp_path / "page.html"
-    ran = run("campaign", "report", "--store", tmp_path / "store", "--html", page)
+    file = tmp_path / "page.html"
+    ran = run("campaign", "report", "--store", tmp_path / "store", "--html", file)
     plain = run("campaign", "report", "--store", tmp_path / "store")
     assert (ran.code, ran.out) == (plain.code, plain.out)
     assert ran.code != UNLISTED  # nothing was written down of it
-    text = page.read_text()
+    text = file.read_text()
     assert text.startswith("<!DOCTYPE html>")
     assert "early-release" in text
 
@@ -193,3 +206,33 @@ def test_a_page_that_cannot_be_written_is_refused(run: Callable, tmp_path: Path)
         f"--html {place}: cannot be written: no such folder; expected a file in a folder that "
         "exists"
     )
+
+
+def test_a_page_names_nothing_outside_itself(seen: Board) -> None:
+    assert names_outside(page(seen).decode()) == []
+    assert names_outside('<a href="#x">x</a><img src="x.png">') == ["x.png"]
+
+
+def test_the_policy_admits_the_pages_own_script_and_style_alone(seen: Board) -> None:
+    kept, live = Parsed(page(seen).decode()), Parsed(live_page("board.json").decode())
+    for one in (kept, live):
+        assert one.admits_its_own()
+        assert one.admitted["default-src"] == "'none'"
+    assert "connect-src" not in kept.admitted
+    assert live.admitted["connect-src"] == "'self'"
+
+
+def test_scripts_put_text_in_as_text(seen: Board) -> None:
+    _, script = Parsed(page(seen).decode()).contents["script"]
+    assert not MARKUP.search(script)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_what_it_stands_on(scheme: str) -> None:
+    style = (resources.files("cacheproof.board") / "page.css").read_text()
+    colours = palettes(style)[scheme]
+    tones = [(one, f"{one}-paper") for one in ("good", "bad", "warn")]
+    pairs = [*tones, *((text, on) for text in ("ink", "quiet") for on in ("paper", "stripe"))]
+    assert [p for p in pairs if contrast(*map(colours.__getitem__, p)) < LEAST_CONTRAST] == []
+    lines = [(f"t{number}", "paper") for number in range(8)]
+    assert [p for p in lines if contrast(*map(colours.__getitem__, p)) < LEAST_OF_LINES] == []
