@@ -6,9 +6,10 @@ function colored(target) {
   return `t${target % COLORS}`;
 }
 
+// Whole numbers that divide an axis.
 function ticks(most, wanted) {
   if (!(most > 0)) return [0];
-  const rough = most / wanted;
+  const rough = Math.max(1, most / wanted);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, at) => at * step);

@@ -114,7 +114,7 @@ function estimates(board, unit) {
   if (!found.length) return html("p", { class: "quiet" }, "There is nothing to estimate from.");
   const least = Math.min(0.1, ...found.map(([, , , estimate]) => 1 / estimate.units)) / 3;
   const columns = ["lane", "of", [`${unit}s`, "number"], ["met", "number"],
-    ["once / twice", "number"], `new in the next ${unit}`, "that is",
+    ["once / twice", "number"], `new in the next ${unit}`, ["that is", "short"],
     ["unseen, at least", "number"]];
   return table("Estimates by lane", columns, found.map((one) => estimateRow(...one, least)));
 }
@@ -122,10 +122,10 @@ function estimates(board, unit) {
 function neverBounds(board) {
   const lines = board.targets.flatMap((target) => target.lanes
     .filter((lane) => lane.never.length && lane.rate_at_most !== null)
-    .map((lane) => html("li", {}, `${target.name} ${lane.name}: ` +
-      `${lane.never.map((one) => one.state).join("; ")}: at most ${oneIn(lane.rate_at_most)}`)));
+    .map((lane) => html("li", {}, `${target.name} ${lane.name}: at most ` +
+      `${oneIn(lane.rate_at_most)} for each of ${counted(lane.never.length, "state")}`)));
   return lines.length ? [
-    html("p", {}, "What was never met, and in how many traces of its lane it can be, at 95 %:"),
+    html("p", {}, "How often a state that was never met can be in traces of its lane, at 95 %:"),
     html("ul", { class: "plain" }, lines)] : null;
 }
 

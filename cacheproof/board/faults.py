@@ -169,3 +169,17 @@ def _board(one: _Growing) -> FaultBoard:
         tuple((at, target, traces) for at, _, target, traces in times),
         tuple(one.smallest),
     )
+
+
+def broken_by_alarms(faults: Sequence[FaultBoard], number: int, target: str) -> set[str]:
+    """The contracts that a target breaks by what is not listed and is worth an exit code."""
+    return {
+        contract
+        for one in faults
+        if one.is_alarm
+        and (
+            any(at == number for _, at, _ in one.times)
+            or any(s.target == target for s in one.smallest)
+        )
+        for contract in one.contracts
+    }

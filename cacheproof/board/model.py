@@ -10,7 +10,7 @@ import msgspec
 
 from cacheproof.board.clock import CampaignClock, last_heard
 from cacheproof.board.coverage import SHARD, LaneBoard, lane_board
-from cacheproof.board.faults import FaultBoard, fault_boards
+from cacheproof.board.faults import FaultBoard, broken_by_alarms, fault_boards
 from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.search.campaigns import reporting
 from cacheproof.differential.search.campaigns.reporting import Reported
@@ -44,13 +44,13 @@ class Bin(msgspec.Struct, frozen=True, array_like=True):
 
 class ContractBoard(msgspec.Struct, frozen=True):
     """A contract of a target: what judging it came to, and how many of the faults planted against
-    it were found."""
+    it were found. `is_alarm`: it is broken by what is not listed and is worth an exit code."""
 
     id: str
     title: str
     verdict: str
     scope: str
-    known: str
+    is_alarm: bool
     planted: int
     found: int
 
@@ -143,8 +143,9 @@ class BoardReader:
         runners = tuple(_runners(series, clock, now))
         code = exit_code_of([one.verdict for one in targets])
         losses = None if series.losses is None else tuple(_losses(series))
+        faults = fault_boards(series.shards, targets, known, self._folder, clock)
         boards = tuple(
-            _target(number, one, series.shards, clock) for number, one in enumerate(targets)
+            _target(number, one, series.shards, clock, faults) for number, one in enumerate(targets)
         )
         is_counted = all(lane.unit != SHARD for one in boards for lane in one.lanes if lane.traces)
         return Board(
@@ -158,7 +159,7 @@ class BoardReader:
             length=clock.length,
             pauses=tuple(clock.pauses),
             targets=boards,
-            faults=tuple(fault_boards(series.shards, targets, known, self._folder, clock)),
+            faults=tuple(faults),
             runners=runners,
             losses=None if losses is None else losses[-LOSSES_MAX:],
             losses_left_out=max(0, len(losses or ()) - LOSSES_MAX),
@@ -183,7 +184,11 @@ def _told(value: object) -> str:
 
 
 def _target(
-    number: int, one: Reported, shards: Sequence[ShardSeen], clock: CampaignClock
+    number: int,
+    one: Reported,
+    shards: Sequence[ShardSeen],
+    clock: CampaignClock,
+    faults: Sequence[FaultBoard],
 ) -> TargetBoard:
     mine = [shard for shard in shards if shard.target == number]
     verdict = one.verdict
@@ -207,7 +212,7 @@ def _target(
         sum(shard.seconds for shard in mine),
         tuple(bins(mine, clock)),
         lanes,
-        tuple(_contracts(one)),
+        tuple(_contracts(one, broken_by_alarms(faults, number, one.about.name))),
         tuple(name for name, found in verdict.canaries.items() if not found),
     )
 
@@ -241,7 +246,7 @@ def bins(shards: Sequence[ShardSeen], clock: CampaignClock) -> Iterator[Bin]:
         yield Bin(max(end, math.nextafter(start, math.inf)), rate, all_events, all_traces)
 
 
-def _contracts(one: Reported) -> Iterator[ContractBoard]:
+def _contracts(one: Reported, alarms: set[str]) -> Iterator[ContractBoard]:
     planted: dict[str, list[bool]] = {}
     for name, found in one.verdict.canaries.items():
         contract = name.partition(" (")[0].partition(",")[0]
@@ -253,7 +258,7 @@ def _contracts(one: Reported) -> Iterator[ContractBoard]:
             rule_of(line.contract).title,
             line.verdict,
             line.scope,
-            line.known or "",
+            line.contract in alarms,
             len(ours),
             sum(ours),
         )

@@ -128,7 +128,9 @@ function fault(board, one, width) {
     one.note ? html("p", {}, one.note) : null,
     strip(board, width, words, one.times),
     html("p", { class: "quiet" }, about.join("; ")),
-    one.smallest.map(smallest),
+    one.smallest.length
+      ? one.smallest.map(smallest)
+      : html("p", { class: "quiet" }, "No small trace of it is written down yet."),
     details(`fault ${one.name}`, "The numbers", table(`When ${one.name} showed`,
       ["after", "target", ["traces", "number"]],
       one.times.map(([at, target, broke]) => [duration(at), nameOf(target), count(broke)]))));
@@ -150,11 +152,10 @@ function findings(board, width) {
   ];
 }
 
-// A contract that breaks by listed faults alone is no news.
+// A contract that breaks by listed faults alone, or to no harm, is no news.
 function standing(contract) {
   if (contract.found < contract.planted) return "missed";
-  const listed = contract.verdict === "refuted" && contract.known !== "not listed";
-  return listed ? "listed" : contract.verdict;
+  return contract.verdict === "refuted" && !contract.is_alarm ? "listed" : contract.verdict;
 }
 
 function contractsOf(target, number) {
@@ -164,7 +165,7 @@ function contractsOf(target, number) {
   const columns = ["contract", "says", "came to", "of", ["planted", "number"],
     ["found", "number"]];
   const rows = target.contracts.map((one) => [
-    one.id, one.title, one.known ? `${one.verdict}: ${one.known}` : one.verdict, one.scope,
+    one.id, one.title, one.is_alarm ? `${one.verdict}, not listed` : one.verdict, one.scope,
     count(one.planted), count(one.found)]);
   return [
     html("h3", {}, html("i", { class: `key ${colored(number)}` }), target.name),
@@ -185,8 +186,8 @@ function contractsOf(target, number) {
 function contracts(board) {
   return [
     html("h2", { id: "contracts-title" }, "Contracts judged"),
-    html("p", { class: "quiet" }, "Green holds, yellow breaks by listed faults alone, red breaks " +
-      "or lacks a planted fault, grey was not judged."),
+    html("p", { class: "quiet" }, "Green holds. Yellow breaks by listed faults alone, or to no " +
+      "harm. Red breaks by what is not listed, or misses a planted fault. Grey was not judged."),
     board.targets.map(contractsOf),
   ];
 }
@@ -235,7 +236,8 @@ let shown = JSON.parse(document.getElementById("data").textContent);
 // Draw it all; what was unfolded stays so, and the keyboard stays where it was.
 function draw() {
   if (shown === null) return;
-  const open = new Set([...document.querySelectorAll("details[open]")].map((one) => one.dataset.key));
+  const unfolded = [...document.querySelectorAll("details[open]")];
+  const open = new Set(unfolded.map((one) => one.dataset.key));
   const focused = document.activeElement && document.activeElement.dataset.key;
   const width = Math.max(LEAST_WIDTH, document.querySelector("main").clientWidth);
   document.title = `${shown.title}: ${shown.words}`;

@@ -112,6 +112,12 @@ def test_a_planted_fault_that_was_missed_is_named(seen: Board) -> None:
     assert any("EC-2" in why for why in target.void_because)
 
 
+def test_a_contract_is_an_alarm_where_something_unlisted_breaks_it(seen: Board) -> None:
+    (target,) = seen.targets
+    broken = {one.id: one.is_alarm for one in target.contracts if one.verdict == "refuted"}
+    assert broken == {"EC-6": False, "EC-7": True}
+
+
 def test_who_ran_it_died_and_lost_a_job_is_said(seen: Board) -> None:
     first, second = seen.runners
     assert (first.state, first.searches, first.plantings, first.lost) == (
