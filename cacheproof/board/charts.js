@@ -116,7 +116,7 @@ function stepChart(board, width, { words, steps, color }) {
     ] : null);
 }
 
-// When a fault showed: a mark for each shard, the higher the more traces.
+// When a fault showed: marks, the taller the more traces.
 function strip(board, width, words, times) {
   const height = 30;
   const x = (at) => 4 + (at / (board.length || 1)) * (width - 8);
@@ -162,7 +162,7 @@ function gantt(board, width, runners) {
         class: "bar", x: x(one.begun_at), width: end - x(one.begun_at), y: top,
         height: row - 7,
       }),
-      one.shards.map(([begin, until, target]) => svg("rect", {
+      one.spans.map(([begin, until, target]) => svg("rect", {
         class: `done ${colored(target)}`, x: x(begin), y: top + 3, height: row - 13,
         width: Math.max(1, x(until) - x(begin) - 0.5),
       })),

@@ -9,6 +9,9 @@ from cacheproof.differential.search.campaigns.series import RunnerSeen, Series
 PAUSE_SECONDS = 60.0
 """A gap is a pause from this on."""
 
+BINS_MAX = 120
+BIN_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+
 Interval = tuple[float, float]
 
 
@@ -36,6 +39,12 @@ class CampaignClock:
     def length(self) -> float:
         """How long somebody ran it, in seconds."""
         return sum(end - start for start, end in self.busy)
+
+    @property
+    def bin_seconds(self) -> float:
+        """The width of bins that cut all that time into not too many."""
+        fits = (one for one in BIN_SECONDS if self.length / one <= BINS_MAX)
+        return float(next(fits, self.length / BINS_MAX))
 
     def at(self, moment: float) -> float:
         """The seconds until then in which somebody ran it."""

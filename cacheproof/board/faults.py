@@ -1,8 +1,10 @@
 """What a campaign broke, by fault: when, in how many traces and which targets, how to see it."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -41,7 +43,8 @@ class FaultBoard(msgspec.Struct, frozen=True):
     """A listed fault, or what is broken and not listed: `name` is then a contract and its kind.
     `traces` break it at least: a trace that breaks two of its contracts counts once if it does so
     in one of them most often. `first` and `last` are on the campaign's clock, their moments in
-    seconds since 1970. `times` has each shard: when, in which target, how many traces."""
+    seconds since 1970. `times` has each part of the time, as the pace has
+    them: when the last shard of it ended, in which target, and how many traces."""
 
     name: str
     is_listed: bool
@@ -100,11 +103,12 @@ def fault_boards(
 ) -> list[FaultBoard]:
     """What the shards broke, the worst first. In `folder` lie the files of findings."""
     faults: dict[str, _Growing] = {}
+    covers = cache(partial(covering, known))
     for shard in shards:
         by_fault: dict[str, dict[tuple[str, str], int]] = {}
         for (contract, kind), traces in shard.broken.items():
             about = targets[shard.target].about
-            fault = covering(known, contract, about.release, shard.lane, kind)
+            fault = covers(contract, about.release, shard.lane, kind)
             name, harm = _named(fault, contract, kind), _harm(contract, fault, about)
             growing = faults.setdefault(name, _Growing(name, fault, harm))
             growing.harm = min(growing.harm, harm, key=_badness)
@@ -116,7 +120,10 @@ def fault_boards(
             name = found.fault or _named(None, found.contract, found.kind)
             growing = faults.setdefault(name, _Growing(name, None, found.harm))
             _add(growing, one.about.name, found, folder)
-    return [_board(one) for one in sorted(faults.values(), key=lambda one: one.weight)]
+    return [
+        _board(one, clock.bin_seconds)
+        for one in sorted(faults.values(), key=lambda one: one.weight)
+    ]
 
 
 def _badness(harm: str) -> int:
@@ -149,7 +156,7 @@ def _add(growing: _Growing, target: str, found: Finding, folder: Path) -> None:
     growing.smallest = [*others, min([*mine, smallest], key=lambda one: one.events)]
 
 
-def _board(one: _Growing) -> FaultBoard:
+def _board(one: _Growing, width: float) -> FaultBoard:
     fault, times = one.fault, one.times
     return FaultBoard(
         visible_line(one.name),
@@ -166,9 +173,22 @@ def _board(one: _Growing) -> FaultBoard:
         max((at for at, *_ in times), default=None),
         min((moment for _, moment, *_ in times), default=None),
         max((moment for _, moment, *_ in times), default=None),
-        tuple((at, target, traces) for at, _, target, traces in times),
+        tuple(_binned(times, width)),
         tuple(one.smallest),
     )
+
+
+def _binned(
+    times: Sequence[tuple[float, float, int, int]], width: float
+) -> Iterator[tuple[float, int, int]]:
+    last: dict[tuple[int, int], float] = {}
+    traces: Counter[tuple[int, int]] = Counter()
+    for at, _, target, broke in times:
+        place = int(at // width), target
+        last[place] = max(at, last.get(place, at))
+        traces[place] += broke
+    for place, at in sorted(last.items()):
+        yield at, place[1], traces[place]
 
 
 def broken_by_alarms(faults: Sequence[FaultBoard], number: int, target: str) -> set[str]:

@@ -21,8 +21,8 @@ from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, 
 from cacheproof.differential.traces.wording import visible_line
 from cacheproof.formats.result import rule_of
 
-BINS_MAX = 120
-BIN_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+SPANS_MAX = 500
+"""Searches of a process that are closer than this part of the time are drawn as one."""
 LOSSES_MAX = 200
 _WORDS = {
     HOLDS: "Nothing unlisted breaks.",
@@ -76,7 +76,7 @@ class TargetBoard(msgspec.Struct, frozen=True):
 
 class RunnerBoard(msgspec.Struct, frozen=True):
     """A process: when it ran, on the campaign's clock and in seconds since 1970, what it did, and
-    how it ended. `shards` are the searches that it did: begin, end and target."""
+    how it ended. `spans` are when it searched: begin, end and target."""
 
     host: str
     pid: int
@@ -91,7 +91,7 @@ class RunnerBoard(msgspec.Struct, frozen=True):
     writings: int
     under_way: int
     lost: int
-    shards: tuple[tuple[float, float, int], ...]
+    spans: tuple[tuple[float, float, int], ...]
 
 
 class LossBoard(msgspec.Struct, frozen=True):
@@ -132,12 +132,16 @@ class BoardReader:
         self._folder = folder
         self._now = now
         self._reader = Reader()
+        self._of: object = None
+        self._targets: list[Reported] = []
 
     def read(self, store: Store) -> Board:
         """The board as the campaign's store is now."""
         now = self._now()
         known = known_faults.parse(store.known, store.where)
-        targets = reporting.reported(store, known)
+        before = self._targets if self._of == store.identity else ()
+        self._of = store.identity
+        targets = self._targets = reporting.reported(store, known, before)
         series = self._reader.read(store)
         clock = CampaignClock.of(series, now)
         runners = tuple(_runners(series, clock, now))
@@ -217,15 +221,10 @@ def _target(
     )
 
 
-def bin_seconds(length: float) -> float:
-    """The width of bins that cut so much time into not too many."""
-    return next((one for one in BIN_SECONDS if length / one <= BINS_MAX), length / BINS_MAX)
-
-
 def bins(shards: Sequence[ShardSeen], clock: CampaignClock) -> Iterator[Bin]:
     """Events and traces of a target over time: those of a shard are spread evenly over the time
     that it took. From the bin in which the first begins to that in which the last ends."""
-    width = bin_seconds(clock.length) or 1.0
+    width = clock.bin_seconds
     events: dict[int, float] = {}
     traces: dict[int, float] = {}
     for one in shards:
@@ -287,8 +286,24 @@ def _runners(series: Series, clock: CampaignClock, now: float) -> Iterator[Runne
             one.jobs.get("write", 0),
             one.under_way,
             len(lost),
-            tuple(spans.get(one.id, ())),
+            tuple(_joined(spans.get(one.id, ()), clock.length / SPANS_MAX)),
         )
+
+
+def _joined(
+    spans: Sequence[tuple[float, float, int]], apart: float
+) -> Iterator[tuple[float, float, int]]:
+    """Spans of one target that are less apart are one."""
+    last: tuple[float, float, int] | None = None
+    for begin, end, target in sorted(spans):
+        if last is not None and last[2] == target and begin - last[1] < apart:
+            last = last[0], max(last[1], end), target
+            continue
+        if last is not None:
+            yield last
+        last = begin, end, target
+    if last is not None:
+        yield last
 
 
 def _state(one: RunnerSeen, series: Series, now: float) -> str:

@@ -141,8 +141,8 @@ function findings(board, width) {
   const inner = (width - (columns - 1) * GAP) / columns - CARD_EDGES;
   const alarms = board.faults.filter((one) => one.is_alarm).length;
   const words = board.faults.length
-    ? `${count(alarms)} unlisted, ${counted(board.faults.length - alarms, "other")}. A mark is a ` +
-      "shard; the more traces broke, the taller it is."
+    ? `${count(alarms)} unlisted, ${counted(board.faults.length - alarms, "other")}. Marks ` +
+      "are where it showed; the more traces broke, the taller."
     : "Nothing is broken so far.";
   return [
     html("h2", { id: "findings-title" }, "Findings"),

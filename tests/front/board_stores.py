@@ -17,6 +17,7 @@ from cacheproof.differential.search.campaigns.running import search_of
 from cacheproof.differential.search.campaigns.shards import Cutting
 from cacheproof.differential.search.campaigns.store import (
     DONE,
+    FAILED,
     PLANT,
     About,
     Ended,
@@ -77,6 +78,7 @@ def search(
     seconds: float = 4.0,
     events: int = 100,
     kinds: Sequence[tuple[str, str, int]] = (),
+    errors: Sequence[str] = (),
 ) -> None:
     """A shard that such a process ends so many seconds after the beginning."""
     about = store.targets[target]
@@ -95,7 +97,7 @@ def search(
         broken={contract: traces for contract, _, traces in kinds},
         kinds=list(kinds),
         breaks=[],
-        errors=[],
+        errors=list(errors),
         together=sorted((place[one], place[two], n) for (one, two), n in together.items()),
     )
     _finish(store, runner, job, outcome, at, seconds, events)
@@ -127,7 +129,8 @@ def _finish(
         pass
     text = outcomes.written(outcome)
     digest = outcomes.digest_of(outcome)
-    ended = Ended(job, DONE, events, events, seconds, digest, text)
+    failed = isinstance(outcome, Searched) and outcome.errors
+    ended = Ended(job, FAILED if failed else DONE, events, events, seconds, digest, text)
     store.finish(runner, ended, BEGUN + at)
 
 

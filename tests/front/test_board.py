@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof.board.clock import CampaignClock
-from cacheproof.board.model import BINS_MAX, Board, bin_seconds
+from cacheproof.board.clock import BINS_MAX, CampaignClock
+from cacheproof.board.model import Board, BoardReader
 from cacheproof.board.page import live_page, page
 from cacheproof.differential.errors import SetupError
 from cacheproof.differential.search.campaigns.merging import merge_stores
@@ -60,7 +60,8 @@ def test_a_campaign_that_was_stopped_has_a_pause(seen: Board) -> None:
 
 @pytest.mark.parametrize("length", [0.5, 60.0, 7000.0, 1e6, 1e9])
 def test_bins_are_not_too_many(length: float) -> None:
-    assert 1 <= length / bin_seconds(length) + 1 <= BINS_MAX + 1
+    width = CampaignClock(((0.0, length),)).bin_seconds
+    assert 0 < length / width <= BINS_MAX
 
 
 def test_all_events_and_traces_are_in_the_bins(seen: Board) -> None:
@@ -182,6 +183,48 @@ def test_a_reader_sees_what_has_come_and_another_campaign_at_the_place(tmp_path:
         with store.writing() as connection:
             connection.exec_driver_sql("DELETE FROM jobs")
         assert reader.read(store).shards == []
+
+
+@pytest.mark.parametrize("numbers", [(0, 1, 2, 3), (0, 2, 1, 3), (3, 2, 1, 0)])
+def test_a_board_that_is_kept_up_is_that_of_one_that_is_read_anew(
+    tmp_path: Path, numbers: tuple[int, ...]
+) -> None:
+    kept = BoardReader(tmp_path, lambda: BEGUN + 100.0)
+    with closing(made(tmp_path / "store")) as store:
+        runner = enlist(store, 0.0)
+        for which, number in enumerate(numbers):
+            search(store, runner, number, 10.0 + 5 * which, kinds=[("EC-6", "", 1)])
+            seen = kept.read(store)
+            assert seen == BoardReader(tmp_path, lambda: BEGUN + 100.0).read(store)
+    assert seen.targets[0].shards == len(numbers)
+
+
+def test_a_board_forgets_what_failed_and_was_done_again(tmp_path: Path) -> None:
+    kept = BoardReader(tmp_path, lambda: BEGUN + 100.0)
+    with closing(made(tmp_path / "store")) as store:
+        runner = enlist(store, 0.0)
+        search(store, runner, 0, 10.0, errors=["the host died"])
+        assert any("the host died" in why for why in kept.read(store).targets[0].void_because)
+        store.try_again(BEGUN + 20.0)
+        search(store, runner, 0, 30.0)
+        (target,) = kept.read(store).targets
+    assert not any("the host died" in why for why in target.void_because)
+    assert (target.shards, target.traces) == (1, SHARD_TRACES)
+
+
+def test_marks_and_searches_that_are_close_are_drawn_as_one(tmp_path: Path) -> None:
+    with closing(made(tmp_path / "store", seeds="0:4000")) as store:
+        runner = enlist(store, 0.0)
+        for number in range(40):
+            at = 1000.0 + number if number < 39 else 40_000.0
+            search(store, runner, number, at, seconds=1.0, kinds=[("EC-6", "", 1)])
+        store.beat(runner, BEGUN + 40_000.0)
+        store.leave(runner, BEGUN + 40_000.0)
+        seen = board(store)
+    (fault,) = seen.faults
+    assert [traces for *_, traces in fault.times] == [39, 1]
+    assert fault.times[0][0] == 1038.0
+    assert len(seen.runners[0].spans) == 2
 
 
 def test_a_store_that_is_read_alone_cannot_be_changed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from cacheproof.board.clock import BINS_MAX
 from cacheproof.board.model import Board
 from cacheproof.board.page import page
 from tests.differential.findings.timeline import browser as browsers
@@ -25,6 +26,7 @@ HOSTILE = (
     "\u202e\u2028</title>",
 )
 WIDE, NARROW = 1300, 390
+NEXT_FRAME = "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
 SECTIONS = ("pace", "findings", "coverage", "unseen", "contracts", "runners", "notes")
 Show = Callable[..., Opened]
 
@@ -116,7 +118,7 @@ def test_the_head_says_what_it_came_to(show: Show, small: Board) -> None:
     assert opened.page.title().startswith("vllm@0.33.0: Void")
 
 
-def test_findings_have_their_page_their_times_and_a_mark_for_each_shard(
+def test_findings_have_their_page_their_times_and_marks_where_they_showed(
     show: Show, small: Board
 ) -> None:
     opened = show(small)
@@ -170,8 +172,8 @@ def test_what_is_unfolded_stays_so_when_the_window_changes(show: Show, small: Bo
     titles = opened.page.locator("#coverage details[open] span[title]")
     assert "an admission evicts" in [one.get_attribute("title") for one in titles.all()]
     opened.page.set_viewport_size({"width": 700, "height": 900})
-    opened.page.wait_for_function("document.querySelector('main').clientWidth < 700")
-    opened.page.wait_for_function("document.querySelector('.chart svg').clientWidth < 700")
+    opened.page.evaluate(NEXT_FRAME)
+    assert opened.page.evaluate("document.querySelector('.chart svg').clientWidth") < 700
     assert opened.page.locator("#coverage details").first.get_attribute("open") is not None
     focused = opened.page.evaluate("document.activeElement.dataset.key")
     assert focused == f"lane 0 {LANES[0]} summary"
@@ -192,9 +194,9 @@ def test_names_are_text_and_nothing_else(show: Show, tmp_path: Path, name: str) 
 
 def test_a_script_that_came_in_as_text_would_be_seen(show: Show, small: Board) -> None:
     opened = show(small)
-    opened.page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=1>')")
+    with opened.page.expect_console_message():
+        opened.page.evaluate(f"document.body.insertAdjacentHTML('beforeend', {HOSTILE[1]!r})")
     assert opened.page.locator("img").count() == 1
-    opened.page.wait_for_function("performance.now() > 0")
     assert any("Content Security Policy" in one for one in opened.said)
 
 
@@ -206,5 +208,5 @@ def test_a_big_campaign_is_drawn_at_once(show: Show, tmp_path: Path) -> None:
         shown = board(store)
     assert len(page(shown)) < 500_000
     opened = show(shown)
-    assert opened.page.locator(".mark").count() == 200
+    assert 10 < opened.page.locator(".mark").count() <= BINS_MAX
     assert has_drawn(opened)

@@ -32,17 +32,27 @@ def identity_of(found: Finding) -> object:
 
 
 class Reported:
-    """One target of a campaign, as far as it is: its verdict, and the seeds of each lane."""
+    """One target of a campaign, as far as it is: its verdict, and the seeds of each lane. It goes
+    on from what was reported of the same campaign `before`, which is then no longer of use; what
+    failed may have been done again, so after that it begins anew."""
 
-    def __init__(self, store: Store, number: int, known: Sequence[KnownFault]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        number: int,
+        known: Sequence[KnownFault],
+        before: "Reported | None" = None,
+    ) -> None:
         self.about = store.targets[number]
         self._store = store
         self._number = number
-        self._totals = Totals(store.plan, self.about, known)
+        if before is not None and not before.verdict.campaign.harness_errors:
+            self._totals = before._totals
+        else:
+            self._totals = Totals(store.plan, self.about, known)
         self._totals.cut_at(store.cut(number))
-        ended = store.ended(number, SEARCH)
-        self._totals.take(ended)
-        self.seeds = _seeds([one.job for one in ended if one.job.number < self._totals.next])
+        self._totals.take(store.ended(number, SEARCH, self._totals.next))
+        self.seeds = _seeds(self._totals.jobs)
         self.verdict = Verdict(self._totals.campaign, [], unfinished=self._unfinished())
         self._plant()
         self._write()
@@ -100,9 +110,14 @@ class Reported:
         self.verdict.findings += findings.values()
 
 
-def reported(store: Store, known: Sequence[KnownFault]) -> list[Reported]:
-    """All targets of a campaign."""
-    return [Reported(store, number, known) for number in range(len(store.targets))]
+def reported(
+    store: Store, known: Sequence[KnownFault], before: Sequence[Reported] = ()
+) -> list[Reported]:
+    """All targets of a campaign, going on from what was reported `before`."""
+    return [
+        Reported(store, number, known, before[number] if before else None)
+        for number in range(len(store.targets))
+    ]
 
 
 def document(store: Store, targets: Sequence[Reported], file_of: Any) -> dict[str, Any]:

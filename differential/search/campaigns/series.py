@@ -99,13 +99,13 @@ class Reader:
     """Reads a campaign again and again, each shard once."""
 
     def __init__(self) -> None:
-        self._begun: float | None = None
+        self._of: object = None
         self._shards: dict[str, ShardSeen] = {}
 
     def read(self, store: Store) -> Series:
         """What its store has now; where another campaign stands there, all of that."""
-        if store.begun != self._begun:
-            self._begun, self._shards = store.begun, {}
+        if self._of != store.identity:
+            self._of, self._shards = store.identity, {}
         with store.reading() as connection:
             rows = _new_shards(connection, self._shards.keys())
             runners = list(_runners(connection))

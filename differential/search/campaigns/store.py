@@ -188,6 +188,11 @@ class Store:
             engine.dispose()
         return cls(where)
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal of one campaign whose jobs have the same numbers, which a merge may change."""
+        return self.begun, self.made_by, self.plan
+
     def close(self) -> None:
         """Give back its connections."""
         self._engine.dispose()

@@ -27,6 +27,7 @@ class Totals:
     def __init__(self, plan: CampaignPlan, about: About, known: Sequence[KnownFault]) -> None:
         self.next = 0
         self.noted: list[Noted] = []
+        self.jobs: list[Job] = []
         self.cutting = Cutting(plan, about.lanes)
         self.cut = self.cutting.total
         self.noting = Noting(known, about.release, shrinks_listed=plan.shrink_listed)
@@ -57,6 +58,7 @@ class Totals:
             if self.is_over or ended.job.number != self.next:
                 break
             self.next += 1
+            self.jobs.append(ended.job)
             news += self._take(ended)
         self.noted += news
         return news
