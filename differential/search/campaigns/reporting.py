@@ -36,6 +36,9 @@ class Reported:
     on from what was reported of the same campaign `before`, which is then no longer of use; what
     failed may have been done again, so after that it begins anew."""
 
+    verdict: Verdict
+    _totals: Totals
+
     def __init__(
         self,
         store: Store,
