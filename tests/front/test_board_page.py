@@ -40,19 +40,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
     """Opens a board in a window of its own."""
-    contexts = []
-
-    def opened(shown: Board, width: int = WIDE, **settings: object) -> Opened:
-        size = {"width": width, "height": 900}
-        context = browser.new_context(viewport=size, **settings)  # type: ignore[arg-type]
-        contexts.append(context)
-        one = Opened(context.new_page())
-        one.show(page(shown), tmp_path)
-        return one
-
-    yield opened
-    for context in contexts:
-        context.close()
+    with browsers.windows(browser, tmp_path) as opened:
+        yield lambda shown, width=WIDE, **settings: opened(page(shown), width, **settings)
 
 
 @pytest.fixture
