@@ -1,4 +1,5 @@
-"""The commands of campaigns that outlive their process: start, resume, status, merge, report."""
+"""The commands of campaigns that outlive their process: start, resume, status, merge, report,
+serve."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -39,7 +40,12 @@ ToRegisterOption = Annotated[
     Path | None,
     typer.Option("--register", metavar="FILE", help="Keep in this register what was found."),
 ]
+BoardOption = Annotated[
+    str | None,
+    typer.Option("--html", metavar="FILE", help="Write it as a page, see docs/board.md."),
+]
 STORE = "campaign"
+LOOPBACK, PORT = "127.0.0.1", 8723
 
 
 @dataclass(frozen=True)
@@ -138,10 +144,33 @@ def merge(
 
 @campaign_app.command()
 @with_shared
-def report(register: ToRegisterOption = None, *, shared: ReportOptions) -> None:
+def report(
+    register: ToRegisterOption = None, html: BoardOption = None, *, shared: ReportOptions
+) -> None:
     """What a campaign has run, what it never met, and what it found."""
     from cacheproof import campaign_report
 
     with shared.output as output:
-        code = campaign_report.report(output, shared.store, shared.findings, Register(register))
+        kept = Register(register)
+        code = campaign_report.report(output, shared.store, shared.findings, kept, html)
         raise typer.Exit(code)
+
+
+@campaign_app.command()
+def serve(
+    store: StoreOption = STORE,
+    findings: FindingsOption = None,
+    port: Annotated[
+        int, typer.Option("--port", metavar="P", min=0, max=65535, help="0: one that is free.")
+    ] = PORT,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where it listens.")
+    ] = LOOPBACK,
+    expose: Annotated[
+        bool, typer.Option("--expose", help="Listen where other machines can ask.")
+    ] = False,
+) -> None:
+    """Show a campaign in a browser while it runs; it changes nothing in the store."""
+    from cacheproof.board import serving
+
+    serving.serve(Output(None), store, findings, serving.Listen(host, port, is_exposed=expose))

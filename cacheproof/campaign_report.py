@@ -8,9 +8,10 @@ from typing import Any
 
 from rich.table import Table
 
-from cacheproof.console import Output
+from cacheproof.board.model import BoardReader
+from cacheproof.board.page import page
+from cacheproof.console import Output, require_writable, write_file
 from cacheproof.differential.findings import finding_file
-from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.register import Record
 from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.search.campaigns import reporting
@@ -33,16 +34,33 @@ RATE_SECONDS = 60.0
 
 def folder_for(where: str, findings: Path | None) -> Path:
     """Where the files of findings lie: beside a store's file by default."""
+    return folder_of(place_for(where, findings))
+
+
+def place_for(where: str, findings: Path | None) -> Path:
+    """The same, whether there is such a folder or not."""
     if findings is None and "://" not in where:
         findings = Path(where) / "findings"
-    return folder_of(findings or findings_folder())
+    return findings or findings_folder()
 
 
-def report(output: Output, where: str, findings: Path | None, register: Register) -> int:
-    """Print what a campaign has come to. Returns the exit code."""
+def report(
+    output: Output, where: str, findings: Path | None, register: Register, html: str | None
+) -> int:
+    """Print what a campaign has come to, and write it as a page. Returns the exit code.
+
+    Raises:
+        InputError: the page cannot be written.
+    """
+    if html is not None:
+        require_writable("--html", html)
     with closing(Store(where)) as store:
         known = known_faults.parse(store.known, store.where)
-        return print_report(output, store, known, folder_for(where, findings), register)
+        folder = folder_for(where, findings)
+        code = print_report(output, store, known, folder, register)
+        if html is not None:
+            write_file("--html", html, page(BoardReader(folder).read(store)))
+        return code
 
 
 def print_report(
@@ -61,7 +79,7 @@ def print_report(
     for one in targets:
         output.found(searched.result_of(one.verdict, _subject(one.about), known, folder))
     register.add(output, [record for one in targets for record in one.records])
-    content = reporting.document(store, targets, faults, _file_name)
+    content = reporting.document(store, targets, faults)
     output.line(f"digest {content['digest']}")
     output.write_json("campaign report", {**content, "folder": str(folder)})
     code: int = content["exit_code"]
@@ -115,10 +133,6 @@ def _cell(one: Fault, target: str) -> str:
     if small is not None:
         return str(len(small.events))
     return "+" if one.breaks[target] else "holds"
-
-
-def _file_name(found: Finding) -> str:
-    return finding_file.path_of(found, Path()).name
 
 
 def _print_target(output: Output, one: Reported, folder: Path) -> None:

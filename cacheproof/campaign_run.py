@@ -101,7 +101,7 @@ def resume(
             _require_same(store, f"the release of {about.name}", about.release, target.release)
             _require_same(store, f"the digest of {about.name}'s text", about.text, text_of(target))
             _require_programs(about)
-        store.try_again()
+        store.try_again(time.time())
         folder = campaign_report.folder_for(where, findings)
         return _run(output, store, targets, folder, place, register)
 

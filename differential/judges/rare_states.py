@@ -1,6 +1,7 @@
 """How often each rare state was met: a search that never met one says nothing about it."""
 
 from collections import Counter
+from itertools import combinations_with_replacement
 
 RARE_STATES = {
     "full": "no free slot is left",
@@ -141,10 +142,13 @@ RARE_STATES = {
 
 
 class Reachability:
-    """Counts per rare state; adds up over traces and workers."""
+    """Counts per rare state; adds up over traces and workers. `together` counts the traces that met
+    both states of a pair, in the order of their names; a pair of a state with itself counts the
+    traces that met it."""
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
+        self.together: Counter[tuple[str, str]] = Counter()
 
     def meet(self, state: str) -> None:
         """Count one meeting. Raises KeyError for a state that the table does not name."""
@@ -153,6 +157,12 @@ class Reachability:
 
     def add(self, other: "Reachability") -> None:
         self.met.update(other.met)
+        self.together.update(other.together)
+
+    def add_trace(self, trace: "Reachability") -> None:
+        """Take in what was met in one trace."""
+        self.met.update(trace.met)
+        self.together.update(combinations_with_replacement(sorted(trace.met), 2))
 
     def never(self, relevant: frozenset[str]) -> list[str]:
         """Relevant states that were never met, in the table's order."""

@@ -172,7 +172,9 @@ def search(
     for (report, traces), results in _executed(target, batches, outcome.harness_errors):
         try:
             for trace, result in zip(traces, results, strict=True):
-                seen = examine(trace, result, target, against, report.reach)
+                reach = Reachability()
+                seen = examine(trace, result, target, against, reach)
+                report.reach.add_trace(reach)
                 _tally(report, seen, trace.events[: len(result.records)])
                 for contract, kind, event, sentence in seen.breaks():
                     elapsed = time.monotonic() - started

@@ -5,8 +5,10 @@ own script and its own style by their digests, and nothing else.
 """
 
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 import jinja2
 import msgspec
@@ -22,14 +24,25 @@ _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 
 def page(timeline: Timeline) -> bytes:
     """The HTML file."""
+    return self_contained(_FILES, _SCRIPTS, msgspec.json.encode(timeline).decode())
+
+
+def self_contained(
+    folder: Traversable, scripts: Sequence[str], json: str, *, policy: str = "", **values: str
+) -> bytes:
+    """The page that the template `page.html.jinja` of a folder makes of its `page.css`, of scripts
+    and of JSON. It asks for nothing, except what more its `policy` admits. `values` are for the
+    template too."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True)
-    template = environment.from_string(_text("page.html.jinja"))
-    style, script = _text("page.css"), _script()
+    template = environment.from_string((folder / "page.html.jinja").read_text())
+    style = (folder / "page.css").read_text()
+    script = _script([(folder / name).read_text() for name in scripts])
     return template.render(
-        policy=_policy(style, script),
+        policy=_policy(style, script) + policy,
         style=Markup(style),
         script=Markup(script),
-        data=Markup(escaped(msgspec.json.encode(timeline).decode())),
+        data=Markup(escaped(json)),
+        **values,
     ).encode()
 
 
@@ -49,11 +62,7 @@ def _digest(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _script() -> str:
+def _script(texts: Sequence[str]) -> str:
     """The scripts as one, whose names are its own."""
-    parts = "\n".join(map(_text, _SCRIPTS))
+    parts = "\n".join(texts)
     return f'"use strict";\n{{\n{parts}}}\n'
-
-
-def _text(name: str) -> str:
-    return (_FILES / name).read_text()

@@ -16,7 +16,11 @@ from cacheproof.differential.search.work import WriteDown
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a shard: how much was run, the rare states it met, what it broke and the breaks kept."""
+    """Of a shard: how much was run, the rare states it met, what it broke and the breaks kept.
+
+    `together` has for two states, as positions among the sorted names of `met`, how many traces met
+    both, and for a state with itself how many met it; None in stores that did not count it yet.
+    """
 
     work: Work
     compared: Work | None
@@ -27,11 +31,13 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     kinds: list[tuple[str, str, int]]
     breaks: list[Break]
     errors: list[str]
+    together: list[tuple[int, int, int]] | None = None
 
     @classmethod
     def of(cls, part: Campaign) -> "Searched":
         """Of a search of one lane."""
         (lane,) = part.lanes
+        place = {state: at for at, state in enumerate(sorted(lane.reach.met))}
         return cls(
             work=Work(lane.traces, lane.events, lane.steps, lane.calls),
             compared=lane.compared,
@@ -42,6 +48,10 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
             kinds=sorted((contract, kind, n) for (contract, _, kind), n in part.kinds.items()),
             breaks=[replace(one, seconds=0.0) for one in part.breaks],
             errors=part.harness_errors,
+            together=sorted(
+                (place[one], place[other], traces)
+                for (one, other), traces in lane.reach.together.items()
+            ),
         )
 
     def put_into(self, part: Campaign) -> None:

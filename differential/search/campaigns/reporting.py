@@ -3,10 +3,12 @@ on time, with a digest."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from cacheproof.differential.findings import finding_file
 from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.findings.identity import identity_of
 from cacheproof.differential.findings.register import Record, of_run, record_of
@@ -36,20 +38,33 @@ from cacheproof.differential.search.verdict import Verdict, exit_code_of, is_unl
 
 class Reported:
     """One target of a campaign, as far as it is: its verdict, the seeds of each lane, and the
-    `records` of what it says to the traces of the register and of what was found."""
+    `records` of what it says to the traces of the register and of what was found. It goes on from
+    what was reported of the same campaign `before`, which is then no longer of use; what failed may
+    have been done again, so after that it begins anew."""
 
-    def __init__(self, store: Store, number: int, known: Sequence[KnownFault]) -> None:
+    verdict: Verdict
+    _totals: Totals
+
+    def __init__(
+        self,
+        store: Store,
+        number: int,
+        known: Sequence[KnownFault],
+        before: "Reported | None" = None,
+    ) -> None:
         self.about = store.targets[number]
         self._store = store
         self._number = number
-        replays = store.last_number(number, REPLAY) + 1
-        self._totals = Totals(store.plan, self.about, known, replays)
+        if before is not None and not before.verdict.campaign.harness_errors:
+            self._totals = before._totals
+        else:
+            replays = store.last_number(number, REPLAY) + 1
+            self._totals = Totals(store.plan, self.about, known, replays)
         self._totals.cut_at(store.cut(number))
         replayed = store.ended(number, REPLAY)
-        self._totals.replay(replayed)
-        ended = store.ended(number, SEARCH)
-        self._totals.take(ended)
-        self.seeds = _seeds([one.job for one in ended if one.job.number < self._totals.next])
+        self._totals.replay([one for one in replayed if one.job.number >= self._totals.replayed])
+        self._totals.take(store.ended(number, SEARCH, self._totals.next))
+        self.seeds = _seeds(self._totals.jobs)
         self.verdict = Verdict(self._totals.campaign, [], unfinished=self._unfinished())
         self._plant()
         self.records = of_run(self._replayed(replayed), self._write())
@@ -139,9 +154,14 @@ def _record(job: Job) -> Record:
     return record
 
 
-def reported(store: Store, known: Sequence[KnownFault]) -> list[Reported]:
-    """All targets of a campaign."""
-    return [Reported(store, number, known) for number in range(len(store.targets))]
+def reported(
+    store: Store, known: Sequence[KnownFault], before: Sequence[Reported] = ()
+) -> list[Reported]:
+    """All targets of a campaign, going on from what was reported `before`."""
+    return [
+        Reported(store, number, known, before[number] if before else None)
+        for number in range(len(store.targets))
+    ]
 
 
 def began_with(store: Store) -> dict[str, Record]:
@@ -156,16 +176,13 @@ def faults_in(store: Store, targets: Sequence[Reported]) -> list[Fault]:
     return faults_of(began_with(store), told)
 
 
-def document(
-    store: Store, targets: Sequence[Reported], faults: Sequence[Fault], file_of: Any
-) -> dict[str, Any]:
+def document(store: Store, targets: Sequence[Reported], faults: Sequence[Fault]) -> dict[str, Any]:
     """A campaign as JSON. Its `digest` is of everything in it but itself and what was `seen` when;
-    equal work has an equal one, however often it was stopped. `file_of` names the file of a
-    finding."""
+    equal work has an equal one, however often it was stopped."""
     content = {
         "plan": msgspec.to_builtins(store.plan),
         "made_by": msgspec.to_builtins(store.made_by),
-        "targets": [_target(one, file_of) for one in targets],
+        "targets": [_target(one) for one in targets],
         "faults": [one.to_json() for one in faults],
         "exit_code": exit_code_of([one.verdict for one in targets]),
     }
@@ -178,7 +195,7 @@ def document(
     return {"digest": hashlib.sha256(text).hexdigest(), **content, "seen": seen}
 
 
-def _target(one: Reported, file_of: Any) -> dict[str, Any]:
+def _target(one: Reported) -> dict[str, Any]:
     verdict = one.verdict
     return {
         **msgspec.to_builtins(one.about),
@@ -190,7 +207,7 @@ def _target(one: Reported, file_of: Any) -> dict[str, Any]:
             for (contract, lane, kind), traces in sorted(verdict.campaign.kinds.items())
         ],
         "canaries": dict(sorted(verdict.canaries.items())),
-        "findings": [_finding(found, file_of) for found in verdict.findings],
+        "findings": [_finding(found) for found in verdict.findings],
         "not_written": len(verdict.not_written),
         "void_because": verdict.void_because,
         "exit_code": verdict.exit_code,
@@ -212,7 +229,7 @@ def _lane(lane: LaneReport, seeds: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _finding(found: Finding, file_of: Any) -> dict[str, Any]:
+def _finding(found: Finding) -> dict[str, Any]:
     return {
         "contract": found.contract,
         "kind": found.kind or None,
@@ -226,7 +243,7 @@ def _finding(found: Finding, file_of: Any) -> dict[str, Any]:
         "seed": found.seed,
         "replays": found.replays,
         "digest": outcomes.digest_of(Written(found)),
-        "file": file_of(found),
+        "file": finding_file.path_of(found, Path()).name,
     }
 
 

@@ -85,12 +85,10 @@ class Running:
 
     def __post_init__(self) -> None:
         self._about = self.store.targets[self.number]
-        replays = self.store.last_number(self.number, REPLAY) + 1
-        self.totals = Totals(self.store.plan, self._about, self.known, replays)
         self._under_way: dict[Future[Any], Job] = {}
         self._to_add: list[Job] = []
         self._beat_at = -math.inf
-        self._added = self.store.last_number(self.number, SEARCH) + 1
+        self._has_begun = False
 
     def run(self) -> None:
         """Do jobs until all that count have ended, here or elsewhere. A server that goes away is
@@ -105,6 +103,8 @@ class Running:
                 if is_away:
                     self._come_back()
                     is_away = False
+                if not self._has_begun:
+                    self._begin()
                 if self._step():
                     return
             except Away as error:
@@ -112,6 +112,13 @@ class Running:
                     self.say(f"{error}; waiting for it")
                 is_away = True
                 self.clock.wait()
+
+    def _begin(self) -> None:
+        """See how far it is."""
+        replays = self.store.last_number(self.number, REPLAY) + 1
+        self._added = self.store.last_number(self.number, SEARCH) + 1
+        self.totals = Totals(self.store.plan, self._about, self.known, replays)
+        self._has_begun = True
 
     def _come_back(self) -> None:
         """Go on with a store that was away. What was taken while it went may not be known here."""

@@ -1,6 +1,7 @@
 """The tables of a store; how SQLite and PostgreSQL are reached."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 import sqlalchemy as sql
 from sqlalchemy import Column, Engine, Float, Integer, MetaData, Table, Text, event
@@ -70,22 +71,27 @@ JOBS = Table(
     sql.Index("jobs_by_number", "target", "kind", "number"),
     sql.Index("jobs_by_state", "target", "state", "turn", "number"),
 )
+LOSSES = Table(
+    "losses",  # a process that died, then without a job; a job that is to be done again, and why
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("runner", Text, nullable=False),
+    Column("job", Text),
+    Column("at", Float, nullable=False),
+    Column("why", Text, nullable=False),
+)
+"""Older stores lack it. It hangs on time, and no report has it."""
 
 
-def engine_for(where: str) -> Engine:
-    """What reaches the database of a store: in a folder, or at a URL.
+def engine_for(where: str, *, reads_only: bool = False) -> Engine:
+    """What reaches the database of a store: in a folder, or at a URL. With `reads_only` the
+    database itself refuses every change.
 
     Raises:
         InputError: a URL of another kind of database.
     """
     if "://" not in where:
-        engine = sql.create_engine(
-            sql.URL.create("sqlite", database=str(Path(where) / FILE)),
-            connect_args={"timeout": LOCK_SECONDS},
-        )
-        event.listen(engine, "connect", _let_us_begin)
-        event.listen(engine, "begin", _begin_writing)
-        return engine
+        return _sqlite(Path(where) / FILE, reads_only)
     try:
         url = sql.make_url(where)
     except (sql.exc.ArgumentError, ValueError):
@@ -93,7 +99,21 @@ def engine_for(where: str) -> Engine:
     if url is None or url.drivername not in _POSTGRESQL or not url.database:
         scheme = where.partition("://")[0]
         raise InputError(f"--store {scheme}://...: no database that is known here; {EXPECTED}")
-    return sql.create_engine(url.set(drivername="postgresql+psycopg"))
+    options = {"options": "-c default_transaction_read_only=on"} if reads_only else {}
+    return sql.create_engine(url.set(drivername="postgresql+psycopg"), connect_args=options)
+
+
+def _sqlite(file: Path, reads_only: bool) -> Engine:
+    place, query = str(file), {}
+    if reads_only:
+        place, query = f"file:{quote(str(file.absolute()))}", {"mode": "ro", "uri": "true"}
+    engine = sql.create_engine(
+        sql.URL.create("sqlite", database=place, query=query),
+        connect_args={"timeout": LOCK_SECONDS},
+    )
+    event.listen(engine, "connect", _let_us_begin)
+    event.listen(engine, "begin", _begin_reading if reads_only else _begin_writing)
+    return engine
 
 
 def shown(where: str) -> str:
@@ -106,6 +126,10 @@ def shown(where: str) -> str:
 def _let_us_begin(connection: object, _: object) -> None:
     """sqlite3 begins transactions late by itself: two could then read before either writes."""
     connection.isolation_level = None  # type: ignore[attr-defined]
+
+
+def _begin_reading(connection: sql.Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
 
 
 def _begin_writing(connection: sql.Connection) -> None:

@@ -25,6 +25,7 @@ from cacheproof.differential.search.campaigns.schema import (
     EXPECTED,
     FILE,
     JOBS,
+    LOSSES,
     METADATA,
     RUNNERS,
     SCHEMA,
@@ -36,6 +37,8 @@ from cacheproof.differential.search.campaigns.schema import (
 OPEN, TAKEN, DONE, FAILED = "open", "taken", "done", "failed"
 SEARCH, PLANT, WRITE, REPLAY = "search", "plant", "write", "replay"
 ENDED = (DONE, FAILED)
+DIED, LEFT = "died", "left"
+"""How a process lost its jobs; a job that is done again since it failed is lost as FAILED."""
 
 
 class MadeBy(msgspec.Struct, frozen=True):
@@ -113,7 +116,7 @@ def key_of(kind: str, target: str, lane: str, first: int, last: int) -> str:
 
 
 class Store:
-    """The database of one campaign. To be closed.
+    """The database of one campaign. To be closed. With `reads_only` nothing can be changed in it.
 
     Raises:
         InputError: there is no campaign at that place, or one of another cacheproof.
@@ -121,12 +124,12 @@ class Store:
             it is a server that may come back.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, reads_only: bool = False) -> None:
         self.where = shown(where)
         if "://" not in where and not (Path(where) / FILE).is_file():
             raise self._nothing()
-        self._engine = engine_for(where)
-        with self._told(), self._engine.begin() as connection:
+        self._engine = engine_for(where, reads_only=reads_only)
+        with self.told(), self._engine.begin() as connection:
             if not sql.inspect(connection).has_table(CAMPAIGN.name):
                 raise self._nothing()
             row = connection.execute(select(CAMPAIGN)).one_or_none()
@@ -196,6 +199,11 @@ class Store:
             engine.dispose()
         return cls(where)
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal of one campaign whose jobs have the same numbers, which a merge may change."""
+        return self.begun, self.made_by, self.plan
+
     def close(self) -> None:
         """Give back its connections."""
         self._engine.dispose()
@@ -203,17 +211,19 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that no other writes beside."""
-        with self._told(), self._engine.begin() as connection:
+        with self.told(), self._engine.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(select(CAMPAIGN.c.id).with_for_update())
             yield connection
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with self._told(), self._engine.begin() as connection:
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that changes nothing."""
+        with self.told(), self._engine.begin() as connection:
             yield connection
 
-    def _told(self) -> Any:
+    def told(self) -> Any:
+        """Says what a database refuses, and what cannot be read of it, in one line."""
         return _told(self.where)
 
     def _nothing(self) -> InputError:
@@ -249,12 +259,12 @@ class Store:
     def leave(self, runner: str, now: float) -> None:
         """A process runs it no more; what it has not ended is open again."""
         with self.writing() as connection:
-            _end(connection, [runner], now)
+            _end(connection, [runner], now, LEFT)
 
     def beating(self) -> list[Beating]:
         """The processes that run it, as far as they have said no end."""
         count = func.count(JOBS.c.key)
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(
                 select(RUNNERS, count.label("jobs"))
                 .outerjoin(JOBS, (JOBS.c.runner == RUNNERS.c.id) & (JOBS.c.state == TAKEN))
@@ -320,9 +330,10 @@ class Store:
                 JOBS.update().where(mine, JOBS.c.key.in_(unknown)), {"state": OPEN, "runner": None}
             )
 
-    def try_again(self) -> None:
+    def try_again(self, now: float) -> None:
         """Have done again what has failed."""
         with self.writing() as connection:
+            _lose(connection, JOBS.c.state == FAILED, now, FAILED)
             connection.execute(
                 JOBS.update().where(JOBS.c.state == FAILED), {"state": OPEN, "runner": None}
             )
@@ -332,7 +343,7 @@ class Store:
     ) -> list[Ended]:
         """What has ended of a target, from that number on, in the order of the numbers; so many at
         most."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(
                 select(JOBS)
                 .where(JOBS.c.target == target, JOBS.c.kind == kind, JOBS.c.state.in_(ENDED))
@@ -344,7 +355,7 @@ class Store:
 
     def jobs(self, kind: str) -> list[Job]:
         """All jobs of a kind, by target and number."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(
                 select(JOBS)
                 .where(JOBS.c.kind == kind)
@@ -354,7 +365,7 @@ class Store:
 
     def counts(self, target: int) -> dict[tuple[str, str], int]:
         """Jobs of a target by kind and state."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(
                 select(JOBS.c.kind, JOBS.c.state, func.count())
                 .where(JOBS.c.target == target)
@@ -367,7 +378,7 @@ class Store:
         query = select(func.max(JOBS.c.number)).where(JOBS.c.target == target, JOBS.c.kind == kind)
         if states:
             query = query.where(JOBS.c.state.in_(states))
-        with self._reading() as connection:
+        with self.reading() as connection:
             found = connection.scalar(query)
         return -1 if found is None else int(found)
 
@@ -378,7 +389,7 @@ class Store:
         )
         if since is not None:
             query = query.where(JOBS.c.ended >= since)
-        with self._reading() as connection:
+        with self.reading() as connection:
             events, seconds = connection.execute(query).one()
         return int(events or 0), float(seconds or 0.0)
 
@@ -386,7 +397,7 @@ class Store:
 
     def cut(self, target: int) -> int | None:
         """From which shard on nothing is searched, once the seconds of a target are up."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             found = connection.scalar(select(TARGETS.c.cut).where(TARGETS.c.number == target))
         return None if found is None else int(found)
 
@@ -429,18 +440,29 @@ def _bury(connection: Connection, some: Select[Any], now: float) -> None:
     rows = connection.execute(some).all()
     dead = [row.id for row in rows if is_dead(_who(row), row.beat, now)]
     if dead:
-        _end(connection, dead, now)
+        died = [{"runner": one, "at": now, "why": DIED} for one in dead]
+        connection.execute(LOSSES.insert(), died)
+        _end(connection, dead, now, DIED)
 
 
-def _end(connection: Connection, runners: Sequence[str], now: float) -> None:
+def _end(connection: Connection, runners: Sequence[str], now: float, why: str) -> None:
     """Processes run nothing any more; what they have not ended is open again."""
     connection.execute(RUNNERS.update().where(RUNNERS.c.id.in_(runners)), {"ended": now})
     taken = _IS_TAKEN & JOBS.c.runner.in_(runners)
+    _lose(connection, taken, now, why)
     connection.execute(JOBS.update().where(taken), {"state": OPEN, "runner": None})
 
 
 def _open(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     return [vars(job) | {"state": OPEN} for job in jobs]
+
+
+def _lose(connection: Connection, some: sql.ColumnElement[bool], now: float, why: str) -> None:
+    """Keep which jobs are to be done again."""
+    rows = connection.execute(select(JOBS.c.key, JOBS.c.runner).where(some)).all()
+    if rows:
+        lost = [{"runner": row.runner, "job": row.key, "at": now, "why": why} for row in rows]
+        connection.execute(LOSSES.insert(), lost)
 
 
 def _who(row: Any) -> Who:

@@ -31,6 +31,7 @@ class Totals:
         self.replayed = 0
         self.next = 0
         self.noted: list[Noted] = []
+        self.jobs: list[Job] = []
         self.cutting = Cutting(plan, about.lanes)
         self.cut = self.cutting.total
         self.noting = Noting(known, about.release, shrinks_listed=plan.shrink_listed)
@@ -83,6 +84,7 @@ class Totals:
             if not self._has_replayed or self.is_over or ended.job.number != self.next:
                 break
             self.next += 1
+            self.jobs.append(ended.job)
             news += self._take(ended)
         self.noted += news
         return news

@@ -1,8 +1,8 @@
 """A real browser, without a window."""
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,3 +70,19 @@ class Opened:
             [x, y],
         )
         return found
+
+
+@contextmanager
+def windows(browser: Browser, folder: Path) -> Iterator[Callable[..., Opened]]:
+    """Opens pages, each in a window of its own, which are closed in the end."""
+    with ExitStack() as stack:
+
+        def opened(html: bytes, width: int = 1200, **settings: object) -> Opened:
+            size = {"width": width, "height": 900}
+            context = browser.new_context(viewport=size, **settings)  # type: ignore[arg-type]
+            stack.enter_context(closing(context))
+            one = Opened(context.new_page())
+            one.show(html, folder)
+            return one
+
+        yield opened

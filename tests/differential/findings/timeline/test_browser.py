@@ -51,18 +51,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
     """Opens a timeline in a window of its own."""
-    contexts = []
-
-    def opened(shown: Timeline, **settings: object) -> Opened:
-        context = browser.new_context(viewport={"width": 1200, "height": 900}, **settings)  # type: ignore[arg-type]
-        contexts.append(context)
-        one = Opened(context.new_page())
-        one.show(page(shown), tmp_path)
-        return one
-
-    yield opened
-    for context in contexts:
-        context.close()
+    with browsers.windows(browser, tmp_path) as opened:
+        yield lambda shown, **settings: opened(page(shown), **settings)
 
 
 def hostile(name: str) -> Timeline:

@@ -121,11 +121,8 @@ class Rig:
 
     @staticmethod
     def document(store: Store) -> dict[str, Any]:
-        def name(found: Any) -> str:
-            return str(found.key)
-
         targets = reporting.reported(store, [])
-        document = reporting.document(store, targets, reporting.faults_in(store, targets), name)
+        document = reporting.document(store, targets, reporting.faults_in(store, targets))
         return {key: value for key, value in document.items() if key != "seen"}
 
 
