@@ -131,7 +131,7 @@ def _finish(
     digest = outcomes.digest_of(outcome)
     failed = isinstance(outcome, Searched) and outcome.errors
     ended = Ended(job, FAILED if failed else DONE, events, events, seconds, digest, text)
-    store.finish(runner, ended, BEGUN + at)
+    store.finish(runner, [ended], BEGUN + at)
 
 
 def small(place: Path | str, targets: Sequence[str] = ("vllm@0.33.0",)) -> Store:
@@ -145,7 +145,7 @@ def small(place: Path | str, targets: Sequence[str] = ("vllm@0.33.0",)) -> Store
         rare = ("eviction",) if number == 4 else ()
         kinds = [("EC-6", "", 1 + number)] if number % 2 else []
         search(store, first, number, 10.0 + 5 * number, [common, ("full", *rare)] * 2, kinds=kinds)
-    store.beat(first, BEGUN + 40.0)
+    store.beat(first, 2, BEGUN + 40.0)
     late = Job("search of nobody", 0, "search", 10_000, LANES[0], 0, 4)
     store.add([late])
     store.claim(first, 0, None, 1, BEGUN + 41.0)

@@ -218,7 +218,7 @@ def test_marks_and_searches_that_are_close_are_drawn_as_one(tmp_path: Path) -> N
         for number in range(40):
             at = 1000.0 + number if number < 39 else 40_000.0
             search(store, runner, number, at, seconds=1.0, kinds=[("EC-6", "", 1)])
-        store.beat(runner, BEGUN + 40_000.0)
+        store.beat(runner, 1, BEGUN + 40_000.0)
         store.leave(runner, BEGUN + 40_000.0)
         seen = board(store)
     (fault,) = seen.faults

@@ -171,7 +171,7 @@ def test_a_trace_that_cannot_be_run_makes_the_campaign_void_until_it_is(rig, rec
     (void, *_) = rig.document(store)["targets"][0]["void_because"]
     assert void == f"harness error: trace of {record.name}: the host ended"
     rig.target = ReferenceTarget()
-    store.try_again()
+    store.try_again(rig.clock.now())
     rig.run(store)
     assert rig.document(store)["targets"][0]["void_because"] == []
     assert fault(rig.document(store), record)["status"] == "mended"

@@ -79,7 +79,7 @@ def test_a_job_that_failed_is_lost_when_it_is_done_again(rig) -> None:
     rig.run(store, killed_at=0)
     (runner,) = Reader().read(store).runners
     (job,) = store.claim(runner.id, 0, None, 1, rig.clock.now())
-    store.finish(runner.id, Ended(job, FAILED, 0, 0, 0.0, "", "{}"), rig.clock.now())
+    store.finish(runner.id, [Ended(job, FAILED, 0, 0, 0.0, "", "{}")], rig.clock.now())
     assert Reader().read(store).losses == []
     store.try_again(rig.clock.now())
     (loss,) = Reader().read(store).losses or ()
