@@ -73,7 +73,7 @@ class Place:
     def made(cls, folder: Path, origins: Path) -> "Place":
         command = folder / "cacheproof" / ".venv" / "bin" / "cacheproof"
         command.parent.mkdir(parents=True)
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cacheproof "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m cacheproof "$@"\n')
         command.chmod(0o755)
         for name in ("vllm", "fork"):
             origin = repository(origins / name)
