@@ -206,6 +206,8 @@ class _Core:
             arrival_time=arrival_time,
             priority=event["priority"],
         )
+        if self._is_decoder:
+            _name_items(made.mm_features, event)
         request, _ = self._core.preprocess_add_request(made)
         _check_items(request, event)
         return request
@@ -305,6 +307,13 @@ def _largest_item(trace: Event) -> int:
     return max(
         (item["length"] for event in trace["events"] for item in event.get("items", ())), default=0
     )
+
+
+def _name_items(features: list[Any], event: Event) -> None:
+    """Let items have the names that the trace gives them: where neither prefixes nor processed
+    items are cached, as with an encoder-decoder, releases before 0.30 take names of their own."""
+    for feature, item in zip(features, event["items"], strict=True):
+        feature.identifier = item["identifier"]
 
 
 def _check_items(request: Any, event: Event) -> None:

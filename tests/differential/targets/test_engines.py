@@ -1,0 +1,74 @@
+"""Engines of every release that runs here: each decides and answers as the runner beside it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.search.known import covering, load
+from cacheproof.differential.targets import sources
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.engine import EngineModel
+
+Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
+LANES: dict[EngineModel, str] = {"llava": "LLaVA", "qwen2_5_vl": "Qwen2.5-VL", "whisper": "Whisper"}
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Makes an engine, and the runner beside it."""
+    with ExitStack() as stack:
+
+        def make(version: str) -> tuple[HostTarget, ReferenceTarget]:
+            engine = resolve(f"engine@{version}", report=print)
+            assert isinstance(engine, HostTarget)
+            stack.enter_context(closing(engine))
+            runner = reference_for(engine)
+            assert runner is not None
+            return engine, stack.enter_context(closing(runner))
+
+        yield make
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", sources.engines())
+def test_an_engine_and_the_runner_beside_it_decide_and_answer_alike(
+    pair: Pair, version: str
+) -> None:
+    engine, runner = pair(version)
+    listed = load()
+    for model, lane in LANES.items():
+        trace = engine_trace(0, model)
+        (result,) = engine.run([trace])
+        examination = examine(trace, result, engine, runner)
+        assert examination.illegal is None
+        assert examination.difference is None
+        for contract, broken in examination.violations.items():
+            assert covering(listed, contract, version, lane, broken.kind), (model, contract)
+        assert any(record.outcome.get("outputs") for record in result.records)
+
+
+@pytest.mark.full
+def test_before_0_31_a_film_has_the_frame_rate_that_nobody_gave_it(pair: Pair) -> None:
+    """The runner beside 0.31.0 is told the rate, and parts from 0.30.0 in what a film says."""
+    trace = engine_trace(0, "qwen2_5_vl")
+    engine, runner = pair("0.30.0")
+    _, told = pair("0.31.0")
+    (result,) = engine.run([trace])
+    assert compare(runner.run([trace])[0], result) is None
+    difference = compare(told.run([trace])[0], result)
+    assert difference is not None
+    assert difference.field == "token of r2"
+
+
+def test_an_engine_that_cannot_run_is_refused_in_a_line() -> None:
+    with pytest.raises(InputError) as caught:
+        resolve("engine@0.17.1", report=print)
+    assert str(caught.value).startswith("engine 0.17.1 cannot run here: ")
+    assert "\n" not in str(caught.value)
