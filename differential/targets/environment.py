@@ -21,8 +21,10 @@ from cacheproof.differential.targets.cache import Cache, Report, Workspace
 from cacheproof.differential.targets.child import last_line, run_logged
 from cacheproof.differential.targets.installing import Install, Installer
 from cacheproof.differential.targets.versions import (
-    needs_older_engine_libraries,
+    FIRST_ENGINE_WITH_NEWER_LIBRARIES,
+    FIRST_ENGINE_WITH_NEWER_TORCH,
     needs_older_libraries,
+    order,
 )
 
 ENVIRONMENT_MIB = 2300
@@ -51,6 +53,12 @@ ENGINE = Overlay("engine", "engine.lock", 150, "the libraries of an engine")
 ENGINE_BEFORE_0_31 = Overlay(
     "engine-before-0.31", "engine_before_0_31.lock", 260, "the libraries of engines before 0.31.0"
 )
+ENGINE_BEFORE_0_27 = Overlay(
+    "engine-before-0.27",
+    "engine_before_0_27.lock",
+    4300,
+    "the libraries of engines before 0.27.0 (4 GB: their torch is there as a CUDA build alone)",
+)
 
 
 def lmcache(version: str) -> Overlay:
@@ -66,7 +74,13 @@ def overlay_of(version: str) -> Overlay | None:
 
 def engine_overlay_of(version: str) -> Overlay:
     """What an engine wants in front of the shared libraries."""
-    return ENGINE_BEFORE_0_31 if needs_older_engine_libraries(version) else ENGINE
+    for first_without, overlay in (
+        (FIRST_ENGINE_WITH_NEWER_TORCH, ENGINE_BEFORE_0_27),
+        (FIRST_ENGINE_WITH_NEWER_LIBRARIES, ENGINE_BEFORE_0_31),
+    ):
+        if order(version) < order(first_without):
+            return overlay
+    return ENGINE
 
 
 @dataclass(frozen=True)

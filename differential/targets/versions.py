@@ -11,8 +11,16 @@ _RANK = {"rc": -1, None: 0, "post": 1}
 FIRST_WITH_NEWER_LIBRARIES = "0.24.0"
 """This release refuses transformers 4; the one before it asks for what later ones do without."""
 
-FIRST_ENGINE = "0.27.0"
-"""The compiled parts of releases before it are for an older torch than the libraries here have."""
+NO_ENGINE_BEFORE = (
+    ("0.20.0", "its compiled parts are for torch 2.10.0 or older"),
+    ("0.21.0", "it does not start where its threads are not bound to cores"),
+)
+"""Releases, and why no engine of one before it runs here."""
+
+FIRST_ENGINE = NO_ENGINE_BEFORE[-1][0]
+
+FIRST_ENGINE_WITH_NEWER_TORCH = "0.27.0"
+"""The compiled parts of engines before it are for torch 2.11.0."""
 
 FIRST_ENGINE_WITH_NEWER_LIBRARIES = "0.31.0"
 """Engines before it import what the transformers here no longer have."""
@@ -41,11 +49,11 @@ def parse_engine(text: str) -> str:
         InputError: not the shape of a version, or older than can run here.
     """
     version = parse(text)
-    if order(version) < order(FIRST_ENGINE):
-        raise InputError(
-            f"engine {version} cannot run here: its compiled parts are for a torch before 2.13.0, "
-            f"which the libraries of an engine have; expected {FIRST_ENGINE} or newer"
-        )
+    for first, why in NO_ENGINE_BEFORE:
+        if order(version) < order(first):
+            raise InputError(
+                f"engine {version} cannot run here: {why}; expected {FIRST_ENGINE} or newer"
+            )
     return version
 
 
@@ -73,11 +81,6 @@ def needs_older_libraries(version: str) -> bool:
     """Whether a release (or a checkout based on one) was written for the older libraries."""
     numbers = order(version.partition("+")[0])
     return bool(numbers[0]) and numbers < order(FIRST_WITH_NEWER_LIBRARIES)
-
-
-def needs_older_engine_libraries(version: str) -> bool:
-    """Whether an engine was written for older libraries than the newest engines."""
-    return order(version) < order(FIRST_ENGINE_WITH_NEWER_LIBRARIES)
 
 
 def runs_hasher_alone(version: str) -> bool:

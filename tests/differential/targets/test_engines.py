@@ -11,6 +11,12 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets import sources
+from cacheproof.differential.targets.environment import (
+    ENGINE,
+    ENGINE_BEFORE_0_27,
+    ENGINE_BEFORE_0_31,
+    engine_overlay_of,
+)
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
@@ -67,8 +73,24 @@ def test_before_0_31_a_film_has_the_frame_rate_that_nobody_gave_it(pair: Pair) -
     assert difference.field == "token of r2"
 
 
-def test_an_engine_that_cannot_run_is_refused_in_a_line() -> None:
+def test_an_engine_gets_the_libraries_that_it_was_written_for() -> None:
+    wanted = {version: engine_overlay_of(version) for version in sources.engines()}
+    assert wanted["0.26.0"] is ENGINE_BEFORE_0_27
+    assert wanted["0.27.0"] is wanted["0.30.0"] is ENGINE_BEFORE_0_31
+    assert wanted["0.31.0"] is ENGINE
+    assert next(iter(wanted)) == "0.21.0"
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        ("0.19.1", "its compiled parts are for torch 2.10.0 or older"),
+        ("0.20.2", "it does not start where its threads are not bound to cores"),
+    ],
+)
+def test_an_engine_that_cannot_run_is_refused_in_a_line(version: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
-        resolve("engine@0.17.1", report=print)
-    assert str(caught.value).startswith("engine 0.17.1 cannot run here: ")
-    assert "\n" not in str(caught.value)
+        resolve(f"engine@{version}", report=print)
+    assert str(caught.value) == (
+        f"engine {version} cannot run here: {why}; expected 0.21.0 or newer"
+    )
