@@ -142,7 +142,8 @@ def every_engine(options: Namespace) -> bool:
             notes += [f"{version}, {model}, seed {seed}: {said}" for seed, said in differences]
         engine.close()
         runner.close()
-    print(*notes, sep="\n")
+    for note in notes:
+        print(note)
     return bool(notes)
 
 
