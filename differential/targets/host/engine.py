@@ -19,6 +19,7 @@ from vllm import LLM, SamplingParams
 from vllm.config import SchedulerConfig
 from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.executor.uniproc_executor import UniProcExecutor
 from vllm.v1.request import Request, RequestStatus
 
 from .engine_faults import ENGINE_FAULTS
@@ -102,6 +103,8 @@ class _Core:
             video_pruning_rate=video_pruning_rate or None,
             enable_prefix_caching=None,  # as the model allows
             async_scheduling=False,
+            # By its class: releases before 0.23 take its name for that of another on CPUs.
+            distributed_executor_backend=UniProcExecutor,
             disable_log_stats=True,
         )
         self._engine = llm.llm_engine
