@@ -11,13 +11,8 @@ _RANK = {"rc": -1, None: 0, "post": 1}
 FIRST_WITH_NEWER_LIBRARIES = "0.24.0"
 """This release refuses transformers 4; the one before it asks for what later ones do without."""
 
-NO_ENGINE_BEFORE = (
-    ("0.20.0", "its compiled parts are for torch 2.10.0 or older"),
-    ("0.21.0", "it does not start where its threads are not bound to cores"),
-)
-"""Releases, and why no engine of one before it runs here."""
-
-FIRST_ENGINE = NO_ENGINE_BEFORE[-1][0]
+FIRST_ENGINE = "0.20.0"
+"""The compiled parts of releases before it are for a torch before 2.11.0."""
 
 FIRST_ENGINE_WITH_NEWER_TORCH = "0.27.0"
 """The compiled parts of engines before it are for torch 2.11.0."""
@@ -49,11 +44,11 @@ def parse_engine(text: str) -> str:
         InputError: not the shape of a version, or older than can run here.
     """
     version = parse(text)
-    for first, why in NO_ENGINE_BEFORE:
-        if order(version) < order(first):
-            raise InputError(
-                f"engine {version} cannot run here: {why}; expected {FIRST_ENGINE} or newer"
-            )
+    if order(version) < order(FIRST_ENGINE):
+        raise InputError(
+            f"engine {version} cannot run here: its compiled parts are for a torch before 2.11.0; "
+            f"expected {FIRST_ENGINE} or newer"
+        )
     return version
 
 
