@@ -20,10 +20,13 @@ from cacheproof.differential.targets.environment import (
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.targets.versions import order
 from cacheproof.differential.traces.engine import EngineModel
 from cacheproof.differential.traces.records import TraceResult
 
 Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
+FIRST_WITH_SOUND = "0.24.0"
+"""A Whisper of engines before it answers otherwise: docs/runner.md."""
 LANES: dict[EngineModel, str] = {"llava": "LLaVA", "qwen2_5_vl": "Qwen2.5-VL", "whisper": "Whisper"}
 
 
@@ -55,6 +58,9 @@ def test_an_engine_and_the_runner_beside_it_decide_and_answer_alike(
         (result,) = engine.run([trace])
         examination = examine(trace, result, engine, runner)
         assert examination.illegal is None
+        if model == "whisper" and order(version) < order(FIRST_WITH_SOUND):
+            assert examination.difference is not None
+            continue
         assert examination.difference is None
         for contract, broken in examination.violations.items():
             assert covering(listed, contract, version, lane, broken.kind), (model, contract)
