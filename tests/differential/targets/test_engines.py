@@ -63,7 +63,8 @@ def test_an_engine_and_the_runner_beside_it_decide_and_answer_alike(
             continue
         assert examination.difference is None
         for contract, broken in examination.violations.items():
-            assert covering(listed, contract, version, lane, broken.kind), (model, contract)
+            is_listed = covering(listed, contract, version, lane, broken.kind) is not None
+            assert is_listed or broken.contract.harm == "efficiency", (model, contract)
         assert any(outputs_of(result))
 
 
