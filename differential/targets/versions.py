@@ -11,6 +11,15 @@ _RANK = {"rc": -1, None: 0, "post": 1}
 FIRST_WITH_NEWER_LIBRARIES = "0.24.0"
 """This release refuses transformers 4; the one before it asks for what later ones do without."""
 
+FIRST_ENGINE = "0.20.0"
+"""The compiled parts of releases before it are for a torch before 2.11.0."""
+
+FIRST_ENGINE_WITH_NEWER_TORCH = "0.27.0"
+"""The compiled parts of engines before it are for torch 2.11.0."""
+
+FIRST_ENGINE_WITH_NEWER_LIBRARIES = "0.31.0"
+"""Engines before it import what the transformers here no longer have."""
+
 FIRST_WITH_SCHEDULER = "0.10"
 """Releases before it import what the libraries here no longer have; their hasher runs alone."""
 
@@ -26,6 +35,21 @@ def parse(text: str) -> str:
             f"{text[:60]!r} is no vLLM version; expected numbers such as 0.33.0 or 0.9.0.1"
         )
     return text
+
+
+def parse_engine(text: str) -> str:
+    """The version of an engine, checked.
+
+    Raises:
+        InputError: not the shape of a version, or older than can run here.
+    """
+    version = parse(text)
+    if order(version) < order(FIRST_ENGINE):
+        raise InputError(
+            f"engine {version} cannot run here: its compiled parts are for a torch before 2.11.0; "
+            f"expected {FIRST_ENGINE} or newer"
+        )
+    return version
 
 
 def order(version: str) -> tuple[tuple[int, ...], int, int]:

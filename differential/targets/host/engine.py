@@ -19,6 +19,7 @@ from vllm import LLM, SamplingParams
 from vllm.config import SchedulerConfig
 from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.executor.uniproc_executor import UniProcExecutor
 from vllm.v1.request import Request, RequestStatus
 
 from .engine_faults import ENGINE_FAULTS
@@ -102,6 +103,8 @@ class _Core:
             video_pruning_rate=video_pruning_rate or None,
             enable_prefix_caching=None,  # as the model allows
             async_scheduling=False,
+            # By its class: releases before 0.23 take its name for that of another on CPUs.
+            distributed_executor_backend=UniProcExecutor,
             disable_log_stats=True,
         )
         self._engine = llm.llm_engine
@@ -206,6 +209,8 @@ class _Core:
             arrival_time=arrival_time,
             priority=event["priority"],
         )
+        if self._is_decoder:
+            _name_items(made.mm_features, event)
         request, _ = self._core.preprocess_add_request(made)
         _check_items(request, event)
         return request
@@ -305,6 +310,13 @@ def _largest_item(trace: Event) -> int:
     return max(
         (item["length"] for event in trace["events"] for item in event.get("items", ())), default=0
     )
+
+
+def _name_items(features: list[Any], event: Event) -> None:
+    """Let items have the names that the trace gives them: where neither prefixes nor processed
+    items are cached, as with an encoder-decoder, releases before 0.30 take names of their own."""
+    for feature, item in zip(features, event["items"], strict=True):
+        feature.identifier = item["identifier"]
 
 
 def _check_items(request: Any, event: Event) -> None:

@@ -5,6 +5,7 @@ with the setting CACHEPROOF_REFERENCE: the flags of the reference's semantics, a
 """
 
 import functools
+import importlib.util
 import json
 import os
 import sys
@@ -176,11 +177,30 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
         made = processor.video_processor(
             [medium.pixels], do_sample_frames=False, return_tensors="pt"
         )
-        made["second_per_grid_ts"] = torch.tensor([FRAMES_TOGETHER / FRAMES_PER_SECOND])
+        made["second_per_grid_ts"] = torch.tensor([_seconds_of_grid(medium, processor)])
     whole = {"pixel_values", "pixel_values_videos"} if model == "qwen2_5_vl" else set()
     return medium.modality, {
         name: value if name in whole else value[0] for name, value in made.items()
     }
+
+
+def _seconds_of_grid(video: Any, processor: Any) -> float:
+    """Seconds from one row of a video's time axis to the next, as the release has them."""
+    if _is_told_frame_rates():
+        return FRAMES_TOGETHER / FRAMES_PER_SECOND
+    made = processor(text=[processor.video_token], videos=[video.pixels], do_sample_frames=False)
+    return float(made["second_per_grid_ts"][0])
+
+
+@functools.cache
+def _is_told_frame_rates() -> bool:
+    """Whether the release in this interpreter tells its processor a video's frame rate (vLLM PR
+    #47736), read off its text; where there is no release, the runner does."""
+    found = importlib.util.find_spec("vllm")
+    if found is None or found.origin is None:
+        return True
+    model = Path(found.origin).parent / "model_executor" / "models" / "qwen2_5_vl.py"
+    return "video_needs_metadata" in model.read_text()
 
 
 def _prompt(event: Event, request: Any, model: str) -> Any:

@@ -89,6 +89,10 @@ def once(tmp_path: Path, what: str) -> str:
 BREAKS = {
     "ends": ("sys.exit(7)", r"crashed \(exit status 7\)"),
     "is killed": ("os.kill(os.getpid(), 9)", r"crashed \(exit status -9\)"),
+    "faults in compiled code": (
+        "import ctypes; ctypes.string_at(0)",
+        r"crashed \(exit status -11\)",
+    ),
     "raises": (
         "raise LookupError('lost')",
         r"crashed \(exit status 1\): LookupError: lost \(/.*/__main__.py:\d+\)$",

@@ -1,0 +1,51 @@
+"""The table of all engines: a row for each and each model, and an exit code that tells."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+
+
+@pytest.fixture
+def engines(script, monkeypatch) -> None:
+    """Two engines that answer as the runner does, but one of them to a Whisper."""
+
+    def compare(engine, runner, model, seeds):
+        counts = Counter(workloads=len(seeds), steps=30, tokens=20, **{"equal tokens": 20})
+        tally = script.Tally(counts, logprob_apart=2e-5, broken=Counter({"ED-1": 2}))
+        if (engine.name, model) != ("engine@2.0", "whisper"):
+            return tally, []
+        tally.counts["workloads"] -= 1
+        return tally, [(1, "token of r2: 5 against 6")]
+
+    def pair_of(name):
+        target = SimpleNamespace(name=name, close=lambda: None)
+        return target, target
+
+    monkeypatch.setattr(script.sources, "engines", lambda: ["1.0", "2.0"])
+    monkeypatch.setattr(script, "pair_of", pair_of)
+    monkeypatch.setattr(script, "compare", compare)
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch) -> None:
+    """What the script is called with."""
+    monkeypatch.setattr("sys.argv", ["outputs.py", "--all", "--workloads", "3"])
+
+
+def test_each_engine_and_model_has_a_row_and_a_difference_is_told(script, engines, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        script.main()
+    assert ended.value.code == 1
+    rows = capsys.readouterr().out.splitlines()
+    assert "| 2.0 | whisper | 3 | 1 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
+    assert "| 1.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
+    assert sum(row.startswith(("| 1.0 ", "| 2.0 ")) for row in rows) == 6
+    assert rows[-1] == "2.0, whisper, seed 1: token of r2: 5 against 6"
+
+
+def test_engines_that_answer_alike_are_no_failure(script, engines, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(script.sources, "engines", lambda: ["1.0"])
+    script.main()
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "| 1.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |"

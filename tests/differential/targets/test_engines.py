@@ -1,0 +1,110 @@
+"""Engines of every release that runs here: each decides and answers as the runner beside it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.search.known import covering, load
+from cacheproof.differential.targets import sources
+from cacheproof.differential.targets.environment import (
+    ENGINE,
+    ENGINE_BEFORE_0_27,
+    ENGINE_BEFORE_0_31,
+    engine_overlay_of,
+)
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.targets.versions import order
+from cacheproof.differential.traces.engine import EngineModel
+from cacheproof.differential.traces.records import TraceResult
+
+Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
+FIRST_WITH_SOUND = "0.24.0"
+"""A Whisper of engines before it answers otherwise: docs/runner.md."""
+LANES: dict[EngineModel, str] = {"llava": "LLaVA", "qwen2_5_vl": "Qwen2.5-VL", "whisper": "Whisper"}
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Makes an engine, and the runner beside it."""
+    with ExitStack() as stack:
+
+        def make(version: str) -> tuple[HostTarget, ReferenceTarget]:
+            engine = resolve(f"engine@{version}", report=print)
+            assert isinstance(engine, HostTarget)
+            stack.enter_context(closing(engine))
+            runner = reference_for(engine)
+            assert runner is not None
+            return engine, stack.enter_context(closing(runner))
+
+        yield make
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", sources.engines())
+def test_an_engine_and_the_runner_beside_it_decide_and_answer_alike(
+    pair: Pair, version: str
+) -> None:
+    engine, runner = pair(version)
+    listed = load()
+    for model, lane in LANES.items():
+        trace = engine_trace(0, model)
+        (result,) = engine.run([trace])
+        examination = examine(trace, result, engine, runner)
+        assert examination.illegal is None
+        if model == "whisper" and order(version) < order(FIRST_WITH_SOUND):
+            assert examination.difference is not None
+            continue
+        assert examination.difference is None
+        for contract, broken in examination.violations.items():
+            is_listed = covering(listed, contract, version, lane, broken.kind) is not None
+            assert is_listed or broken.contract.harm == "efficiency", (model, contract)
+        assert any(outputs_of(result))
+
+
+@pytest.mark.full
+def test_before_0_31_a_film_has_the_frame_rate_that_nobody_gave_it(pair: Pair) -> None:
+    """The runner beside 0.31.0 is told the rate, and parts from 0.30.0 in what a film says."""
+    trace = engine_trace(0, "qwen2_5_vl")
+    engine, runner = pair("0.30.0")
+    _, told = pair("0.31.0")
+    answers, beside, otherwise = (
+        answers_of(one.run([trace])[0], "r2") for one in (engine, runner, told)
+    )
+    assert answers == beside
+    assert answers != otherwise
+
+
+def outputs_of(result: TraceResult) -> list[dict[str, Any]]:
+    """What the requests decode in each step."""
+    outcomes = (record.outcome for record in result.records)
+    return [one["outputs"] for one in outcomes if isinstance(one, dict) and "outputs" in one]
+
+
+def answers_of(result: TraceResult, request: str) -> list[int]:
+    """The tokens that a request decodes."""
+    decoded = [outputs.get(request, ()) for outputs in outputs_of(result)]
+    return [token for step in decoded for token, *_ in step]
+
+
+def test_an_engine_gets_the_libraries_that_it_was_written_for() -> None:
+    wanted = {version: engine_overlay_of(version) for version in sources.engines()}
+    assert wanted["0.26.0"] is ENGINE_BEFORE_0_27
+    assert wanted["0.27.0"] is wanted["0.30.0"] is ENGINE_BEFORE_0_31
+    assert wanted["0.31.0"] is ENGINE
+    assert next(iter(wanted)) == "0.20.0"
+
+
+def test_an_engine_that_cannot_run_is_refused_in_a_line() -> None:
+    with pytest.raises(InputError) as caught:
+        resolve("engine@0.19.1", report=print)
+    assert str(caught.value) == (
+        "engine 0.19.1 cannot run here: its compiled parts are for a torch before 2.11.0; "
+        "expected 0.20.0 or newer"
+    )
