@@ -54,6 +54,8 @@ class EngineJudge(SchedulerJudge):
         )
         self._judge_origins(outcome.get("origins", {}))
         for name, tokens in outcome["outputs"].items():
+            if self._kv_blocks is not None:
+                self._kv_blocks.decode(name, [token for token, *_ in tokens])
             self._note_tokens(name, tokens)
             self._judge_twins(name)
 

@@ -2,11 +2,11 @@
 
 A slot is right for a request where the token there was computed over the request's own prefix: its
 tokens, with the items, the adapter and the salt that they come with. Whoever decodes has a text of
-its own from its first decoded token on. Groups of windows, KV from elsewhere, and drafts under
+its own from its first decoded token on, unless it is said what was decoded. Groups of windows, KV from elsewhere, and drafts under
 asynchronous scheduling, whose steps begin where the workers find that they do, are not followed.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,17 +31,23 @@ class Text:
         self._prompt = event.prompt
         self._about = event.salt, event.lora and event.lora.lora_name
         self._items = [(one.identifier, one.offset, one.offset + one.length) for one in event.items]
+        self._decoded: list[int] = []
+
+    def decode(self, tokens: Sequence[int]) -> None:
+        """The request goes on with these tokens."""
+        self._decoded += tokens
 
     def through(self, position: int) -> Prefix:
         """What the token at a position is computed over. Equal where two requests agree on it."""
-        if position >= self._prompt:
+        decoded = position + 1 - self._prompt
+        if decoded > len(self._decoded):
             return self._name, position
         items = tuple(
             (identifier, offset, min(end, position + 1))
             for identifier, offset, end in self._items
             if offset <= position
         )
-        return *self._about, position, items
+        return *self._about, position, items, tuple(self._decoded[: max(0, decoded)])
 
 
 @dataclass(slots=True)
@@ -121,6 +127,11 @@ class KVMirror:
                 self._computed[name] = max(0, self._computed[name] - rejected)
                 self._forget_behind(name, self._computed[name])
         self._drafted = {}
+
+    def decode(self, name: str, tokens: Sequence[int]) -> None:
+        """What a request that was scheduled has decoded: another that decodes the same after the
+        same prompt may read its KV."""
+        self._texts[name].decode(tokens)
 
     def keep(self, names: Collection[str]) -> None:
         """All other requests have given their blocks back; what these hold stays. A session whose

@@ -27,6 +27,7 @@ from cacheproof.differential.traces.trace import ModelRunner, Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
+from cacheproof.spec.scheduler_kv import KVReads
 from tests.differential.scheduler_traces import CONFIG, trace
 
 FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
@@ -123,6 +124,29 @@ def test_a_block_is_left_if_its_request_had_not_computed_it_when_it_was_preempte
     for outcome in (first, {"preempted": ["a"]}, hit):
         list(mirror.schedule(step | outcome))
     assert mirror.was_left("b", 1 if start == 16 else 2) == is_left
+
+
+@pytest.mark.parametrize(
+    ("decoded", "right"), [(((7,), (7,)), 16), (((7,), (8,)), 15), (((), ()), 15)]
+)
+def test_a_decoded_block_is_right_for_who_decodes_the_same(
+    decoded: tuple[tuple[int, ...], ...], right: int
+) -> None:
+    mirror = KVMirror(CONFIG, {"a": Add("a", 31), "b": Add("b", 31)}.__getitem__)
+    step = {"computed": {}, "scheduled": {}, "preempted": [], "new": [], "resumed": []}
+    step |= {"blocks": {}, "drafts": {}, "free_blocks": 0}
+    begin = {"computed": {"a": 0, "b": 0}, "scheduled": {"a": 31, "b": 31}, "new": ["a", "b"]}
+    begin["blocks"] = {"a": [[1, 2]], "b": [[3, 4]]}
+    goes_on = {"computed": {"a": 31}, "scheduled": {"a": 1}, "preempted": ["b"]}
+    hit = {"computed": {"b": 32}, "scheduled": {"b": 1}, "resumed": ["b"]}
+    hit["blocks"] = {"b": [[1, 2, 5]]}
+    list(mirror.schedule(step | begin))
+    for name, tokens in zip("ab", decoded, strict=True):
+        mirror.decode(name, tokens)
+    list(mirror.schedule(step | goes_on))
+    _, reads, _ = mirror.schedule(step | hit)
+    assert isinstance(reads, KVReads)
+    assert (reads.reads["b"][2], reads.right["b"][2]) == (16, right)
 
 
 def test_a_request_joins_with_more_drafts_than_tokens() -> None:
