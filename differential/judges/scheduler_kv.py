@@ -2,8 +2,9 @@
 
 A slot is right for a request where the token there was computed over the request's own prefix: its
 tokens, with the items, the adapter and the salt that they come with. Whoever decodes has a text of
-its own from its first decoded token on, unless it is said what was decoded. Groups of windows, KV from elsewhere, and drafts under
-asynchronous scheduling, whose steps begin where the workers find that they do, are not followed.
+its own from its first decoded token on, unless it is said what was decoded. Groups of windows, KV
+from elsewhere, and drafts under asynchronous scheduling, whose steps begin where the workers find
+that they do, are not followed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
