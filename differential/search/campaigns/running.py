@@ -151,8 +151,9 @@ class Running:
     def _advance(self) -> None:
         """Take in what has ended, and have written down what it brings."""
         self.totals.cut_at(self.store.cut(self.number))
-        noted = self.totals.replay(self.store.ended(self.number, REPLAY, self.totals.replayed))
-        self._have_written(noted)
+        if not self.totals.has_replayed:
+            replayed = self.store.ended(self.number, REPLAY, self.totals.replayed)
+            self._have_written(self.totals.replay(replayed))
         while some := self.store.ended(self.number, SEARCH, self.totals.next, TAKEN_IN_AT_ONCE):
             before = self.totals.next
             self._have_written(self.totals.take(some))

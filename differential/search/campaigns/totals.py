@@ -44,10 +44,11 @@ class Totals:
     @property
     def is_over(self) -> bool:
         """Whether all that counts has been taken in."""
-        return self._has_replayed and self.next >= self.cut
+        return self.has_replayed and self.next >= self.cut
 
     @property
-    def _has_replayed(self) -> bool:
+    def has_replayed(self) -> bool:
+        """Whether all traces of the register have been taken in."""
         return self.replayed >= self._replays
 
     def cut_at(self, number: int | None) -> None:
@@ -81,7 +82,7 @@ class Totals:
         """
         news: list[Noted] = []
         for ended in some:
-            if not self._has_replayed or self.is_over or ended.job.number != self.next:
+            if not self.has_replayed or self.is_over or ended.job.number != self.next:
                 break
             self.next += 1
             self.jobs.append(ended.job)
