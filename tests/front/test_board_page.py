@@ -17,14 +17,6 @@ from tests.front.board_stores import LANES, board, enlist, made, search
 
 pytestmark = pytest.mark.skipif(not browsers.is_there(), reason=browsers.REASON)
 
-RUNS = "document.title='ran'"
-HOSTILE = (
-    f"</script><script>{RUNS}</script>",
-    f"<img src=x onerror={RUNS}>",
-    f"<!--<script>{RUNS}//",
-    f"';{RUNS};'",
-    "\u202e\u2028</title>",
-)
 WIDE, NARROW = 1300, 390
 NEXT_FRAME = "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
 SECTIONS = ("pace", "findings", "coverage", "unseen", "contracts", "runners", "notes")
@@ -168,7 +160,7 @@ def test_what_is_unfolded_stays_so_when_the_window_changes(show: Show, small: Bo
     assert focused == f"lane 0 {LANES[0]} summary"
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", browsers.HOSTILE)
 def test_names_are_text_and_nothing_else(show: Show, tmp_path: Path, name: str) -> None:
     with closing(made(tmp_path / "store", [name], known="")) as store:
         runner = enlist(store, 0.0, host=name)
@@ -184,7 +176,9 @@ def test_names_are_text_and_nothing_else(show: Show, tmp_path: Path, name: str) 
 def test_a_script_that_came_in_as_text_would_be_seen(show: Show, small: Board) -> None:
     opened = show(small)
     with opened.page.expect_console_message():
-        opened.page.evaluate(f"document.body.insertAdjacentHTML('beforeend', {HOSTILE[1]!r})")
+        opened.page.evaluate(
+            f"document.body.insertAdjacentHTML('beforeend', {browsers.HOSTILE[1]!r})"
+        )
     assert opened.page.locator("img").count() == 1
     assert any("Content Security Policy" in one for one in opened.said)
 

@@ -10,6 +10,16 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 PROGRAM = "chromium"
 REASON = f"no {PROGRAM} on PATH; install Debian's package of that name"
+RUNS = "document.title='ran'"
+HOSTILE = (
+    f"</script><script>{RUNS}</script>",
+    f"<img src=x onerror={RUNS}>",
+    f"<svg onload={RUNS}>",
+    f"<!--<script>{RUNS}//",
+    f"';{RUNS};'",
+    "\u202e\u2028</title>",
+)
+"""Names that run a script where a page takes them for markup; `RUNS` shows in the title."""
 
 
 def is_there() -> bool:

@@ -29,15 +29,6 @@ pytestmark = pytest.mark.skipif(not browsers.is_there(), reason=browsers.REASON)
 BROKEN = "#b91c2b"
 """The light page's colour of what is broken."""
 GUTTER, RULER_MARK = 168, 27
-RUNS = "document.title='ran'"
-HOSTILE = (
-    f"</script><script>{RUNS}</script>",
-    f"<img src=x onerror={RUNS}>",
-    f"<svg onload={RUNS}>",
-    f"<!--<script>{RUNS}//",
-    f"';{RUNS};'",
-    "\u202e\u2028</title>",
-)
 
 Show = Callable[..., Opened]
 
@@ -233,7 +224,7 @@ def test_a_long_name_makes_no_page_wider_than_its_window(show: Show, width: int)
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", browsers.HOSTILE)
 def test_a_hostile_name_does_not_run(show: Show, name: str) -> None:
     opened = show(hostile(name))
     assert opened.said == []
@@ -247,7 +238,7 @@ def test_without_escapes_the_policy_still_keeps_it_from_running(
     show: Show, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "escaped", lambda json: json)
-    opened = show(hostile(HOSTILE[0]))
+    opened = show(hostile(browsers.HOSTILE[0]))
     assert opened.page.title() != "ran"
     assert any("Content Security Policy" in one for one in opened.said)
 
@@ -257,4 +248,4 @@ def test_without_escapes_and_policy_it_would_run(
 ) -> None:
     monkeypatch.setattr(pages, "escaped", lambda json: json)
     monkeypatch.setattr(pages, "_policy", lambda style, script: "")
-    assert show(hostile(HOSTILE[0])).page.title() == "ran"
+    assert show(hostile(browsers.HOSTILE[0])).page.title() == "ran"
