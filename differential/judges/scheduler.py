@@ -177,6 +177,8 @@ class SchedulerJudge(ManagerJudge):
             request = self._at.requests[name]
             request.extend(chunk, first, self.protocol)
             self._at.prompts[name] = first + chunk.prompt
+            if self._kv_blocks is not None:
+                self._kv_blocks.go_on(name, first, chunk)
             self._rare_calls.sizes(request, self._at.ghost.size)
             self._reach.meet("prompt continued")
 

@@ -2,17 +2,18 @@
 
 A slot is right for a request where the token there was computed over the request's own prefix: its
 tokens, with the items, the adapter and the salt that they come with. Whoever decodes has a text of
-its own from its first decoded token on, unless it is said what was decoded. Groups of windows, KV
-from elsewhere, and drafts under asynchronous scheduling, whose steps begin where the workers find
-that they do, are not followed.
+its own from its first decoded token on, unless it is said what was decoded, or a session drops it
+before its next chunk. Groups of windows, KV from elsewhere, and drafts under asynchronous
+scheduling, whose steps begin where the workers find that they do, are not followed.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cacheproof.differential.traces.manager import Add
-from cacheproof.differential.traces.scheduler import SchedulerConfig
+from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
 from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
 
 Prefix = tuple[Any, ...]
@@ -32,23 +33,39 @@ class Text:
         self._prompt = event.prompt
         self._about = event.salt, event.lora and event.lora.lora_name
         self._items = [(one.identifier, one.offset, one.offset + one.length) for one in event.items]
+        self._moved: list[tuple[int, int]] = []
         self._decoded: list[int] = []
+        self._own = math.inf
 
     def decode(self, tokens: Sequence[int]) -> None:
         """The request goes on with these tokens."""
         self._decoded += tokens
 
+    def go_on(self, first: int, chunk: Chunk) -> None:
+        """A chunk follows from token `first` on: its text is everybody's from the beginning, and
+        what was decoded before it stays, whatever that was."""
+        if first != self._prompt:
+            self._own = min(self._own, first, self._prompt)
+        items = [(one.identifier, one.offset, one.offset + one.length) for one in chunk.items]
+        covered = {at for _, offset, end in items for at in range(offset, end)}
+        self._moved += [(first + at, at) for at in range(chunk.prompt) if at not in covered]
+        self._items += [
+            (identifier, first + offset, first + end) for identifier, offset, end in items
+        ]
+        self._prompt = first + chunk.prompt
+
     def through(self, position: int) -> Prefix:
         """What the token at a position is computed over. Equal where two requests agree on it."""
         decoded = position + 1 - self._prompt
-        if decoded > len(self._decoded):
+        if position >= self._own or decoded > len(self._decoded):
             return self._name, position
         items = tuple(
             (identifier, offset, min(end, position + 1))
             for identifier, offset, end in self._items
             if offset <= position
         )
-        return *self._about, position, items, tuple(self._decoded[: max(0, decoded)])
+        moved = tuple(one for one in self._moved if one[0] <= position)
+        return *self._about, position, items, moved, tuple(self._decoded[: max(0, decoded)])
 
 
 @dataclass(slots=True)
@@ -133,6 +150,11 @@ class KVMirror:
         """What a request that was scheduled has decoded: another that decodes the same after the
         same prompt may read its KV."""
         self._texts[name].decode(tokens)
+
+    def go_on(self, name: str, first: int, chunk: Chunk) -> None:
+        """A session that was scheduled goes on with a chunk, from token `first` on."""
+        self._texts[name].go_on(first, chunk)
+        self._forget_behind(name, first)
 
     def keep(self, names: Collection[str]) -> None:
         """All other requests have given their blocks back; what these hold stays. A session whose

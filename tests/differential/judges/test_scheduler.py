@@ -17,6 +17,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import Adapter, Item
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import (
+    Chunk,
     Elsewhere,
     Pause,
     Received,
@@ -147,6 +148,48 @@ def test_a_decoded_block_is_right_for_who_decodes_the_same(
     _, reads, _ = mirror.schedule(step | hit)
     assert isinstance(reads, KVReads)
     assert (reads.reads["b"][2], reads.right["b"][2]) == (16, right)
+
+
+def test_a_chunk_of_a_session_is_found_by_who_has_the_same_prompt() -> None:
+    one = Item("x", 0, 1)
+    events = (
+        Add("a", 2, (one,), resumable=True),
+        Add("b", 4, (one, Item("x", 2, 1))),
+        Chunk("a", 1, (one,)),
+        Schedule(),
+        Update(),
+        Schedule(),
+    )
+    small = {"max_num_batched_tokens": 2, "max_model_len": 5, "block_size": 1, "num_blocks": 6}
+    assert broken(trace(*events, **small)) == {}
+
+
+@pytest.mark.parametrize(
+    ("chunk", "first", "right"),
+    [
+        (Chunk("a", 2, (Item("x", 0, 2),)), 30, 16),
+        (Chunk("a", 2, (Item("y", 0, 2),)), 30, 14),
+        (Chunk("a", 2), 30, 14),
+        (Chunk("a", 1, (Item("x", 0, 1),)), 31, 14),
+    ],
+    ids=["the same", "another item", "text from its beginning", "behind a decoded token"],
+)
+def test_what_a_session_computes_of_a_chunk_is_right_for_its_text(
+    chunk: Chunk, first: int, right: int
+) -> None:
+    added = {"a": Add("a", 30, resumable=True), "b": Add("b", 40, (Item("x", 30, 2),))}
+    mirror = KVMirror(CONFIG, added.__getitem__)
+    step = {"computed": {}, "scheduled": {}, "preempted": [], "new": [], "resumed": []}
+    step |= {"blocks": {}, "drafts": {}, "free_blocks": 0}
+    begin = {"computed": {"a": 0}, "scheduled": {"a": 30}, "new": ["a"], "blocks": {"a": [[1, 2]]}}
+    goes_on = {"computed": {"a": 30}, "scheduled": {"a": 2}}
+    hit = {"computed": {"b": 32}, "scheduled": {"b": 1}, "new": ["b"], "blocks": {"b": [[1, 2, 3]]}}
+    list(mirror.schedule(step | begin))
+    mirror.go_on("a", first, chunk)
+    list(mirror.schedule(step | goes_on))
+    _, reads, _ = mirror.schedule(step | hit)
+    assert isinstance(reads, KVReads)
+    assert (reads.reads["b"], reads.right["b"]) == ({1: 16, 2: 16}, {1: 16, 2: right})
 
 
 def test_a_request_joins_with_more_drafts_than_tokens() -> None:
