@@ -56,6 +56,8 @@ class Tally:
             if not isinstance(one, dict) or not isinstance(other, dict):
                 continue
             self.counts["steps"] += "scheduled" in other
+            drafts = sum(other.get("drafts", {}).values())
+            self.counts["drafts"] += drafts
             self.counts["preemptions"] += len(other.get("preempted", ()))
             self.counts["evictions"] += len(other.get("notices", ()))
             self.counts["items encoded"] += sum(map(len, other.get("encode", {}).values()))
@@ -80,13 +82,18 @@ def _pairs(one: Any, other: Any) -> Iterator[tuple[Sequence[Any], Sequence[Any]]
 
 
 def compare(
-    engine: HostTarget, runner: ReferenceTarget, model: EngineModel, seeds: range
+    engine: HostTarget,
+    runner: ReferenceTarget,
+    model: EngineModel,
+    seeds: range,
+    *,
+    ahead: bool = False,
 ) -> tuple[Tally, Differences]:
     """The tally, and each workload that differs."""
     tally, differences = Tally(), []
     for first in range(seeds.start, seeds.stop, AT_A_TIME):
         numbers = range(first, min(first + AT_A_TIME, seeds.stop))
-        traces = [engine_trace(seed, model) for seed in numbers]
+        traces = [engine_trace(seed, model, ahead=ahead) for seed in numbers]
         engine.submit(traces)
         ours = runner.run(traces)
         for seed, trace, mine, theirs in zip(
@@ -121,6 +128,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first workload")
     parser.add_argument("--workloads", type=int, default=WORKLOADS)
     parser.add_argument("--model", choices=MODELS, default="llava")
+    parser.add_argument("--ahead", action="store_true", help="two steps in flight, and drafts")
     parser.add_argument("--all", action="store_true", help="every engine and model, in a table")
     options = parser.parse_args()
     differs = every_engine(options) if options.all else one_engine(options)
@@ -137,7 +145,7 @@ def every_engine(options: Namespace) -> bool:
     for version in reversed(sources.engines()):
         engine, runner = pair_of(f"engine@{version}")
         for model in MODELS:
-            tally, differences = compare(engine, runner, model, seeds)
+            tally, differences = compare(engine, runner, model, seeds, ahead=options.ahead)
             print(f"| {' | '.join(row(version, model, tally, differences))} |", flush=True)
             notes += [f"{version}, {model}, seed {seed}: {said}" for seed, said in differences]
         engine.close()
@@ -165,7 +173,7 @@ def one_engine(options: Namespace) -> bool:
     engine, runner = pair_of(options.target)
     begun = time.perf_counter()
     seeds = range(options.first, options.first + options.workloads)
-    tally, differences = compare(engine, runner, options.model, seeds)
+    tally, differences = compare(engine, runner, options.model, seeds, ahead=options.ahead)
     seconds = time.perf_counter() - begun
     engine.close()
     runner.close()

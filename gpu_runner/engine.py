@@ -124,13 +124,13 @@ class Engine:
         answers = self.scheduler.update_from_output(
             decided,
             {
-                request_id: [sampled[request_id].token_id] if request_id in sampled else []
+                request_id: [one.token_id for one in sampled.get(request_id, ())]
                 for request_id in decided.num_scheduled_tokens
             },
         )
         for answer in answers:
             completion = self.completions[answer.request_id]
-            completion.tokens += [sampled[answer.request_id] for _ in answer.new_token_ids]
+            completion.tokens += sampled[answer.request_id][: len(answer.new_token_ids)]
             completion.finish_reason = answer.finish_reason
         return decided
 

@@ -124,9 +124,10 @@ def _of_rows(tags: torch.Tensor) -> torch.Tensor:
 
 
 def prefix_tags(request: RequestState, *, has_placeholders: bool = True) -> torch.Tensor:
-    """A digest of the prefix through each token of a request, [tokens]. Items without placeholders
-    come before them all."""
-    content: list[tuple[object, ...]] = [(token,) for token in request.token_ids]
+    """A digest of the prefix through each token of a request, [tokens], those of drafts too. Items
+    without placeholders come before them all."""
+    token_ids = [*request.token_ids, *request.verified]
+    content: list[tuple[object, ...]] = [(token,) for token in token_ids]
     items = request.prompt.items
     prefix = b"" if has_placeholders else repr([one.feature.identifier for one in items]).encode()
     for item in items if has_placeholders else ():

@@ -40,6 +40,7 @@ class RequestState:
     rotary positions of its own, `cross_block_ids` where its decoder attends to an encoder's rows;
     `withheld_inputs` are items whose data it was not given. `embed_places` are, of each item that
     has rows for some of its tokens alone, the places of those in the item, on the model's device.
+    `drafts` are proposed to follow `token_ids`, `verified` those of them that the step computes.
     """
 
     prompt: Prompt
@@ -50,6 +51,8 @@ class RequestState:
     cross_block_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
     withheld_inputs: Collection[int] = ()
+    drafts: list[int] = field(default_factory=list)
+    verified: list[int] = field(default_factory=list)
 
 
 class Batch:
@@ -91,6 +94,11 @@ class Batch:
             request.block_ids = added if resumed else request.block_ids + added
             request.cross_block_ids = of_cross if resumed else request.cross_block_ids + of_cross
             request.num_computed_tokens = computed
+            if resumed:
+                request.drafts = []
+            if request_id in cached.all_token_ids:
+                # Of what was sampled before a preemption, the scheduler may have dropped the last.
+                request.token_ids = list(cached.all_token_ids[request_id])
 
     def of(self, request_id: str) -> RequestState:
         """The request of that id.

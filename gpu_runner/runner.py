@@ -2,10 +2,10 @@
 
 A step in order: requests are brought up to date, notices drop entries, items are encoded, windows
 are gathered and spliced into the token stream, the decoder runs over the paged KV, and the requests
-whose known tokens are all computed get their next one.
+whose known tokens are all computed get their next one, or with drafts that are right several.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -23,6 +23,9 @@ from cacheproof.gpu_runner.requests import Batch, MediaItem, Prompt, RequestStat
 from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.scheduler.output import SchedulerOutput
 
+Drafter = Callable[[Mapping[str, RequestState]], Mapping[str, Sequence[int]]]
+"""Proposes what may follow the tokens that are known of each of these requests."""
+
 
 class Sampled(NamedTuple):
     """A request's next token, its log probability, and by how much its logit leads the second."""
@@ -32,6 +35,8 @@ class Sampled(NamedTuple):
     lead: float
 
 
+NO_DRAFT = -1
+"""In the place of a draft that nobody proposed: never right."""
 WINDOW_BYTES = 8 << 20
 """Windows that are this large on average are copied one by one: one launch for all moves them more
 slowly (docs/gpu.md)."""
@@ -57,7 +62,9 @@ class Runner:
     """Holds the tensors of one model, and the stores that they live in.
 
     Where it is `tagged`, every row of an encoder output and every KV slot carries what it is, and
-    `origins` has what was read that is another's.
+    `origins` has what was read that is another's. Where steps are `asynchronous`, they are decided
+    before it is known which drafts of the one before were accepted. `drafter` proposes drafts; one
+    that `reads_ahead` is a model, which reads the token behind a step's last one too.
     """
 
     def __init__(
@@ -68,8 +75,14 @@ class Runner:
         block_size: int,
         encoder_cache_size: int,
         tagged: bool = False,
+        asynchronous: bool = False,
+        drafter: Drafter | None = None,
+        reads_ahead: bool = False,
     ) -> None:
         self.model = model
+        self._asynchronous = asynchronous
+        self._drafter = drafter
+        self._reads_ahead = reads_ahead
         self.origins = Origins(num_blocks * block_size, model.device) if tagged else None
         self.encoder_store = EncoderStore(encoder_cache_size)
         self.kv_store = PagedKVStore(
@@ -98,8 +111,9 @@ class Runner:
         self.batch.add(request_id, request)
 
     @torch.inference_mode()
-    def execute(self, step: SchedulerOutput) -> dict[str, Sampled]:
-        """Execute a step; answers the next token of those requests that get one.
+    def execute(self, step: SchedulerOutput) -> dict[str, list[Sampled]]:
+        """Execute a step; answers the next tokens of those requests that get some: one, and one
+        more for each draft that was right.
 
         Raises:
             EncoderCacheMiss: the step reads an item that is not in the store.
@@ -114,7 +128,24 @@ class Runner:
             (request_id, self.batch.of(request_id), count)
             for request_id, count in step.num_scheduled_tokens.items()
         ]
+        for request_id, request, _ in scheduled:
+            self._take_drafts(request, step.scheduled_spec_decode_tokens.get(request_id, ()))
+        if self._asynchronous:
+            for request_id, request in self.batch.requests.items():
+                if request_id not in step.num_scheduled_tokens:
+                    request.drafts = []  # workers keep those of the last step alone
         return self._decode(scheduled) if scheduled else {}
+
+    def _take_drafts(self, request: RequestState, told: Sequence[int]) -> None:
+        """The drafts that a step verifies. An asynchronous one says how many alone, and begins
+        where it would if all of those before had been right."""
+        request.verified = list(told)
+        if self._asynchronous:
+            own = request.drafts[: len(told)]
+            request.verified = [*own, *[NO_DRAFT] * (len(told) - len(own))]
+            request.num_computed_tokens = min(
+                request.num_computed_tokens, len(request.token_ids) - 1
+            )
 
     def _encode(self, step: SchedulerOutput) -> None:
         """Encode the step's items, those of one modality and shape at once; like vLLM's workers
@@ -135,26 +166,30 @@ class Runner:
                     beside["tags"] = self.origins.encoded(name, len(encoded.rows))
                 self.encoder_store.put(name, encoded.rows, **beside)
 
-    def _decode(self, scheduled: Sequence[tuple[str, RequestState, int]]) -> dict[str, Sampled]:
+    def _decode(
+        self, scheduled: Sequence[tuple[str, RequestState, int]]
+    ) -> dict[str, list[Sampled]]:
         token_ids: list[int] = []
         positions: list[torch.Tensor] = []
         slots: list[torch.Tensor] = []
         windows: list[Window] = []
         gatherings: list[Gathering] = []
-        done: list[str] = []
-        last: list[int] = []
+        done: list[tuple[str, RequestState]] = []
+        rows: list[int] = []
         for request_id, request, count in scheduled:
             first, start = len(token_ids), request.num_computed_tokens
             end = start + count
-            token_ids += request.token_ids[start:end]
+            token_ids += [*request.token_ids, *(max(0, one) for one in request.verified)][start:end]
             positions.append(_positions(request.positions, start, end))
             of_request = self.kv_store.slots(request.block_ids, 0, end)
             slots.append(of_request[start:])
             windows.append(Window(first, first + count, start, self._upload(of_request)))
             gatherings += self._gatherings(request_id, request, start, end, first)
-            if end == len(request.token_ids):
-                done.append(request_id)
-                last.append(first + count - 1)
+            if self._reads_ahead:
+                self._read_ahead(request_id, request, end)
+            if end == len(request.token_ids) + len(request.verified):
+                done.append((request_id, request))
+                rows += range(first + count - 1 - len(request.verified), first + count)
         embeds = self.model.embed(self._upload(token_ids))
         placed = self._upload(torch.cat(positions, dim=-1))
         cross = None
@@ -169,10 +204,30 @@ class Runner:
         hidden = self.model.decode(embeds, placed, paged)
         if not done:
             return {}
-        sampled = _greedy(self.model.logits(hidden[self._upload(last)]))
-        for request_id, one in zip(done, sampled, strict=True):
-            self.batch.of(request_id).token_ids.append(one.token_id)
-        return dict(zip(done, sampled, strict=True))
+        sampled = iter(_greedy(self.model.logits(hidden[self._upload(rows)])))
+        answers = {}
+        for request_id, request in done:
+            of_request = [next(sampled) for _ in range(1 + len(request.verified))]
+            answers[request_id] = accepted = _accepted(of_request, request.verified)
+            request.token_ids += [one.token_id for one in accepted]
+            request.verified = []
+        if self._drafter is not None:
+            for request_id, drafts in self._drafter(dict(done)).items():
+                self.batch.of(request_id).drafts = list(drafts)
+        return answers
+
+    def _read_ahead(self, request_id: str, request: RequestState, end: int) -> None:
+        """A model that drafts reads each token with what was computed at the one before it: of the
+        token behind a step's last one, the row where it is an item's."""
+        for item in request.prompt.items if self.cross_kv_store is None else ():
+            where = item.feature.mm_position
+            if where.offset <= end < where.end:
+                row, behind = where.get_embeds_indices_in_range(
+                    end - where.offset, end + 1 - where.offset
+                )
+                if row < behind:
+                    read = Read(request_id, end, self.num_steps, row, behind)
+                    self.encoder_store.gather(item.feature.identifier, read)
 
     def _gatherings(
         self, request_id: str, request: RequestState, start: int, end: int, first: int
@@ -310,6 +365,15 @@ def _positions(own: RotaryPositions | None, start: int, end: int) -> torch.Tenso
     given = own.of_prompt[:, start:end]
     behind = torch.arange(max(start, length), max(end, length)) + own.behind - length
     return torch.cat([given, behind.expand(axes, -1)], dim=1)
+
+
+def _accepted(sampled: Sequence[Sampled], drafts: Sequence[int]) -> list[Sampled]:
+    """Of the tokens that were sampled behind a text and each of its drafts, those that follow from
+    the text: up to the first behind a draft that is another than what was sampled there."""
+    right = 0
+    while right < len(drafts) and sampled[right].token_id == drafts[right]:
+        right += 1
+    return list(sampled[: right + 1])
 
 
 def _greedy(logits: torch.Tensor) -> list[Sampled]:

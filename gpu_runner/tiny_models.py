@@ -7,6 +7,7 @@ the placeholder of an image at one place in the vocabulary, and that of a video,
 
 import hashlib
 import inspect
+import json
 import os
 import re
 import sys
@@ -206,6 +207,46 @@ def _make_whisper(directory: Path) -> None:
     tokenizer.save_pretrained(directory)
 
 
+def _make_drafter(directory: Path) -> None:
+    """A head that drafts behind a LLaVA or a Qwen2.5-VL, EAGLE's way: a layer over the embedding of
+    each token and what the model had computed at the one before. transformers has no such model."""
+    hidden, inner, heads, head_dim = 64, 128, 2, 32
+    config = {
+        "architectures": ["EagleMistralForCausalLM"],
+        "model_type": "mistral",
+        "vocab_size": VOCABULARY_SIZE,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": 1,
+        "num_attention_heads": heads,
+        "num_key_value_heads": 1,
+        "head_dim": head_dim,
+        "max_position_embeddings": POSITIONS_MAX,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+    }
+    (directory / "config.json").write_text(json.dumps(config, indent=2))
+    shapes = {
+        "self_attn.q_proj": (heads * head_dim, hidden),
+        "self_attn.k_proj": (head_dim, hidden),
+        "self_attn.v_proj": (head_dim, hidden),
+        "self_attn.o_proj": (hidden, heads * head_dim),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    torch.manual_seed(1)
+    tensors = {
+        f"model.layers.0.{name}.weight": SPREAD * torch.randn(shape)
+        for name, shape in shapes.items()
+    }
+    tensors["model.fc.weight"] = SPREAD * torch.randn(hidden, 2 * hidden)
+    for name in ("layers.0.input_layernorm", "layers.0.post_attention_layernorm", "norm"):
+        tensors[f"model.{name}.weight"] = torch.ones(hidden)
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
 def _randomise(model: torch.nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
@@ -247,6 +288,7 @@ def _tokenizer(image: str, video: str) -> PreTrainedTokenizerFast:
 
 
 _MAKERS: dict[str, Callable[[Path], None]] = {
+    "drafter": _make_drafter,
     "llava": _make_llava,
     "qwen2_5_vl": _make_qwen2_5_vl,
     "whisper": _make_whisper,

@@ -12,7 +12,11 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from cacheproof.differential.generators.engine_steps import BLOCK_SIZE, under_pressure
+from cacheproof.differential.generators.engine_steps import (
+    BLOCK_SIZE,
+    under_pressure,
+    with_steps_ahead,
+)
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.traces.base import SCHEMA, Item
 from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
@@ -33,11 +37,14 @@ class _Medium(NamedTuple):
     length: int
 
 
-def engine_trace(seed: int, model: EngineModel = "llava", *, prunes: bool = False) -> Trace:
-    """The engine-depth trace of a seed; one that `prunes` drops rows of videos."""
+def engine_trace(
+    seed: int, model: EngineModel = "llava", *, prunes: bool = False, ahead: bool = False
+) -> Trace:
+    """The engine-depth trace of a seed; one that `prunes` drops rows of videos. Where it runs
+    `ahead`, two steps are in flight, or drafts are verified, or both."""
     if model == "whisper":
-        return whisper_trace(seed)
-    return _EngineTrace(seed, model, prunes).build()
+        return whisper_trace(seed, ahead=ahead)
+    return _EngineTrace(seed, model, prunes, ahead).build()
 
 
 def _pictures(random: Random) -> list[_Medium]:
@@ -82,8 +89,9 @@ _MEDIA: dict[tuple[EngineModel, bool], Callable[[Random], list[_Medium]]] = {
 
 
 class _EngineTrace:
-    def __init__(self, seed: int, model: EngineModel, prunes: bool) -> None:
+    def __init__(self, seed: int, model: EngineModel, prunes: bool, ahead: bool) -> None:
         name = f"{model} that prunes" if prunes else model
+        self._ahead = Random(f"{VERSION}/{name}/ahead/{seed}") if ahead else None
         random = self._random = Random(f"{VERSION}/{name}/{seed}")
         self._seed, self._model, self._prunes = seed, model, prunes
         self._media = _MEDIA[model, prunes](random)
@@ -102,7 +110,7 @@ class _EngineTrace:
         budget = random.choice((max_num_seqs, 8, 13, 24, 40, 64, 160))
         if self._close:
             budget = random.choice((64, 160))
-        return EngineConfig(
+        config = EngineConfig(
             capacity=random.choice((length, length + 5, 2 * length, 3 * length)),
             compute_budget=random.choice((4,) if self._close else (1, 2, 4)) * length,
             max_num_batched_tokens=max(budget, max_num_seqs),
@@ -116,6 +124,7 @@ class _EngineTrace:
             model=self._model,
             video_pruning_rate=PRUNING_RATE if self._prunes else 0.0,
         )
+        return config if self._ahead is None else with_steps_ahead(config, self._ahead)
 
     def _prompt(self) -> tuple[int, tuple[Item, ...]]:
         """A prompt's length and items; pictures may repeat, and may follow one another closely."""
@@ -138,7 +147,11 @@ class _EngineTrace:
     def build(self) -> Trace:
         random = self._random
         events = under_pressure(
-            random, random.randint(3, 9), self._add, lambda: random.choice((Reset(), ResetPrefix()))
+            random,
+            random.randint(3, 9),
+            self._add,
+            lambda: random.choice((Reset(), ResetPrefix())),
+            in_flight=2 if self._config.async_scheduling else 1,
         )
         header = EngineHeader(SCHEMA, "encoder_cache", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))

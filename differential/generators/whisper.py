@@ -8,7 +8,11 @@ preempted while they decode and begin anew beside others, with another order of 
 
 from random import Random
 
-from cacheproof.differential.generators.engine_steps import BLOCK_SIZE, under_pressure
+from cacheproof.differential.generators.engine_steps import (
+    BLOCK_SIZE,
+    under_pressure,
+    with_steps_ahead,
+)
 from cacheproof.differential.traces.base import SCHEMA, Group, Item
 from cacheproof.differential.traces.engine import EngineConfig, EngineHeader
 from cacheproof.differential.traces.manager import Add, Reset
@@ -18,16 +22,20 @@ VERSION = "Whisper/1"
 SOUND_ROWS = 50
 
 
-def whisper_trace(seed: int) -> Trace:
-    """The trace of a seed, for an engine."""
-    return _WhisperTrace(seed).build()
+def whisper_trace(seed: int, *, ahead: bool = False) -> Trace:
+    """The trace of a seed, for an engine; with steps `ahead` two are in flight, or drafts of prompt
+    lookup are verified."""
+    return _WhisperTrace(seed, ahead).build()
 
 
 class _WhisperTrace:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, ahead: bool) -> None:
         random = self._random = Random(f"{VERSION}/{seed}")
         self._seed = seed
         self._config = self._draw()
+        if ahead:
+            own = Random(f"{VERSION}/ahead/{seed}")
+            self._config = with_steps_ahead(self._config, own, drafter=False)
         sounds = [f"sound {number}" for number in range(random.randint(2, 5))]
         self._prompts = [
             (random.choice((1, 4, 12, 26, 30)), random.choice(sounds))
@@ -57,7 +65,10 @@ class _WhisperTrace:
 
     def build(self) -> Trace:
         random = self._random
-        events = under_pressure(random, random.randint(4, 12), self._add, Reset)
+        in_flight = 2 if self._config.async_scheduling else 1
+        events = under_pressure(
+            random, random.randint(4, 12), self._add, Reset, in_flight=in_flight
+        )
         header = EngineHeader(SCHEMA, "encoder_decoder", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))
 

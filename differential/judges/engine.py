@@ -37,7 +37,15 @@ class EngineJudge(SchedulerJudge):
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
         super()._schedule(event, outcome, calls)
-        if outcome is None or not self._is_decoder:
+        if outcome is None:
+            return
+        self._judge_store(outcome["store"])
+        memory = outcome["memory"]
+        self._check(
+            "schedule", StoreMemory(self._capacity * memory["bytes_of_row"], memory["bytes_held"])
+        )
+        self._judge_origins(outcome.get("origins", {}))
+        if not self._is_decoder:
             return
         begun = {self._prompt_of[name][1] for name in outcome["encode"]}
         if len(begun) > 1 and outcome["resumed"]:
@@ -47,12 +55,6 @@ class EngineJudge(SchedulerJudge):
         super()._update(event, outcome, calls)
         if outcome is None:
             return
-        self._judge_store(outcome["store"])
-        memory = outcome["memory"]
-        self._check(
-            "update", StoreMemory(self._capacity * memory["bytes_of_row"], memory["bytes_held"])
-        )
-        self._judge_origins(outcome.get("origins", {}))
         for name, tokens in outcome["outputs"].items():
             if self._kv_blocks is not None:
                 self._kv_blocks.decode(name, [token for token, *_ in tokens])
@@ -62,7 +64,7 @@ class EngineJudge(SchedulerJudge):
     def _judge_store(self, store: Mapping[str, int]) -> None:
         """The worker's own store after the step, in the place of what should be in it."""
         assert self._last_step is not None
-        self._evaluator.step(self._last_step._replace(store=store), "update", _OF_THE_STORE)
+        self._evaluator.step(self._last_step._replace(store=store), "schedule", _OF_THE_STORE)
 
     def _judge_origins(self, origins: Mapping[str, Any]) -> None:
         """What was read that is another's, where the target's rows and slots say what they are."""
@@ -72,7 +74,7 @@ class EngineJudge(SchedulerJudge):
                 if told["read"]:
                     self._reach.meet(f"{kind} of known origin read")
                 expected, found = _frozen(told["expected"]), _frozen(told["found"])
-                self._check("update", record(expected, found))
+                self._check("schedule", record(expected, found))
 
     def _note_tokens(self, name: str, tokens: Sequence[Any]) -> None:
         for token in tokens:

@@ -7,6 +7,9 @@ from typing import Any
 from cacheproof.differential.judges.outputs import compare_outputs, has_outputs
 from cacheproof.differential.traces.records import CallRecord, Delta, StepRecord, TraceResult
 
+OF_A_WORKER = frozenset({"memory", "origins"})
+"""How a worker lays out its memory is its own affair, and only one side's rows say where they came
+from."""
 CALL_FIELDS = CallRecord._fields
 DELTA_FIELDS = tuple(name.replace("_", " ") for name in Delta._fields)
 
@@ -35,8 +38,8 @@ def compare(
     """The first difference between two targets' records of one trace; None when they agree. In
     `its_own` fields of an outcome each may say what it likes."""
     for number, (ours, theirs) in enumerate(zip(left.records, right.records, strict=False)):
-        if its_own:
-            ours, theirs = _without(ours, its_own), _without(theirs, its_own)
+        for fields in (its_own, OF_A_WORKER):
+            ours, theirs = _without(ours, fields), _without(theirs, fields)
         if has_outputs(ours) and has_outputs(theirs):
             decoded = compare_outputs(ours, theirs)
             if decoded.difference is not None:
@@ -62,7 +65,7 @@ def compare(
 
 
 def _without(record: StepRecord, fields: Set[str]) -> StepRecord:
-    if not isinstance(record.outcome, dict):
+    if not isinstance(record.outcome, dict) or fields.isdisjoint(record.outcome):
         return record
     kept = {name: value for name, value in record.outcome.items() if name not in fields}
     return record._replace(outcome=kept)

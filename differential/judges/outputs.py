@@ -11,9 +11,6 @@ from cacheproof.differential.traces.records import StepRecord
 BOUND = 1e-3
 """Most that a log probability, or the lead of the best logit, may differ by. The tiny models'
 logits are tens, and their float32 carries seven digits; what is measured is in docs/runner.md."""
-_OWN = ("outputs", "memory", "origins")
-"""What is not compared as it stands: how a worker lays out its memory is its own affair, and only
-one side's rows say where they came from."""
 NEARLY = 2 * BOUND
 """A token whose logit leads by less is one that rounding may decide."""
 
@@ -59,5 +56,5 @@ def is_tie(token: Any) -> bool:
 
 
 def _without(record: StepRecord) -> StepRecord:
-    rest = {name: value for name, value in record.outcome.items() if name not in _OWN}
+    rest = {name: value for name, value in record.outcome.items() if name != "outputs"}
     return record._replace(outcome=rest)

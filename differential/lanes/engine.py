@@ -45,12 +45,36 @@ LANES = (
         silent_on=SILENT_ON,
     ),
     Lane(
+        "LLaVA with steps ahead",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, ahead=True),
+        RARE,
+        silent_on=SILENT_ON,
+    ),
+    Lane(
+        "Qwen2.5-VL with steps ahead",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="qwen2_5_vl", ahead=True),
+        RARE,
+        silent_on=SILENT_ON,
+    ),
+    Lane(
         "Whisper",
         "engine",
         "encoder_decoder",
         whisper_trace,
         DECODERS | {"began anew beside another item", "equal prompts decoded"},
         # who waits holds no entry
+        silent_on=SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"},
+    ),
+    Lane(
+        "Whisper with steps ahead",
+        "engine",
+        "encoder_decoder",
+        partial(whisper_trace, ahead=True),
+        DECODERS | {"began anew beside another item", "equal prompts decoded"},
         silent_on=SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"},
     ),
 )

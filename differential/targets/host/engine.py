@@ -6,6 +6,7 @@ configuration, through the release's own classes. Prompts pass the engine's own 
 and their media its processor: what a request's items are is the release's word.
 """
 
+import copy
 import dataclasses
 import functools
 import os
@@ -20,17 +21,24 @@ from vllm.config import SchedulerConfig
 from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
+from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.request import Request, RequestStatus
 
+from .engine_drafts import ReplacedDrafts, speculative_config
 from .engine_faults import ENGINE_FAULTS
-from .engine_limits import BLOCK_SIZE, ITEMS_MAX, LIMITS, MODELS_SETTING
+from .engine_in_flight import (
+    keeping_async_scheduling,
+    register_kernels_once,
+    stand_in_for_streams,
+)
+from .engine_limits import BLOCK_SIZE, ITEMS_MAX, LIMITS, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
 from .media_inputs import collapsed, medium_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
 from .scheduler_build import REFUSALS, refusal
-from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
+from .scheduler_session import STOP_TOKEN_ID, Executed, SchedulerKit, SchedulerSession
 from .scheduler_settings import settings_of
 from .session import run_events
 
@@ -41,6 +49,7 @@ class Release:
     def __init__(self) -> None:
         if os.environ.get("PYTHONHASHSEED") != "0":
             raise HostError("PYTHONHASHSEED must be 0: set order would differ between runs")
+        register_kernels_once()
         self.protocol = Protocol.detect(
             encoder_cache_manager.EncoderCacheManager, Request, Scheduler
         )
@@ -63,7 +72,12 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
     config = trace["header"]["config"]
     if trace["header"]["depth"] != "engine":
         raise HostError(f"a {trace['header']['depth']}-depth trace for an engine")
-    core = _Core.of(config["model"], config["video_pruning_rate"])
+    core = _Core.of(
+        config["model"],
+        config["video_pruning_rate"],
+        _drafts_of(config),
+        is_asynchronous=config["async_scheduling"],
+    )
     try:
         core.check(trace["header"]["manager"])
         kit = core.kit(config, _largest_item(trace))
@@ -83,30 +97,45 @@ class _Core:
 
     @classmethod
     @functools.cache
-    def of(cls, model: str, video_pruning_rate: float) -> "_Core":
-        return cls(model, video_pruning_rate)
+    def of(
+        cls, model: str, video_pruning_rate: float, drafts: str | None, *, is_asynchronous: bool
+    ) -> "_Core":
+        return cls(model, video_pruning_rate, drafts, is_asynchronous=is_asynchronous)
 
-    def __init__(self, model: str, video_pruning_rate: float) -> None:
+    def __init__(
+        self, model: str, video_pruning_rate: float, drafts: str | None, *, is_asynchronous: bool
+    ) -> None:
         self._model = model
-        directory = ours("gpu_runner.tiny_models").ensure(model, Path(os.environ[MODELS_SETTING]))
-        llm = LLM(
-            model=str(directory),
-            dtype="float32",
-            seed=0,
-            enforce_eager=True,
-            block_size=BLOCK_SIZE,
-            max_model_len=LIMITS["max_model_len"],
-            max_num_seqs=LIMITS["max_num_seqs"],
-            max_num_batched_tokens=LIMITS["max_num_batched_tokens"],
-            num_gpu_blocks_override=LIMITS["num_blocks"],
-            limit_mm_per_prompt=ITEMS_MAX[model],
-            video_pruning_rate=video_pruning_rate or None,
-            enable_prefix_caching=None,  # as the model allows
-            async_scheduling=False,
-            # By its class: releases before 0.23 take its name for that of another on CPUs.
-            distributed_executor_backend=UniProcExecutor,
-            disable_log_stats=True,
+        self._is_asynchronous = is_asynchronous
+        made = functools.partial(
+            ours("gpu_runner.tiny_models").ensure, folder=Path(os.environ[MODELS_SETTING])
         )
+        speculative = {}
+        if drafts is not None:
+            drafter = made("drafter") if drafts == "drafter" else None
+            speculative = {"speculative_config": speculative_config(drafter)}
+        if is_asynchronous or drafts is not None:
+            stand_in_for_streams()
+        with keeping_async_scheduling():
+            llm = LLM(
+                model=str(made(model)),
+                dtype="float32",
+                seed=0,
+                enforce_eager=True,
+                block_size=BLOCK_SIZE,
+                max_model_len=LIMITS["max_model_len"],
+                max_num_seqs=LIMITS["max_num_seqs"],
+                max_num_batched_tokens=LIMITS["max_num_batched_tokens"],
+                num_gpu_blocks_override=LIMITS["num_blocks"],
+                limit_mm_per_prompt=ITEMS_MAX[model],
+                video_pruning_rate=video_pruning_rate or None,
+                enable_prefix_caching=None,  # as the model allows
+                async_scheduling=is_asynchronous,
+                # By its class: releases before 0.23 take its name for that of another on CPUs.
+                distributed_executor_backend=UniProcExecutor,
+                disable_log_stats=True,
+                **speculative,
+            )
         self._engine = llm.llm_engine
         self._core = self._engine.engine_core.engine_core
         self._is_decoder = self._core.vllm_config.model_config.is_encoder_decoder
@@ -116,7 +145,12 @@ class _Core:
         # loading of its own, does not, and fails at the first item.
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
         self._executed: list[Any] = []
-        self._outputs: dict[str, list[Any]] = {}
+        self._identifiers: dict[str, tuple[str, ...]] = {}
+        self._drafts = (
+            ReplacedDrafts(self._runner, self._identifiers.__getitem__)
+            if drafts == "drafter"
+            else None
+        )
 
     def check(self, manager: str) -> None:
         """Raises Illegal where the engine's model wants another manager."""
@@ -140,14 +174,18 @@ class _Core:
             raise Illegal(refusal(error)) from error
         self._core.scheduler = scheduler
         self._core.request_block_hasher = self._hasher if config["prefix_caching"] else None
-        self._outputs = {}
+        self._identifiers.clear()
+        if self._drafts is not None:
+            self._drafts.begin()
         return SchedulerKit(
             scheduler,
             Recorder(scheduler.encoder_cache_manager),
             self._make_request,
             self._update,
             lambda request: scheduler.finish_requests(request, RequestStatus.FINISHED_ABORTED),
-            lambda drafts: None,
+            lambda drafts: scheduler.update_draft_token_ids(
+                DraftTokenIds(list(drafts), list(drafts.values()))
+            ),
             lambda mode: None,
             RequestStatus.PREEMPTED,
             hasattr(scheduler, "reset_encoder_cache"),
@@ -159,7 +197,7 @@ class _Core:
         base = self._core.vllm_config
         scheduler_config = SchedulerConfig(
             **settings_of(config),
-            async_scheduling=False,
+            async_scheduling=self._is_asynchronous,
             is_multimodal_model=True,
             is_encoder_decoder=self._is_decoder,
         )
@@ -172,8 +210,12 @@ class _Core:
         vllm_config = dataclasses.replace(
             base, scheduler_config=scheduler_config, cache_config=cache_config
         )
+        scheduler_config.async_scheduling = self._is_asynchronous
+        # Slots for what is read ahead end where the model does.
+        vllm_config.model_config = copy.copy(base.model_config)
+        vllm_config.model_config.max_model_len = config["max_model_len"]
         old = self._core.scheduler
-        scheduler = Scheduler(
+        scheduler = type(old)(
             vllm_config=vllm_config,
             kv_cache_config=dataclasses.replace(
                 old.kv_cache_config, num_blocks=config["num_blocks"]
@@ -213,6 +255,7 @@ class _Core:
             _name_items(made.mm_features, event)
         request, _ = self._core.preprocess_add_request(made)
         _check_items(request, event)
+        self._identifiers[event["request"]] = tuple(item["identifier"] for item in event["items"])
         return request
 
     def _prompt(self, event: Event) -> dict[str, Any]:
@@ -234,24 +277,41 @@ class _Core:
         token_ids = collapsed(token_ids_of(event, self._model), event["items"])
         return {"prompt_token_ids": token_ids, **media}
 
-    def execute(self, output: Any) -> dict[str, list[int]]:
+    def execute(self, output: Any) -> Executed:
         """Execute a step with the engine's worker."""
+        if self._drafts is not None:
+            self._drafts.tell(output)
         executor = self._core.model_executor
         done = executor.execute_model(output)
         if done is None:
             done = executor.sample_tokens(None)
         self._executed.append(done)
-        sampled = {}
+        tokens: dict[str, list[int]] = {}
+        outputs: dict[str, list[list[float]]] = {}
         for request_id in output.num_scheduled_tokens:
             place = done.req_id_to_index[request_id]
-            tokens = list(map(int, done.sampled_token_ids[place]))
-            sampled[request_id] = tokens
-            if tokens:
-                chosen, *best = map(float, done.logprobs.logprobs[place][:3])
-                self._outputs.setdefault(request_id, []).append(
-                    [tokens[0], chosen, best[0] - best[1]]
-                )
-        return sampled
+            tokens[request_id] = list(map(int, done.sampled_token_ids[place]))
+            if tokens[request_id]:
+                outputs[request_id] = _with_logprobs(done.logprobs, place, tokens[request_id])
+        entries = self._runner.encoder_cache
+        store = {name: len(rows) for name, rows in entries.items()}
+        said = {"store": store, "memory": memory_of(entries.values())}
+        return Executed(tokens, outputs, said, self._proposed(output))
+
+    def _proposed(self, output: Any) -> dict[str, list[int]] | None:
+        """What is proposed after the step; where steps are asynchronous, it stays with the
+        worker."""
+        if self._is_asynchronous or self._core.vllm_config.speculative_config is None:
+            return None
+        if not output.total_num_scheduled_tokens:
+            return None  # nobody asks, as nothing was executed
+        drafts = self._core.model_executor.take_draft_token_ids()
+        if drafts is None:
+            return None
+        return {
+            request_id: list(map(int, token_ids))
+            for request_id, token_ids in zip(drafts.req_ids, drafts.draft_token_ids, strict=True)
+        }
 
     def _update(
         self, output: Any, sampled: dict[str, list[int]], report: Any
@@ -262,13 +322,6 @@ class _Core:
             for client in answers.values()
             for answer in client.outputs
         ]
-
-    def outcome(self) -> dict[str, Any]:
-        """What was decoded, what the worker's store holds, in rows, and in which memory."""
-        outputs, self._outputs = self._outputs, {}
-        entries = self._runner.encoder_cache
-        store = {name: len(rows) for name, rows in entries.items()}
-        return {"outputs": outputs, "store": store, "memory": memory_of(entries.values())}
 
     def plant(self, fault: str) -> None:
         """Plant a fault in the worker's store, until the trace has ended."""
@@ -303,6 +356,25 @@ class _Core:
         vars(self._runner).pop("_execute_mm_encoder", None)
         if self._runner.requests:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
+
+
+def _drafts_of(config: Event) -> str | None:
+    """How drafts are made. Raises Illegal where the engine was made for another number of them."""
+    count = config["num_speculative_tokens"]
+    if count not in (0, NUM_DRAFTS):
+        raise Illegal(f"the engine was made for {NUM_DRAFTS} drafts")
+    return None if count == 0 else "drafter" if config["drafter"] else "lookup"
+
+
+def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[float]]:
+    """The tokens of a request that stands at that place, each with its log probability and the lead
+    of the best over the second."""
+    starts = logprobs.cu_num_generated_tokens
+    first = place if starts is None else starts[place]
+    rows = (map(float, row[:3]) for row in logprobs.logprobs[first : first + len(tokens)])
+    return [
+        [token, chosen, one - two] for token, (chosen, one, two) in zip(tokens, rows, strict=True)
+    ]
 
 
 def _largest_item(trace: Event) -> int:

@@ -14,3 +14,6 @@ LIMITS = {
     "max_num_batched_tokens": 512,
     "num_blocks": 256,
 }
+NUM_DRAFTS = 3
+LOOKUP_LONGEST = 3
+"""Tokens that prompt lookup compares, at most."""

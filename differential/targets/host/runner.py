@@ -9,17 +9,18 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
-from .engine_limits import MODELS_SETTING
+from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, Sound, medium_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError
+from .recalled_drafts import RecalledDrafts
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
 
 
@@ -89,15 +90,23 @@ class _Worker:
     """The runner as a session's worker."""
 
     def __init__(self, model: Any, config: Event, encoder_cache_size: int, *, tagged: bool) -> None:
+        self._drafts: RecalledDrafts | None = None
+        self._takes_drafts = bool(config["num_speculative_tokens"])
+        self._is_asynchronous = config["async_scheduling"]
+        if self._takes_drafts and config["drafter"]:
+            vocabulary_size = ours("gpu_runner.tiny_models").VOCABULARY_SIZE
+            self._drafts = RecalledDrafts(config["num_speculative_tokens"], vocabulary_size)
         self.runner = ours("gpu_runner.runner").Runner(
             model,
             num_blocks=config["num_blocks"],
             block_size=config["block_size"],
             encoder_cache_size=encoder_cache_size,
             tagged=tagged,
+            asynchronous=self._is_asynchronous,
+            drafter=self._draft if self._takes_drafts else None,
+            reads_ahead=self._drafts is not None,
         )
         self._model = config["model"]
-        self._outputs: dict[str, list[Any]] = {}
 
     def told(self, kit: Any) -> Any:
         """The kit with this worker, which hears of every request that is made."""
@@ -109,34 +118,48 @@ class _Worker:
 
         return kit._replace(make_request=make_request, worker=self)
 
-    def execute(self, output: Any) -> dict[str, list[int]]:
+    def _draft(self, requests: Mapping[str, Any]) -> Mapping[str, list[int]]:
+        """What is proposed to follow the tokens of requests."""
+        if self._drafts is None:
+            look_up = ours("gpu_runner.prompt_lookup").look_up
+            return {
+                name: look_up(request.token_ids, NUM_DRAFTS, longest=LOOKUP_LONGEST)
+                for name, request in requests.items()
+            }
+        return self._drafts.propose({name: _decoded(one) for name, one in requests.items()})
+
+    def execute(self, output: Any) -> Any:
         """Execute a step."""
         sampled = self.runner.execute(output)
-        for request_id, one in sampled.items():
-            self._outputs.setdefault(request_id, []).append(list(one))
-        return {
-            request_id: [sampled[request_id].token_id] if request_id in sampled else []
-            for request_id in output.num_scheduled_tokens
-        }
-
-    def outcome(self) -> dict[str, Any]:
-        """What was decoded, what the store holds, in rows, and in which memory."""
-        outputs, self._outputs = self._outputs, {}
         store = self.runner.encoder_store
-        said = {
-            "outputs": outputs,
-            "store": dict(store.sizes),
-            "memory": memory_of(store.entries.values()),
-        }
+        said = {"store": dict(store.sizes), "memory": memory_of(store.entries.values())}
         if self.runner.origins is not None:
             rows, slots = self.runner.origins.take()
             said["origins"] = {"rows": vars(rows), "slots": vars(slots)}
-        return said
+        drafts = None
+        if self._takes_drafts and not self._is_asynchronous:
+            drafts = {name: self.runner.batch.of(name).drafts for name in sampled}
+        return ours("differential.targets.host.scheduler_session").Executed(
+            {
+                name: [one.token_id for one in sampled.get(name, ())]
+                for name in output.num_scheduled_tokens
+            },
+            {name: list(map(list, tokens)) for name, tokens in sampled.items()},
+            said,
+            drafts,
+        )
 
     def reset(self) -> None:
         """Forget every encoder output."""
         store = self.runner.encoder_store
         store.free(list(store.sizes))
+
+
+def _decoded(request: Any) -> tuple[Any, list[int]]:
+    """A request's prompt with its items, and what it has decoded."""
+    names = tuple(item.feature.identifier for item in request.prompt.items)
+    prompt = request.prompt.token_ids
+    return (prompt, names), request.token_ids[len(prompt) :]
 
 
 @functools.cache

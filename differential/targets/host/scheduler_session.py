@@ -25,14 +25,26 @@ PLACEHOLDER_TOKEN_ID = 3
 WAITING_QUEUES = ("kv_holding_waiting", "skipped_waiting", "waiting")
 
 
+class Executed(NamedTuple):
+    """What a step's execution came to.
+
+    tokens: those that it sampled for each of its requests.
+    outputs: of each request with tokens, each one's id, log probability and lead.
+    said: what else the step's outcome says.
+    drafts: what is proposed to the scheduler for requests; None: nothing.
+    """
+
+    tokens: dict[str, list[int]]
+    outputs: dict[str, list[list[float]]]
+    said: dict[str, Any]
+    drafts: dict[str, list[int]] | None = None
+
+
 class Worker(Protocol):
     """Executes the steps that the scheduler decides on, with a model."""
 
-    def execute(self, output: Any) -> dict[str, list[int]]:
-        """The tokens that the step's execution samples for each of its requests."""
-
-    def outcome(self) -> dict[str, Any]:
-        """What an update's outcome says of the steps executed since the last."""
+    def execute(self, output: Any) -> Executed:
+        """Execute a step, as soon as it is decided on."""
 
     def reset(self) -> None:
         """Forget every encoder output."""
@@ -69,12 +81,13 @@ class SchedulerKit(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A scheduler output in flight: its number, and the drafts of each of its requests that reaches
-    the end of what is known of it, None for the others."""
+    """A scheduler output in flight: its number, the drafts of each of its requests that reaches the
+    end of what is known of it, None for the others, and what a worker has made of it."""
 
     number: int
     output: Any
     drafts: dict[str, int | None]
+    executed: Executed | None
 
 
 class _Session(NamedTuple):
@@ -277,7 +290,9 @@ class SchedulerSession:
         for request_id in padded & drafts.keys():
             reached[request_id] = 0  # nobody proposed them
         self._steps += 1
-        self._in_flight.append(_Step(self._steps, output, reached))
+        worker = self._kit.worker
+        executed = None if worker is None else self._ask(worker.execute, output)
+        self._in_flight.append(_Step(self._steps, output, reached, executed))
         kv_told = getattr(output, "kv_connector_metadata", None) or {}
         if kv_told:
             self._kv_worker.begin(self._steps, kv_told)
@@ -295,6 +310,7 @@ class SchedulerSession:
             "rejected": sorted(getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())),
             **told(output, requests, self._max_drafts),
             **self._standing(),
+            **({} if executed is None else executed.said),
             # What a connector's metadata tells the workers, where there is one.
             **(getattr(output, "ec_connector_metadata", None) or {}),
             **kv_told,
@@ -307,10 +323,15 @@ class SchedulerSession:
         finished: list[str] = []
         continued: list[list[Any]] = []
         reports: list[list[Any] | None] = []
+        executed: list[Executed] = []
         accepted: list[int] = event["accepts"] or [0]
         for _ in range(min(event["steps"], len(self._in_flight))):
             step = self._in_flight.popleft()
-            tokens = self._execute(step, accepted)
+            if step.executed is None:
+                tokens = self._sampled(step, accepted)
+            else:
+                tokens = step.executed.tokens
+                executed.append(step.executed)
             report = self._report(step)
             reports.append(report and [report.received, report.sent, sorted(report.invalid)])
             answers = self._ask(self._kit.update, step.output, tokens, report)
@@ -321,13 +342,15 @@ class SchedulerSession:
             continued += self._continued()
             rests = getattr(step.output, "skip_drafts", False)
             if self._max_drafts and not self._asynchronous and not rests:
-                self._ask(self._kit.propose, self._proposals(step))
+                proposals = self._proposals(step)
+                if proposals is not None:
+                    self._ask(self._kit.propose, proposals)
         return {
             "sampled": sampled,
             "finished": sorted(finished),
             **_of_sessions(continued),
             **({"kv_reports": reports} if any(reports) else {}),
-            **({} if self._kit.worker is None else self._kit.worker.outcome()),
+            **_of_executed(executed),
             **self._standing(),
         }
 
@@ -336,10 +359,8 @@ class SchedulerSession:
         report = self._kv_worker.report(step.number)
         return report if any(report) else None
 
-    def _execute(self, step: _Step, accepted: list[int]) -> dict[str, list[int]]:
-        """The tokens that the step's execution samples for each of its requests."""
-        if self._kit.worker is not None:
-            return self._ask(self._kit.worker.execute, step.output)
+    def _sampled(self, step: _Step, accepted: list[int]) -> dict[str, list[int]]:
+        """The tokens that an execution of the step would sample for each of its requests."""
         turns = itertools.cycle(accepted)
         sampled = {}
         for request_id, drafts in step.drafts.items():
@@ -360,9 +381,11 @@ class SchedulerSession:
         digest = zlib.crc32(f"{request_id}@{position}".encode())
         return FIRST_TEXT_TOKEN_ID + digest % (VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)
 
-    def _proposals(self, step: _Step) -> dict[str, list[int]]:
-        """Drafts for the step's requests that go on decoding: as many as a drafter makes, or fewer
-        without one."""
+    def _proposals(self, step: _Step) -> dict[str, list[int]] | None:
+        """Drafts for the step's requests that go on decoding: the worker's, or as many as a drafter
+        makes, or fewer without one."""
+        if step.executed is not None:
+            return step.executed.drafts
         proposals = {}
         for request_id, drafts in step.drafts.items():
             count = 0 if drafts is None else self._max_drafts
@@ -445,6 +468,18 @@ def _text(position: int) -> int:
 
 _TEXT = list(map(_text, range(1000)))
 """Its beginning: few prompts are longer."""
+
+
+def _of_executed(steps: list[Executed]) -> dict[str, Any]:
+    """What the outcome of an update says of steps that a worker has executed; nothing where none
+    did."""
+    if not steps:
+        return {}
+    outputs: dict[str, list[list[float]]] = {}
+    for step in steps:
+        for request_id, tokens in step.outputs.items():
+            outputs.setdefault(request_id, []).extend(tokens)
+    return {"outputs": outputs}
 
 
 def _of_sessions(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:

@@ -1,0 +1,19 @@
+"""Drafts by prompt lookup: what followed the last tokens of a request where they stood before."""
+
+from collections.abc import Sequence
+
+
+def look_up(
+    token_ids: Sequence[int], num_drafts: int, *, longest: int, shortest: int = 1
+) -> list[int]:
+    """At most `num_drafts` tokens that may follow, none where the last tokens never stood before.
+
+    Of the last `longest` to `shortest` tokens the most that stood together before decide, and the
+    first place where they did. Source: vLLM's method `ngram`.
+    """
+    for count in range(min(longest, len(token_ids) - 1), shortest - 1, -1):
+        suffix = list(token_ids[-count:])
+        for start in range(len(token_ids) - count):
+            if list(token_ids[start : start + count]) == suffix:
+                return list(token_ids[start + count : start + count + num_drafts])
+    return []
