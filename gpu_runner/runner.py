@@ -208,13 +208,23 @@ class Runner:
         answers = {}
         for request_id, request in done:
             of_request = [next(sampled) for _ in range(1 + len(request.verified))]
-            answers[request_id] = accepted = _accepted(of_request, request.verified)
+            answers[request_id] = accepted = self._accepted(of_request, request.verified)
             request.token_ids += [one.token_id for one in accepted]
             request.verified = []
         if self._drafter is not None:
             for request_id, drafts in self._drafter(dict(done)).items():
                 self.batch.of(request_id).drafts = list(drafts)
         return answers
+
+    @staticmethod
+    def _accepted(sampled: Sequence[Sampled], drafts: Sequence[int]) -> list[Sampled]:
+        """Of the tokens that were sampled behind a text and each of its drafts, those that follow
+        from the text: up to the first behind a draft that is another than what was sampled there.
+        """
+        right = 0
+        while right < len(drafts) and sampled[right].token_id == drafts[right]:
+            right += 1
+        return list(sampled[: right + 1])
 
     def _read_ahead(self, request_id: str, request: RequestState, end: int) -> None:
         """A model that drafts reads each token with what was computed at the one before it: of the
@@ -365,15 +375,6 @@ def _positions(own: RotaryPositions | None, start: int, end: int) -> torch.Tenso
     given = own.of_prompt[:, start:end]
     behind = torch.arange(max(start, length), max(end, length)) + own.behind - length
     return torch.cat([given, behind.expand(axes, -1)], dim=1)
-
-
-def _accepted(sampled: Sequence[Sampled], drafts: Sequence[int]) -> list[Sampled]:
-    """Of the tokens that were sampled behind a text and each of its drafts, those that follow from
-    the text: up to the first behind a draft that is another than what was sampled there."""
-    right = 0
-    while right < len(drafts) and sampled[right].token_id == drafts[right]:
-        right += 1
-    return list(sampled[: right + 1])
 
 
 def _greedy(logits: torch.Tensor) -> list[Sampled]:

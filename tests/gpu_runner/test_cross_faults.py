@@ -1,28 +1,19 @@
 """Each fault where a decoder attends to an encoder's rows is seen, and named."""
 
-import json
 from collections.abc import Callable, Iterator
 from functools import cache
 
-import msgspec
 import pytest
 import torch
 
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.targets.host.cross_faults import CROSS_FAULTS
-from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
-from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
-from cacheproof.differential.targets.host.runner import Release
-from cacheproof.differential.targets.reference import protocol_of
 from cacheproof.differential.traces.records import TraceResult
-from cacheproof.reference.semantics import Semantics
+from tests.gpu_runner.judged import judged
 
 SEEDS = range(30, 60)
 WHOLE = 6
-IDEAL = Semantics.ideal()
 
 Ran = tuple[set[str], TraceResult]
 Run = Callable[..., Ran]
@@ -31,28 +22,14 @@ Run = Callable[..., Ran]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
     """The contracts that a seed's trace breaks, and its records: with a fault, tags, a pairing."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(MODELS_SETTING, str(tmp_path_factory.mktemp("models")))
+    with judged(tmp_path_factory.mktemp("models"), device) as on:
 
         @cache
-        def release(pairs: bool, tagged: bool) -> Release:
-            semantics = IDEAL.changed({"encoder_cache.pairs_decoder_rows": pairs})
-            patch.setenv(REFERENCE_SETTING, json.dumps(semantics.flags))
-            return Release(tagged=tagged, device=str(device))
+        def ran(seed: int, fault: str | None, tagged: bool = True, pairs: bool = True) -> Ran:
+            flags = {"encoder_cache.pairs_decoder_rows": pairs}
+            return on(whisper_trace(seed), fault, tagged=tagged, flags=flags)[:2]
 
-        @cache
-        def on(seed: int, fault: str | None, tagged: bool = True, pairs: bool = True) -> Ran:
-            trace = whisper_trace(seed)
-            asked = {"traces": [msgspec.to_builtins(trace)], "fault": fault}
-            (answer,) = release(pairs, tagged).run(asked)
-            result = msgspec.json.decode(msgspec.json.encode(answer), type=TraceResult)
-            assert result.illegal is None
-            judge = judge_of(trace, None, protocol_of(IDEAL), result.capacity, Reachability())
-            for number, record in enumerate(result.records):
-                judge.judge(number, trace.events[number], record)
-            return set(judge.violations), result
-
-        yield on
+        yield ran
 
 
 def test_a_runner_that_is_whole_breaks_nothing(run: Run) -> None:

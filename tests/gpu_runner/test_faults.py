@@ -1,25 +1,15 @@
 """Each fault of the runner is seen, and named: by rows that say what they are, and without them."""
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
 
-import msgspec
 import pytest
 import torch
 
 from cacheproof.differential.generators.engine import engine_trace
-from cacheproof.differential.judges.examination import judge_of
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.judges.rare_states import Reachability
-from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
-from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
-from cacheproof.differential.targets.host.runner import Release
 from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
-from cacheproof.differential.targets.reference import protocol_of
-from cacheproof.differential.traces.records import TraceResult
-from cacheproof.reference.semantics import Semantics
+from tests.gpu_runner.judged import Ran, judged
 
 SEEDS = 40
 WHOLE = 6
@@ -38,39 +28,14 @@ NAMED_BY_TAGS = {
 }
 
 
-class Ran(NamedTuple):
-    """What became of a trace: the contracts it broke, its records, the rare states it met."""
-
-    broken: set[str]
-    result: TraceResult
-    met: set[str]
-
-
 Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
     """The runner on a seed's trace, with a fault or none, and with tags or not."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(MODELS_SETTING, str(tmp_path_factory.mktemp("models")))
-        patch.setenv(REFERENCE_SETTING, json.dumps(Semantics.ideal().flags))
-        releases = {tagged: Release(tagged=tagged, device=str(device)) for tagged in (True, False)}
-
-        @cache
-        def on(seed: int, fault: str | None, tagged: bool) -> Ran:
-            trace = engine_trace(seed)
-            request = {"traces": [msgspec.to_builtins(trace)], "fault": fault}
-            (answer,) = releases[tagged].run(request)
-            result = msgspec.json.decode(msgspec.json.encode(answer), type=TraceResult)
-            assert result.illegal is None
-            reach = Reachability()
-            judge = judge_of(trace, None, protocol_of(Semantics.ideal()), result.capacity, reach)
-            for number, record in enumerate(result.records):
-                judge.judge(number, trace.events[number], record)
-            return Ran(set(judge.violations), result, set(reach.met))
-
-        yield on
+    with judged(tmp_path_factory.mktemp("models"), device) as on:
+        yield cache(lambda seed, fault, tagged: on(engine_trace(seed), fault, tagged=tagged))
 
 
 def test_a_runner_that_is_whole_breaks_nothing(run: Run) -> None:

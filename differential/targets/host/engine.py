@@ -72,12 +72,15 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
     config = trace["header"]["config"]
     if trace["header"]["depth"] != "engine":
         raise HostError(f"a {trace['header']['depth']}-depth trace for an engine")
-    core = _Core.of(
-        config["model"],
-        config["video_pruning_rate"],
-        _drafts_of(config),
-        is_asynchronous=config["async_scheduling"],
-    )
+    try:
+        core = _Core.of(
+            config["model"],
+            config["video_pruning_rate"],
+            _drafts_of(config),
+            is_asynchronous=config["async_scheduling"],
+        )
+    except Illegal as reason:
+        return {"records": [], "illegal": str(reason)}
     try:
         core.check(trace["header"]["manager"])
         kit = core.kit(config, _largest_item(trace))
@@ -359,11 +362,14 @@ class _Core:
 
 
 def _drafts_of(config: Event) -> str | None:
-    """How drafts are made. Raises Illegal where the engine was made for another number of them."""
+    """How drafts are made. Raises Illegal where no engine makes them so."""
     count = config["num_speculative_tokens"]
     if count not in (0, NUM_DRAFTS):
         raise Illegal(f"the engine was made for {NUM_DRAFTS} drafts")
-    return None if count == 0 else "drafter" if config["drafter"] else "lookup"
+    drafts = None if count == 0 else "drafter" if config["drafter"] else "lookup"
+    if drafts == "lookup" and config["async_scheduling"]:
+        raise Illegal("prompt lookup needs the tokens on the host")
+    return drafts
 
 
 def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[float]]:

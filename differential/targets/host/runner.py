@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .ahead_faults import AHEAD_FAULTS
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
@@ -22,6 +23,8 @@ from .package import ours
 from .protocol import Event, HostError
 from .recalled_drafts import RecalledDrafts
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
+
+_FAULTS = RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS | AHEAD_FAULTS
 
 
 class Release:
@@ -58,11 +61,17 @@ class Release:
             for name in ("protocol", "session", "scheduler_session")
         )
         try:
-            plant = (RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS).get(fault or "")
+            plant = _FAULTS.get(fault or "")
             of_decisions = None if plant else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             model = _model(config["model"], config["video_pruning_rate"], self._device)
-            worker = _Worker(model, config, self._store_size(trace, kit), tagged=self._tagged)
+            worker = _Worker(
+                model,
+                config,
+                self._store_size(trace, kit),
+                tagged=self._tagged,
+                reads_ahead=not self._semantics.scheduler.reads_ahead_without,
+            )
             if _is_decoder(trace) and not self._semantics.encoder_cache.pairs_decoder_rows:
                 pairs_rows_by_place(worker.runner)
             if plant:
@@ -89,7 +98,16 @@ def _is_decoder(trace: Event) -> bool:
 class _Worker:
     """The runner as a session's worker."""
 
-    def __init__(self, model: Any, config: Event, encoder_cache_size: int, *, tagged: bool) -> None:
+    def __init__(
+        self,
+        model: Any,
+        config: Event,
+        encoder_cache_size: int,
+        *,
+        tagged: bool,
+        reads_ahead: bool,
+    ) -> None:
+        """A model that drafts `reads_ahead`, unless it can do without an item's row."""
         self._drafts: RecalledDrafts | None = None
         self._takes_drafts = bool(config["num_speculative_tokens"])
         self._is_asynchronous = config["async_scheduling"]
@@ -104,7 +122,7 @@ class _Worker:
             tagged=tagged,
             asynchronous=self._is_asynchronous,
             drafter=self._draft if self._takes_drafts else None,
-            reads_ahead=self._drafts is not None,
+            reads_ahead=reads_ahead and self._drafts is not None,
         )
         self._model = config["model"]
 
