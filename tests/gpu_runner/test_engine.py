@@ -118,7 +118,7 @@ def test_the_store_holds_what_the_ledger_says_after_every_step(make: Make) -> No
         engine.scheduler.update_from_output(
             decided,
             {
-                name: [sampled[name].token_id] if name in sampled else []
+                name: [one.token_id for one in sampled.get(name, ())]
                 for name in decided.num_scheduled_tokens
             },
         )

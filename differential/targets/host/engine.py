@@ -19,13 +19,14 @@ import vllm
 from vllm import LLM, SamplingParams
 from vllm.config import SchedulerConfig
 from vllm.v1.core import encoder_cache_manager
+from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.request import Request, RequestStatus
 
 from .engine_drafts import ReplacedDrafts, speculative_config
-from .engine_faults import ENGINE_FAULTS
+from .engine_faults import ENGINE_FAULTS, WORKER_FAULTS
 from .engine_in_flight import (
     keeping_async_scheduling,
     register_kernels_once,
@@ -149,6 +150,7 @@ class _Core:
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
         self._executed: list[Any] = []
         self._identifiers: dict[str, tuple[str, ...]] = {}
+        self._planted: tuple[Any, str, Any] | None = None
         self._drafts = (
             ReplacedDrafts(self._runner, self._identifiers.__getitem__)
             if drafts == "drafter"
@@ -327,7 +329,12 @@ class _Core:
         ]
 
     def plant(self, fault: str) -> None:
-        """Plant a fault in the worker's store, until the trace has ended."""
+        """Plant a fault in the worker, until the trace has ended."""
+        if fault in WORKER_FAULTS:
+            owner, name, change = WORKER_FAULTS[fault](self._runner)
+            self._planted = owner, name, vars(owner).get(name)
+            setattr(owner, name, change)
+            return
         self._runner.encoder_cache = ENGINE_FAULTS[fault](self._runner.encoder_cache)
         if self._is_decoder:  # whose worker hands on what it encoded, and never looks it up
             self._runner._execute_mm_encoder = self._encode_and_read
@@ -346,17 +353,25 @@ class _Core:
         self._runner.reset_encoder_cache()
 
     def clear(self) -> None:
-        """End all requests on both sides, and empty the store: a trace begins with nothing."""
-        scheduler = self._core.scheduler
+        """End all of the worker's requests, and empty the store: a trace begins with nothing. Its
+        scheduler is its own; that of the trace before may have been left in the middle."""
         self._executed.clear()
-        scheduler.finish_requests(None, RequestStatus.FINISHED_ABORTED)
-        output = scheduler.schedule()
-        # A step that was decided on and never executed may have told of ends as well.
-        output.finished_req_ids |= self._runner.requests.keys()
+        output = SchedulerOutput.make_empty()
+        output.finished_req_ids = set(self._runner.requests)
         if self._core.model_executor.execute_model(output) is None:
             self._core.model_executor.sample_tokens(None)
         self._runner.encoder_cache = {}
+        # What the next step of a request of that name would be given, had it been in the last one.
+        self._runner._draft_token_ids = None
+        self._runner.input_batch.prev_sampled_token_ids = None
+        self._runner.input_batch.prev_req_id_to_index = None
         vars(self._runner).pop("_execute_mm_encoder", None)
+        if self._planted is not None:
+            owner, name, own = self._planted
+            delattr(owner, name)
+            if own is not None:
+                setattr(owner, name, own)
+            self._planted = None
         if self._runner.requests:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
 

@@ -1,9 +1,14 @@
-"""Faults of a worker's encoder store, planted in an engine or a runner: what a canary is."""
+"""Faults of a worker, planted in an engine: of its encoder store, which are what canaries are, and
+of how it runs ahead of what is known."""
 
 from collections.abc import Callable
 from typing import Any
 
+from .by_name import by_name
+
 Store = dict[str, Any]
+Change = tuple[Any, str, Callable[..., Any]]
+"""Whose method, which, and what takes its place."""
 
 
 class NeverFrees(Store):
@@ -58,3 +63,68 @@ ENGINE_FAULTS: dict[str, Callable[[Store], Store]] = {
     "reads_one_row": ReadsOneRow,
     "reads_the_row_before": ReadsTheRowBefore,
 }
+
+
+def accepts_one_too_many(runner: Any) -> Change:
+    """Behind what was right of the drafts the last token is answered once more."""
+    sample = runner._sample
+
+    def generous(*arguments: Any) -> Any:
+        sampled = sample(*arguments)
+        for row in sampled.sampled_token_ids:
+            count = int((row >= 0).sum())
+            if 0 < count < len(row):
+                row[count] = row[count - 1]
+        return sampled
+
+    return runner, "_sample", generous
+
+
+def does_not_roll_back(runner: Any) -> Change:
+    """A step goes on behind drafts that were wrong."""
+    copy = runner._copy_valid_sampled_token_count
+
+    def deaf(next_token_ids: Any, counts: Any) -> None:
+        copy(next_token_ids, counts.clamp(min=1).mul(0).add(1 + runner.num_spec_tokens))
+
+    return runner, "_copy_valid_sampled_token_count", deaf
+
+
+def feeds_anothers_token(runner: Any) -> Change:
+    """What a request has decoded last is read as what another has."""
+    copy = runner._copy_valid_sampled_token_count
+
+    def rolled(next_token_ids: Any, counts: Any) -> None:
+        copy(next_token_ids.roll(1, 0), counts)
+
+    return runner, "_copy_valid_sampled_token_count", rolled
+
+
+def forgets_new_blocks(runner: Any) -> Change:
+    """A request that goes on, and gets blocks, does not take them."""
+    return runner.input_batch.block_table, "append_row", lambda block_ids, row: None
+
+
+def loses_a_token(runner: Any) -> Change:
+    """Of several tokens the last but one is lost."""
+    sample = runner._sample
+
+    def mean(*arguments: Any) -> Any:
+        sampled = sample(*arguments)
+        for row in sampled.sampled_token_ids:
+            count = int((row >= 0).sum())
+            if count > 1:
+                row[count - 2] = row[count - 1]
+                row[count - 1] = -1
+        return sampled
+
+    return runner, "_sample", mean
+
+
+WORKER_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
+    accepts_one_too_many,
+    does_not_roll_back,
+    feeds_anothers_token,
+    forgets_new_blocks,
+    loses_a_token,
+)
