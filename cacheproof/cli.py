@@ -359,6 +359,14 @@ def generate(
     encoder_cache: Annotated[
         int, typer.Option(min=1, max=COUNT_MAX, help="Rows that are kept.")
     ] = 64,
+    encoder_budget: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=COUNT_MAX,
+            help="Rows that a step may encode; by default as many as are kept.",
+        ),
+    ] = None,
     blocks: Annotated[int, typer.Option(min=2, max=COUNT_MAX, help="KV blocks.")] = 256,
     block_size: Annotated[
         int, typer.Option(min=1, max=COUNT_MAX, help="Tokens of a KV block.")
@@ -372,6 +380,7 @@ def generate(
         max_num_batched_tokens=tokens_per_step,
         max_num_seqs=min(requests_at_once, tokens_per_step),
         max_model_len=model_length,
+        max_num_encoder_input_tokens=encoder_budget or encoder_cache,
         encoder_cache_size=encoder_cache,
         num_blocks=blocks,
         block_size=block_size,
