@@ -30,6 +30,7 @@ from cacheproof import (
     recording,
     reviewing,
     searching,
+    simulating,
 )
 from cacheproof.console import Output
 from cacheproof.differential.errors import CacheproofError, InputError
@@ -76,7 +77,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (recording.record, auditing.audit, minimising.minimise, bisecting.bisect):
+for command in (
+    recording.record,
+    auditing.audit,
+    minimising.minimise,
+    bisecting.bisect,
+    simulating.simulate,
+):
     app.command()(command)
 app.add_typer(installed.vllm_app, name="vllm")
 app.add_typer(installed.connector_app, name="connector")
