@@ -244,7 +244,7 @@ def test_the_command_says_the_same_twice_and_raises_budgets(run: Any, tmp_path: 
         (("--dtype", "int4"), "--dtype int4: expected one of float32"),
         (("--release", "0.9.0"), "--release 0.9.0: not modelled; expected one of 0.10.2 to"),
         (("--release", "x"), "--release x: not modelled"),
-        (("--blocks", "20"), "takes up to 30 KV blocks"),
+        (("--blocks", "20"), "takes up to 231 KV blocks"),
         (("--encoder-cache", "0"), "--encoder-cache"),
         (("--html", "/nowhere/a.html"), "--html /nowhere/a.html: cannot be written"),
         (("--whole-items", "--tokens-per-step", "6000"), "video: chunked multimodal input is"),
