@@ -48,9 +48,7 @@ def simulate(
     tokens_per_step: Annotated[int, typer.Option(min=1, max=ROWS_MAX)] = 8192,
     requests_at_once: Annotated[int, typer.Option(min=1, max=1 << 16)] = 64,
     blocks: Annotated[int, typer.Option(min=2, max=1 << 24, help="KV blocks.")] = 16_384,
-    block_size: Annotated[
-        int, typer.Option(min=1, max=1 << 16, help="Tokens of a KV block.")
-    ] = 16,
+    block_size: Annotated[int, typer.Option(min=1, max=1 << 16, help="Tokens of a KV block.")] = 16,
     prefix_caching: Annotated[bool, typer.Option()] = True,
     whole_items: Annotated[
         bool, typer.Option("--whole-items", help="Split no item over steps.")
