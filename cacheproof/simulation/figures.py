@@ -118,9 +118,8 @@ class Counter:
         requests: Mapping[str, ScheduledRequest],
         manager: ToldManager,
     ) -> None:
-        """A step was decided."""
+        """A step was decided; an empty one brings stalls alone."""
         figures, scheduled = self.figures, output.num_scheduled_tokens
-        figures.steps += 1
         for name, num_tokens in scheduled.items():
             self._count_items(
                 requests[name], num_tokens, output.scheduled_encoder_inputs.get(name, ())
@@ -130,6 +129,9 @@ class Counter:
                 figures.budget_stalls += for_budget
                 figures.space_stalls += not for_budget
         manager.refused.clear()
+        if not scheduled:
+            return
+        figures.steps += 1
         resident = manager.cache_size - manager.num_free_slots
         held = manager.cache_size - manager.num_freeable_slots
         figures.resident_sum += resident

@@ -123,6 +123,7 @@ class _Engine:
         )
         max_model_len = traffic.longest + 1
         self.counter = Counter()
+        self._empty_steps = 0
         self._manager = ToldManager(cache_size, semantics.encoder_cache)
         self.scheduler = Scheduler(
             SchedulerConfig(
@@ -178,11 +179,13 @@ class _Engine:
         """One step; answers how many requests ended with it.
 
         Raises:
-            BadSetting: it is empty, and so is every step after it.
+            BadSetting: it is empty, as were more steps before it than there are requests. One empty
+                step may preempt a request so that another can go on.
         """
         scheduler = self.scheduler
         output = scheduler.schedule()
-        if not output.num_scheduled_tokens:
+        self._empty_steps = 0 if output.num_scheduled_tokens else self._empty_steps + 1
+        if self._empty_steps > len(scheduler.requests):
             raise BadSetting(
                 f"after {self.counter.figures.steps} steps none of {len(scheduler.requests)} "
                 "requests can go on; expected more KV blocks or a larger encoder cache"

@@ -13,6 +13,9 @@ import pytest
 
 from cacheproof.reference.request import Request
 from cacheproof.reference.scheduled_request import ScheduledRequest
+from cacheproof.reference.scheduler.output import SchedulerOutput
+from cacheproof.reference.scheduler.scheduler import Scheduler
+from cacheproof.reference.semantics import Semantics
 from cacheproof.simulation import figures as counting
 from cacheproof.simulation.figures import Counter, Figures, ToldManager
 from cacheproof.simulation.page import page
@@ -207,10 +210,56 @@ def test_nothing_is_remembered_of_requests_that_ended(monkeypatch: pytest.Monkey
     assert counters[0]._next_item == {}
 
 
-def test_a_step_in_which_nobody_can_go_on_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_which_nobody_can_go_on_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToldManager, "can_allocate", lambda self, *_: False)
     with pytest.raises(BadSetting, match=r"after \d+ steps none of 32 requests can go on"):
         served("documents")
+
+
+def test_an_empty_step_does_not_end_a_run() -> None:
+    """The only request that could go on preempts itself before others can."""
+    tight = replace(
+        WIDE,
+        release="0.18.1",
+        max_num_batched_tokens=64,
+        max_num_seqs=64,
+        encoder_cache_size=1,
+        num_blocks=27,
+        block_size=64,
+    )
+    empty, schedule = 0, Scheduler.schedule
+
+    def counted(self: Scheduler) -> SchedulerOutput:
+        nonlocal empty
+        output = schedule(self)
+        empty += not output.num_scheduled_tokens
+        return output
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Scheduler, "schedule", counted)
+        figures = simulated(TRAFFICS["documents"], tight, 40, seed=3)
+    assert figures.requests == 40
+    assert empty > 0
+
+
+def test_claims_that_a_release_keeps_can_stop_all_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before 0.14.0 a request that gets no KV blocks keeps what it claimed (vLLM PR #31857)."""
+    tight = replace(
+        WIDE,
+        max_num_batched_tokens=30_000,
+        encoder_compute_budget=700,
+        encoder_cache_size=1,
+        num_blocks=100,
+        block_size=16,
+    )
+    with pytest.raises(BadSetting, match="requests can go on"):
+        simulated(TRAFFICS["documents"], replace(tight, release="0.11.0"), 40, seed=91)
+    mended = Semantics.of_vllm("0.11.0").changed({"encoder_cache.frees_stalled": True})
+    monkeypatch.setattr(Semantics, "of_vllm", lambda release: mended)
+    after = simulated(TRAFFICS["documents"], replace(tight, release="0.11.0"), 40, seed=91)
+    assert after.requests == 40
 
 
 def test_the_command_says_the_same_twice_and_raises_budgets(run: Any, tmp_path: Path) -> None:
