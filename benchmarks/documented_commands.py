@@ -1,4 +1,4 @@
-"""Runs the commands of README.md and docs/tutorial.md, and writes what they print beneath them.
+"""Runs the commands of README.md and of pages, and writes what they print beneath them.
 
 In a block of the kind `console` a line that begins with `$ ` is a command, and the lines below it
 are all that it prints on standard output. The commands of a page run one after the other in one
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md", ROOT / "docs" / "simulate.md")
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _VARIES = (
     (re.compile(r"\bin \d+ s\b"), "in some s"),

@@ -30,6 +30,7 @@ from cacheproof import (
     recording,
     reviewing,
     searching,
+    simulating,
 )
 from cacheproof.console import Output
 from cacheproof.differential.errors import CacheproofError, InputError
@@ -76,7 +77,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (recording.record, auditing.audit, minimising.minimise, bisecting.bisect):
+for command in (
+    recording.record,
+    auditing.audit,
+    minimising.minimise,
+    bisecting.bisect,
+    simulating.simulate,
+):
     app.command()(command)
 app.add_typer(installed.vllm_app, name="vllm")
 app.add_typer(installed.connector_app, name="connector")
@@ -359,6 +366,14 @@ def generate(
     encoder_cache: Annotated[
         int, typer.Option(min=1, max=COUNT_MAX, help="Rows that are kept.")
     ] = 64,
+    encoder_budget: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=COUNT_MAX,
+            help="Rows that a step may encode; by default as many as are kept.",
+        ),
+    ] = None,
     blocks: Annotated[int, typer.Option(min=2, max=COUNT_MAX, help="KV blocks.")] = 256,
     block_size: Annotated[
         int, typer.Option(min=1, max=COUNT_MAX, help="Tokens of a KV block.")
@@ -372,6 +387,7 @@ def generate(
         max_num_batched_tokens=tokens_per_step,
         max_num_seqs=min(requests_at_once, tokens_per_step),
         max_model_len=model_length,
+        max_num_encoder_input_tokens=encoder_budget or encoder_cache,
         encoder_cache_size=encoder_cache,
         num_blocks=blocks,
         block_size=block_size,

@@ -55,6 +55,7 @@ def generate(
     python, settings = provisioned(report=output.say)
     steps: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
+    sizes_used: dict[str, Any] = {}
     with (
         tempfile.TemporaryFile() as problems,
         subprocess.Popen(
@@ -69,6 +70,9 @@ def generate(
             for told in _told(child, job):
                 if "request" in told:
                     answers.append(told)
+                elif "encoder_cache" in told:
+                    sizes_used = told
+                    _say_raised(output, job, told)
                 else:
                     steps.append(told)
                     output.line(_shown(len(steps), told))
@@ -83,7 +87,7 @@ def generate(
         )
     for answer in answers:
         output.line(f"{answer['request']} ({answer['ended']}): {answer['text']}")
-    output.write_json("generate", {"steps": steps, "answers": answers})
+    output.write_json("generate", {**sizes_used, "steps": steps, "answers": answers})
     return 0
 
 
@@ -96,6 +100,16 @@ def _told(child: "subprocess.Popen[bytes]", job: Job) -> Iterator[dict[str, Any]
     for line in child.stdout:
         yield json.loads(line)
     child.wait()
+
+
+def _say_raised(output: Output, job: Job, used: Mapping[str, int]) -> None:
+    """Say which of the two budgets was too small for the largest item."""
+    for option, asked, got in (
+        ("--encoder-budget", job.max_num_encoder_input_tokens, used["encoder_budget"]),
+        ("--encoder-cache", job.encoder_cache_size, used["encoder_cache"]),
+    ):
+        if got > asked:
+            output.line(f"{option} {asked} is raised to {got} rows: the largest item")
 
 
 def _with_media(

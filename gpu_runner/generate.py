@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cacheproof.gpu_runner import media_files
 from cacheproof.gpu_runner.jobs import BadJob, Job, kind_of
+from cacheproof.reference.encoder_budget import EncoderLimits, compute_mm_encoder_budget
 
 if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly found to be wrong
     import torch
@@ -62,6 +64,13 @@ def _run(job: Job) -> None:
             raise BadJob(str(reason)) from None
     for number, prompt in enumerate(prompts):
         _check_fits(job, number, prompt, is_decoder=kind == DECODER)
+    job = _with_floors(job, prompts, is_decoder=kind == DECODER)
+    _tell(
+        {
+            "encoder_budget": job.max_num_encoder_input_tokens,
+            "encoder_cache": job.encoder_cache_size,
+        }
+    )
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     with _blaming(f"model {job.model!r}", "a directory as transformers saves it"):
         model = load(kind, directory, dtype=dtype, device=device)
@@ -143,7 +152,7 @@ def _engine(job: Job, kind: str, model: "MultiModalModel", prompts: list["Prompt
         max_num_batched_tokens=job.max_num_batched_tokens,
         max_num_seqs=job.max_num_seqs,
         max_model_len=job.max_model_len,
-        encoder_compute_budget=job.encoder_cache_size,
+        encoder_compute_budget=job.max_num_encoder_input_tokens,
         enable_chunked_prefill=not is_decoder,
         disable_chunked_mm_input=is_decoder,
         is_encoder_decoder=is_decoder,
@@ -156,6 +165,29 @@ def _engine(job: Job, kind: str, model: "MultiModalModel", prompts: list["Prompt
         enable_prefix_caching=job.enable_prefix_caching and not is_decoder,
     )
     return Engine(runner, config, sizes)
+
+
+def _with_floors(job: Job, prompts: "list[Prompt]", *, is_decoder: bool) -> Job:
+    """The job with its two budgets raised to the largest item, as releases raise theirs to the
+    largest item that a model can make.
+
+    Raises:
+        BadJob: a decoder's item exceeds a step, which releases refuse as well.
+    """
+    limits = EncoderLimits(
+        job.max_num_batched_tokens,
+        job.max_num_encoder_input_tokens,
+        job.encoder_cache_size,
+        disable_chunked_mm_input=is_decoder,
+    )
+    largest = max(map(_largest, prompts), default=0)
+    if largest == 0:
+        return job
+    try:
+        compute_budget, cache_size = compute_mm_encoder_budget(limits, {"any": largest})
+    except ValueError as refusal:
+        raise BadJob(f"the prompts: {refusal}; expected a step of as many tokens") from None
+    return replace(job, max_num_encoder_input_tokens=compute_budget, encoder_cache_size=cache_size)
 
 
 def _check_fits(job: Job, number: int, prompt: "Prompt", *, is_decoder: bool) -> None:
@@ -173,13 +205,8 @@ def _check_fits(job: Job, number: int, prompt: "Prompt", *, is_decoder: bool) ->
             f"prompt {number + 1} has {tokens} tokens, which a decoder takes at once; expected "
             f"{job.max_num_batched_tokens} at most, the tokens of a step"
         )
-    rows = _largest(prompt)
-    if rows > job.encoder_cache_size:
-        raise BadJob(
-            f"an item of prompt {number + 1} makes {rows} rows; expected an encoder cache of "
-            f"as many, not of {job.encoder_cache_size}"
-        )
-    kept = [min(tokens + job.max_tokens, job.max_model_len), rows if is_decoder else 0]
+    rows = _largest(prompt) if is_decoder else 0
+    kept = [min(tokens + job.max_tokens, job.max_model_len), rows]
     blocks = 1 + sum(-(-count // job.block_size) for count in kept)
     if blocks > job.num_blocks:
         raise BadJob(

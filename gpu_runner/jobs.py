@@ -25,12 +25,18 @@ class BadJob(ValueError):
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the engine is made with, in tokens, rows of encoder outputs and KV blocks."""
+    """What the engine is made with, in tokens, rows of encoder outputs and KV blocks.
+
+    Attributes:
+        max_num_encoder_input_tokens: most rows that one step may encode.
+        encoder_cache_size: rows that are kept. Both are raised to the largest item of the prompts.
+    """
 
     max_tokens: int
     max_num_batched_tokens: int
     max_num_seqs: int
     max_model_len: int
+    max_num_encoder_input_tokens: int
     encoder_cache_size: int
     num_blocks: int
     block_size: int

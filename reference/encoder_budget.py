@@ -1,16 +1,26 @@
 """How large the encoder compute budget and the encoder cache are, once at start-up."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from dataclasses import dataclass
 
 
-class EncoderLimits(Protocol):
-    """The fields of a scheduler configuration that bound the encoder, in embeddings or tokens."""
+@dataclass(frozen=True)
+class EncoderLimits:
+    """What of a scheduler configuration bounds the encoder; names are vLLM's.
+
+    No modelled release lets a user set the two budgets: both are `max_num_batched_tokens`.
+
+    Attributes:
+        max_num_batched_tokens: token budget of a step.
+        max_num_encoder_input_tokens: most embeddings that one step may encode.
+        encoder_cache_size: embeddings that the encoder cache keeps.
+        disable_chunked_mm_input: whether no item may be computed in several steps.
+    """
 
     max_num_batched_tokens: int
     max_num_encoder_input_tokens: int
     encoder_cache_size: int
-    disable_chunked_mm_input: bool
+    disable_chunked_mm_input: bool = False
 
 
 def compute_mm_encoder_budget(

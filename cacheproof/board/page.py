@@ -11,7 +11,11 @@ from cacheproof.board.model import Board
 from cacheproof.differential.findings.timeline.page import self_contained
 
 _FILES = resources.files("cacheproof.board")
-_SCRIPTS = ("dom.js", "charts.js", "coverage.js", "page.js")
+_PARTS = (
+    _FILES / "page.html.jinja",
+    _FILES / "page.css",
+    [_FILES / name for name in ("dom.js", "charts.js", "coverage.js", "page.js")],
+)
 _ASKS_ITS_SERVER = "; connect-src 'self'"
 
 
@@ -22,9 +26,9 @@ def as_json(board: Board) -> bytes:
 
 def page(board: Board) -> bytes:
     """The HTML file."""
-    return self_contained(_FILES, _SCRIPTS, as_json(board).decode(), asks="")
+    return self_contained(*_PARTS, as_json(board).decode(), asks="")
 
 
 def live_page(url: str) -> bytes:
     """The page that asks its server for the board, at that URL, again and again."""
-    return self_contained(_FILES, _SCRIPTS, "null", policy=_ASKS_ITS_SERVER, asks=url)
+    return self_contained(*_PARTS, "null", policy=_ASKS_ITS_SERVER, asks=url)

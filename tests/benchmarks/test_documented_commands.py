@@ -1,4 +1,4 @@
-"""What the README and the tutorial say that commands print is what they print."""
+"""What pages say that commands print is what they print."""
 
 from pathlib import Path
 
@@ -6,10 +6,12 @@ import pytest
 
 from benchmarks.documented_commands import PAGES, commands, rewritten, runner, settled
 
-README, TUTORIAL = PAGES
+README, *OTHERS = PAGES
 
 
-@pytest.mark.parametrize("page", [README, pytest.param(TUTORIAL, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "page", [README, *(pytest.param(one, marks=pytest.mark.full) for one in OTHERS)]
+)
 def test_a_page_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
     text = page.read_text()
     assert list(commands(text))

@@ -141,15 +141,43 @@ def test_what_cannot_be_generated_is_said_in_one_line(words: tuple[str, ...], sa
 
 
 @pytest.mark.full
+def test_what_a_step_may_encode_and_what_is_kept_are_set_apart(
+    media: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """Three pictures of 16 rows in steps of 64 tokens, whatever of the two is small."""
+    answers, encoded = [], {}
+    for budget, kept in (("64", "64"), ("16", "64"), ("64", "16"), ("1", "64"), ("64", "1")):
+        told = run(
+            "--prompt", "<image> <image> w1 <image>", *media["llava"][:4], *media["llava"][4:],
+            "--encoder-budget", budget, "--encoder-cache", kept, "--max-tokens", "4",
+            "--json", str(tmp_path / "report.json"),
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        report = json.loads((tmp_path / "report.json").read_text())
+        answers.append(report["answers"][0]["token_ids"])
+        encoded[budget, kept] = [step["encoded"] for step in report["steps"] if step["encoded"]]
+        assert (report["encoder_budget"], report["encoder_cache"]) == (
+            max(16, int(budget)),
+            max(16, int(kept)),
+        )
+        raised = [line for line in told.stdout.splitlines() if "is raised to 16 rows" in line]
+        assert len(raised) == [budget, kept].count("1")
+    assert answers == [answers[0]] * len(answers)
+    assert encoded["64", "64"] == [2]  # the third is the first again
+    assert encoded["16", "64"] == encoded["1", "64"] == [1, 1]
+    assert encoded["64", "16"] == encoded["64", "1"] == [1, 1, 1]
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("model", "prompt", "kind", "sizes", "said"),
     [
-        ("llava", "<image>", "llava", ("--encoder-cache", "15"), "makes 16 rows"),
         ("llava", "<audio>", "whisper", (), "expected <image> for this model"),
         ("qwen2_5_vl", "<audio>", "whisper", (), "expected <image> and <video> for this model"),
         ("whisper", "<image>", "llava", (), "expected <audio> for this model"),
         ("whisper", "<audio> w1", "whisper", ("--tokens-per-step", "1"), "takes at once"),
         ("whisper", "<audio>", "whisper", ("--blocks", "5"), "take 7 KV blocks"),
+        ("whisper", "<audio>", "whisper", ("--tokens-per-step", "49"), "item of 50 tokens exceeds"),
     ],
 )
 def test_media_that_a_model_or_its_caches_cannot_take_are_refused(

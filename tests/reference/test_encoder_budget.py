@@ -1,21 +1,19 @@
 """The encoder's two budgets are floored at the largest item, or the configuration is refused."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cacheproof.reference.encoder_budget import compute_mm_encoder_budget
+from cacheproof.reference.encoder_budget import EncoderLimits, compute_mm_encoder_budget
 
 
-def limits(**settings: Any) -> Any:
-    given = {
-        "max_num_batched_tokens": 100,
-        "max_num_encoder_input_tokens": 40,
-        "encoder_cache_size": 50,
-        "disable_chunked_mm_input": False,
-    }
-    return SimpleNamespace(**{**given, **settings})
+def limits(**settings: Any) -> EncoderLimits:
+    return EncoderLimits(
+        max_num_batched_tokens=100,
+        max_num_encoder_input_tokens=40,
+        encoder_cache_size=50,
+        **settings,
+    )
 
 
 def test_the_configuration_stands_where_every_item_fits() -> None:

@@ -24,26 +24,39 @@ _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 
 def page(timeline: Timeline) -> bytes:
     """The HTML file."""
-    return self_contained(_FILES, _SCRIPTS, msgspec.json.encode(timeline).decode())
+    return self_contained(
+        _FILES / "page.html.jinja",
+        _FILES / "page.css",
+        [_FILES / name for name in _SCRIPTS],
+        msgspec.json.encode(timeline).decode(),
+    )
 
 
 def self_contained(
-    folder: Traversable, scripts: Sequence[str], json: str, *, policy: str = "", **values: str
+    template: Traversable,
+    style: Traversable,
+    scripts: Sequence[Traversable],
+    json: str,
+    *,
+    policy: str = "",
+    **values: str,
 ) -> bytes:
-    """The page that the template `page.html.jinja` of a folder makes of its `page.css`, of scripts
-    and of JSON. It asks for nothing, except what more its `policy` admits. `values` are for the
-    template too."""
+    """The page that a template makes of a style, of scripts and of JSON. It asks for nothing,
+    except what more its `policy` admits. `values` are for the template too."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True)
-    template = environment.from_string((folder / "page.html.jinja").read_text())
-    style = (folder / "page.css").read_text()
-    script = _script([(folder / name).read_text() for name in scripts])
-    return template.render(
-        policy=_policy(style, script) + policy,
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(escaped(json)),
-        **values,
-    ).encode()
+    css = style.read_text()
+    script = _script([one.read_text() for one in scripts])
+    return (
+        environment.from_string(template.read_text())
+        .render(
+            policy=_policy(css, script) + policy,
+            style=Markup(css),
+            script=Markup(script),
+            data=Markup(escaped(json)),
+            **values,
+        )
+        .encode()
+    )
 
 
 def escaped(json: str) -> str:

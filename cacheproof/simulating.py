@@ -1,0 +1,186 @@
+"""`cacheproof simulate`: the reference scheduler over synthetic traffic, by encoder cache size."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, TypeVar
+
+import typer
+from rich.table import Table
+
+from cacheproof.console import Output, require_writable, write_file
+from cacheproof.differential.errors import InputError
+from cacheproof.options import HtmlOption, JsonOption
+from cacheproof.reference.releases import MODELLED, NEWEST
+from cacheproof.simulation.page import page
+from cacheproof.simulation.result import Point, Simulation, point
+from cacheproof.simulation.run import BadSetting, Setting, run
+from cacheproof.simulation.traffic import TRAFFICS, Traffic
+
+_Kind = TypeVar("_Kind")
+ROWS_MAX = 1 << 40
+REQUESTS_MAX = 1 << 30
+SIZES = (2048, 8192, 32_768, 131_072, 524_288)
+"""Rows of the encoder cache, where none are named."""
+BYTES_OF = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1}
+
+
+def simulate(
+    traffic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help=f"{', '.join(TRAFFICS)}; all by default."),
+    ] = None,
+    requests: Annotated[int, typer.Option(min=1, max=REQUESTS_MAX, help="Of each run.")] = 10_000,
+    encoder_cache: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1,
+            max=ROWS_MAX,
+            metavar="ROWS",
+            help=f"Rows that are kept; several may be given, by default {len(SIZES)} sizes.",
+        ),
+    ] = None,
+    encoder_budget: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=ROWS_MAX, help="Rows that a step may encode; by default as its tokens."
+        ),
+    ] = None,
+    tokens_per_step: Annotated[int, typer.Option(min=1, max=ROWS_MAX)] = 8192,
+    requests_at_once: Annotated[int, typer.Option(min=1, max=1 << 16)] = 64,
+    blocks: Annotated[int, typer.Option(min=2, max=1 << 24, help="KV blocks.")] = 16_384,
+    block_size: Annotated[int, typer.Option(min=1, max=1 << 16, help="Tokens of a KV block.")] = 16,
+    prefix_caching: Annotated[bool, typer.Option()] = True,
+    whole_items: Annotated[
+        bool, typer.Option("--whole-items", help="Split no item over steps.")
+    ] = False,
+    release: Annotated[
+        str, typer.Option(metavar="X", help="The release of vLLM that decides.")
+    ] = NEWEST,
+    hidden_size: Annotated[
+        int, typer.Option(min=1, max=1 << 20, help="Numbers of a row, for its bytes.")
+    ] = 4096,
+    dtype: Annotated[str, typer.Option(help=f"Of a row: {', '.join(BYTES_OF)}.")] = "bfloat16",
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the traffic.")] = 0,
+    html: HtmlOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Serve synthetic traffic with the reference scheduler alone: what encoder cache sizes do."""
+    output = Output(json)
+    if html is not None:
+        require_writable("--html", html)
+    kinds = [_named("--traffic", name, TRAFFICS) for name in dict.fromkeys(traffic or TRAFFICS)]
+    row_bytes = hidden_size * _named("--dtype", dtype, BYTES_OF)
+    if release not in MODELLED:
+        raise InputError(
+            f"--release {release}: not modelled; expected one of {MODELLED[0]} to {NEWEST}"
+        )
+    asked = Setting(
+        release,
+        max_num_batched_tokens=tokens_per_step,
+        max_num_seqs=min(requests_at_once, tokens_per_step),
+        encoder_compute_budget=encoder_budget or tokens_per_step,
+        encoder_cache_size=SIZES[0],
+        num_blocks=blocks,
+        block_size=block_size,
+        enable_prefix_caching=prefix_caching,
+        disable_chunked_mm_input=whole_items,
+    )
+    sizes = sorted({*(encoder_cache or SIZES)})
+    settings = [(kind, replace(asked, encoder_cache_size=size)) for kind in kinds for size in sizes]
+    try:
+        for kind, setting in settings:
+            setting.budgets(kind)
+        points = _runs(output, settings, requests, seed, row_bytes)
+    except BadSetting as reason:
+        raise InputError(f"simulate: {reason}") from None
+    for line in dict.fromkeys(_raised(settings)):
+        output.line(line)
+    output.report.print(_outcomes(points))
+    output.line("")
+    output.report.print(_costs(points))
+    found = Simulation(
+        release, requests, seed, row_bytes, {kind.name: kind.says for kind in kinds}, points
+    )
+    if html is not None:
+        write_file("--html", html, page(found))
+    output.write_json("simulate", {"setting": asdict(asked), **asdict(found)})
+
+
+def _named(option: str, name: str, table: Mapping[str, _Kind]) -> _Kind:
+    """What a table has under a name. Raises InputError where it has nothing."""
+    try:
+        return table[name]
+    except KeyError:
+        raise InputError(f"{option} {name}: expected one of {', '.join(table)}") from None
+
+
+def _runs(
+    output: Output,
+    settings: Sequence[tuple[Traffic, Setting]],
+    num_requests: int,
+    seed: int,
+    row_bytes: int,
+) -> list[Point]:
+    """The points of settings, none of which a release refuses.
+
+    Raises:
+        BadSetting: in one of them no request can go on.
+    """
+    points = []
+    with output.bar("serve requests", total=num_requests * len(settings)) as advance:
+        for traffic, setting in settings:
+            figures = run(traffic, setting, num_requests, seed, advance)
+            compute_budget, cache_size = setting.budgets(traffic)
+            points.append(point(traffic.name, cache_size, compute_budget, figures, row_bytes))
+    return points
+
+
+def _raised(settings: Iterable[tuple[Traffic, Setting]]) -> Iterator[str]:
+    """A sentence for each budget that was too small for the largest item of the traffic."""
+    for traffic, setting in settings:
+        compute_budget, cache_size = setting.budgets(traffic)
+        for option, asked, got in (
+            ("--encoder-budget", setting.encoder_compute_budget, compute_budget),
+            ("--encoder-cache", setting.encoder_cache_size, cache_size),
+        ):
+            if got > asked:
+                yield f"{traffic.name}: {option} {asked} is raised to {got} rows, the largest item"
+
+
+def _outcomes(points: Iterable[Point]) -> Table:
+    """What became of the items."""
+    result = _table("hit rate", "covered", "hits", "encodes", "re-encodes")
+    for one in points:
+        figures = one.figures
+        counts = figures.covered, figures.hits, figures.encodes, figures.re_encodes
+        result.add_row(*_named_cells(one), f"{one.hit_rate:.3f}", *map("{:,}".format, counts))
+    return result
+
+
+def _costs(points: Iterable[Point]) -> Table:
+    """What it took: stalls of each request, steps, rows and bytes."""
+    result = _table("stalls: budget", "cache", "steps", "mean rows", "peak", "MiB")
+    for one in points:
+        figures = one.figures
+        result.add_row(
+            *_named_cells(one),
+            f"{figures.budget_stalls / figures.requests:.2f}",
+            f"{figures.space_stalls / figures.requests:.2f}",
+            f"{figures.steps:,}",
+            f"{one.resident_mean:,.0f}",
+            f"{figures.resident_peak:,}",
+            f"{one.peak_bytes / (1 << 20):,.1f}",
+        )
+    return result
+
+
+def _table(*titles: str) -> Table:
+    result = Table("traffic", box=None, pad_edge=False)
+    for title in ("rows kept", *titles):
+        result.add_column(title, justify="right")
+    return result
+
+
+def _named_cells(one: Point) -> tuple[str, str]:
+    """Which run a row of a table is about."""
+    return one.traffic, f"{one.encoder_cache:,}"

@@ -1,0 +1,1 @@
+"""The reference scheduler alone, over synthetic traffic: what sizes of the encoder cache do."""
