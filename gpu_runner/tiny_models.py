@@ -27,6 +27,9 @@ from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLProcessor,
     WhisperConfig,
     WhisperFeatureExtractor,
     WhisperForConditionalGeneration,
@@ -35,6 +38,7 @@ from transformers import (
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
 VOCABULARY_SIZE = 1024
 FIRST_TEXT_TOKEN_ID = 10
@@ -178,6 +182,60 @@ def _make_qwen2_5_vl(directory: Path) -> None:
     tokenizer.save_pretrained(directory)
 
 
+def _make_qwen3_vl(directory: Path) -> None:
+    """One whose decoder gets rows of three layers of the tower, at three of its own."""
+    merged = 2 * PATCH_SIDE
+    config = Qwen3VLConfig(
+        text_config={
+            "vocab_size": VOCABULARY_SIZE,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "head_dim": 32,
+            "max_position_embeddings": POSITIONS_MAX,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [6, 5, 5],
+                "mrope_interleaved": True,
+            },
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 5,
+        },
+        vision_config={
+            "depth": 3,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_heads": 2,
+            "patch_size": PATCH_SIDE,
+            "out_hidden_size": 64,
+            "num_position_embeddings": 16,
+            "deepstack_visual_indexes": [0, 1],
+        },
+        image_token_id=PLACEHOLDER_TOKEN_ID,
+        video_token_id=VIDEO_TOKEN_ID,
+        vision_start_token_id=VISION_START_TOKEN_ID,
+        vision_end_token_id=VISION_END_TOKEN_ID,
+        tie_word_embeddings=False,
+    )
+    torch.manual_seed(0)
+    model = Qwen3VLForConditionalGeneration(config).to(torch.float32)
+    _randomise(model)
+    model.save_pretrained(directory)
+    marks = ("<|vision_start|>", "<|vision_end|>")
+    tokenizer = _tokenizer("<|image_pad|>", "<|video_pad|>", marks)
+    pixels = {"shortest_edge": merged**2, "longest_edge": 64 * merged**2}
+    Qwen3VLProcessor(
+        image_processor=Qwen2VLImageProcessorPil(size=pixels, patch_size=PATCH_SIDE),
+        tokenizer=tokenizer,
+        video_processor=Qwen3VLVideoProcessor(size=pixels, patch_size=PATCH_SIDE),
+    ).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
 def _make_whisper(directory: Path) -> None:
     """One that hears a second: as many rows as half of its frames."""
     config = WhisperConfig(
@@ -227,9 +285,12 @@ def _published_llava(name: str) -> str:
     return re.sub(r"^language_model\.(?!model\.|lm_head\.)", "language_model.model.", name)
 
 
-def _tokenizer(image: str, video: str) -> PreTrainedTokenizerFast:
-    """A tokenizer with these words for the placeholders of images and videos."""
-    special = ("<unk>", "<s>", "</s>", image, "<stop>", "<pad>", video, "<vision>", "</vision>")
+def _tokenizer(
+    image: str, video: str, marks: tuple[str, str] = ("<vision>", "</vision>")
+) -> PreTrainedTokenizerFast:
+    """A tokenizer with these words for the placeholders of images and videos, and for the marks
+    before and behind them."""
+    special = ("<unk>", "<s>", "</s>", image, "<stop>", "<pad>", video, *marks)
     gap = [f"<reserved{number}>" for number in range(len(special), FIRST_TEXT_TOKEN_ID)]
     words = [f"w{number}" for number in range(VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)]
     vocabulary = {word: number for number, word in enumerate([*special, *gap, *words])}
@@ -241,7 +302,7 @@ def _tokenizer(image: str, video: str) -> PreTrainedTokenizerFast:
         bos_token="<s>",
         eos_token="</s>",
         pad_token="<pad>",
-        additional_special_tokens=[image, video, "<vision>", "</vision>"],
+        additional_special_tokens=[image, video, *marks],
         model_max_length=POSITIONS_MAX,
     )
 
@@ -249,5 +310,6 @@ def _tokenizer(image: str, video: str) -> PreTrainedTokenizerFast:
 _MAKERS: dict[str, Callable[[Path], None]] = {
     "llava": _make_llava,
     "qwen2_5_vl": _make_qwen2_5_vl,
+    "qwen3_vl": _make_qwen3_vl,
     "whisper": _make_whisper,
 }
