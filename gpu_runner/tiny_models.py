@@ -48,6 +48,8 @@ VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
 IMAGE_SIDE = 56
 PATCH_SIDE = 14
 POSITIONS_MAX = 2048
+FRAME_TIMES = ("<0.2", "<1.2", "<2.2", "<3.2", "seconds>")
+"""Words for when the first frames of a video are that has two of them a second."""
 AUDIO_ROWS = 50
 SPREAD = 0.25
 """Standard deviation of the weights. It keeps the best two logits apart, mostly by far more than
@@ -226,12 +228,18 @@ def _make_qwen3_vl(directory: Path) -> None:
     _randomise(model)
     model.save_pretrained(directory)
     marks = ("<|vision_start|>", "<|vision_end|>")
-    tokenizer = _tokenizer("<|image_pad|>", "<|video_pad|>", marks)
-    pixels = {"shortest_edge": merged**2, "longest_edge": 64 * merged**2}
+    tokenizer = _tokenizer("<|image_pad|>", "<|video_pad|>", marks, FRAME_TIMES)
+    pixels = {
+        "size": {"shortest_edge": merged**2, "longest_edge": 64 * merged**2},
+        "patch_size": PATCH_SIDE,
+        # Alike for both: engines from 0.32.0 on normalise videos as images.
+        "image_mean": [0.5] * 3,
+        "image_std": [0.5] * 3,
+    }
     Qwen3VLProcessor(
-        image_processor=Qwen2VLImageProcessorPil(size=pixels, patch_size=PATCH_SIDE),
+        image_processor=Qwen2VLImageProcessorPil(**pixels),
         tokenizer=tokenizer,
-        video_processor=Qwen3VLVideoProcessor(size=pixels, patch_size=PATCH_SIDE),
+        video_processor=Qwen3VLVideoProcessor(**pixels),
     ).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
 
@@ -286,14 +294,17 @@ def _published_llava(name: str) -> str:
 
 
 def _tokenizer(
-    image: str, video: str, marks: tuple[str, str] = ("<vision>", "</vision>")
+    image: str,
+    video: str,
+    marks: tuple[str, str] = ("<vision>", "</vision>"),
+    last: tuple[str, ...] = (),
 ) -> PreTrainedTokenizerFast:
     """A tokenizer with these words for the placeholders of images and videos, and for the marks
-    before and behind them."""
+    before and behind them; the `last` ones of its vocabulary are these."""
     special = ("<unk>", "<s>", "</s>", image, "<stop>", "<pad>", video, *marks)
     gap = [f"<reserved{number}>" for number in range(len(special), FIRST_TEXT_TOKEN_ID)]
-    words = [f"w{number}" for number in range(VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)]
-    vocabulary = {word: number for number, word in enumerate([*special, *gap, *words])}
+    words = [f"w{number}" for number in range(VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID - len(last))]
+    vocabulary = {word: number for number, word in enumerate([*special, *gap, *words, *last])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(

@@ -45,6 +45,15 @@ LANES = (
         silent_on=SILENT_ON,
     ),
     Lane(
+        "Qwen3-VL",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="qwen3_vl"),
+        RARE,
+        silent_on=SILENT_ON,
+        since="0.32.0",  # no earlier engine was tried
+    ),
+    Lane(
         "Whisper",
         "engine",
         "encoder_decoder",

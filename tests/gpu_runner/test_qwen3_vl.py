@@ -10,6 +10,7 @@ from transformers import Qwen3VLForConditionalGeneration
 
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.engine import Engine
+from cacheproof.gpu_runner.models import qwen3_vl
 from cacheproof.gpu_runner.models.qwen3_vl import Qwen3VL
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid
@@ -160,6 +161,33 @@ def test_a_row_of_the_store_has_every_level(make: Make) -> None:
     assert rows.shape == (6, 3 * WIDTH)
     levels = rows.split(WIDTH, dim=1)
     assert not any(torch.allclose(one, levels[0]) for one in levels[1:])
+
+
+@torch.inference_mode()
+def _farthest(model: Qwen3VL, directory: Path, name: str) -> list[float]:
+    """How far rows are from those of transformers' own tower at most, level by level."""
+    own = Qwen3VLForConditionalGeneration.from_pretrained(directory, dtype=torch.float32).eval()
+    one = item(name, 0)
+    pixels, grid = one.inputs.values()
+    made = own.model.get_image_features(pixels, grid[None])
+    levels = [torch.cat(list(rows)) for rows in (made.pooler_output, *made.deepstack_features)]
+    rows = model.encode([one])[0].rows.cpu().split(WIDTH, dim=1)
+    return [float((a - b).abs().max()) for a, b in zip(rows, levels, strict=True)]
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_rows_of_every_level_are_those_of_the_whole_tower(
+    directory: Path, device: torch.device, name: str
+) -> None:
+    assert max(_farthest(loaded(directory, device), directory, name)) < 1e-3
+
+
+def test_a_place_that_is_not_interpolated_shows_in_every_level(
+    directory: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = qwen3_vl.upload
+    monkeypatch.setattr(qwen3_vl, "upload", lambda numbers, at: own(numbers.trunc(), at))
+    assert min(_farthest(loaded(directory, device), directory, "a")) > 0.1
 
 
 @torch.inference_mode()

@@ -20,11 +20,18 @@ FRAMES_TOGETHER = 2
 SAMPLES_PER_SECOND = 16_000
 VIDEO_TOKEN_ID = 6
 VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
-_MARKED = {"qwen2_5_vl"}
+UNKNOWN_TOKEN_ID = 0
+TIME_TOKEN_IDS = range(1019, 1023)
+SECONDS_TOKEN_ID = 1023
+"""How a tiny model that tells times writes those of a film's frames: a number, and a unit."""
+_MARKED = {"qwen2_5_vl", "qwen3_vl"}
 """Models that want a token before each item and one behind it."""
+_TIMED = {"qwen3_vl"}
+"""Models that want its time before each frame of a film, and marks around each."""
 _MODALITIES = {
     "llava": {"image"},
     "qwen2_5_vl": {"image", "video"},
+    "qwen3_vl": {"image", "video"},
     "whisper": {"audio"},
 }
 _IMAGE = re.compile(r".* of (\d{1,2})x(\d{1,2})")
@@ -110,10 +117,25 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
             raise Illegal(f"{item['identifier']} has no room for a mark before it and one behind")
         token_ids[start - 1 : end + 1] = [
             VISION_START_TOKEN_ID,
-            *[_placeholder(item["identifier"])] * item["length"],
+            *_tokens_of(item, model),
             VISION_END_TOKEN_ID,
         ]
         free = end + 1
+    return token_ids
+
+
+def _tokens_of(item: Event, model: str) -> list[int]:
+    """What stands for an item between its marks. Raises Illegal where the trace says otherwise."""
+    modality, frames, height, width = _shape_of(item["identifier"])
+    if modality != "video" or model not in _TIMED:
+        return [_placeholder(item["identifier"])] * item["length"]
+    token_ids: list[int] = []
+    for number in range(frames // FRAMES_TOGETHER):
+        time = TIME_TOKEN_IDS[number] if number < len(TIME_TOKEN_IDS) else UNKNOWN_TOKEN_ID
+        rows = [VIDEO_TOKEN_ID] * (height * width)
+        token_ids += [time, SECONDS_TOKEN_ID, VISION_START_TOKEN_ID, *rows, VISION_END_TOKEN_ID]
+    if list(item["is_embed"] or ()) != [one == VIDEO_TOKEN_ID for one in token_ids]:
+        raise Illegal(f"{item['identifier']} stands otherwise in a prompt of {model}")
     return token_ids
 
 
@@ -128,7 +150,7 @@ def collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
     """The prompt as a user writes it: one placeholder for each item."""
     for item in reversed(items):
         start, end = item["offset"], item["offset"] + item["length"]
-        token_ids[start:end] = token_ids[start : start + 1]
+        token_ids[start:end] = [_placeholder(item["identifier"])]
     return token_ids
 
 

@@ -177,8 +177,10 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
         made = processor.video_processor(
             [medium.pixels], do_sample_frames=False, return_tensors="pt"
         )
-        made["second_per_grid_ts"] = torch.tensor([_seconds_of_grid(medium, processor)])
-    whole = {"pixel_values", "pixel_values_videos"} if model == "qwen2_5_vl" else set()
+        if model == "qwen2_5_vl":
+            made["second_per_grid_ts"] = torch.tensor([_seconds_of_grid(medium, processor)])
+    is_of_grids = model in ("qwen2_5_vl", "qwen3_vl")
+    whole = {"pixel_values", "pixel_values_videos"} if is_of_grids else set()
     return medium.modality, {
         name: value if name in whole else value[0] for name, value in made.items()
     }
