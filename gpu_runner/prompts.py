@@ -27,10 +27,12 @@ class BadPrompt(ValueError):
 
 
 class _Made(NamedTuple):
-    """What a processor makes of a medium: tensors for the encoder, and how many rows come of it."""
+    """What a processor makes of a medium: tensors for the encoder, and how many rows come of it;
+    what stands in a prompt for it, where that is not a placeholder for each row."""
 
     inputs: dict[str, torch.Tensor]
     num_rows: int
+    token_ids: tuple[int, ...] | None = None
 
 
 class Prompts:
@@ -99,13 +101,17 @@ class Prompts:
                 raise BadPrompt(f"{text!r} names a placeholder itself; expected marks")
             modality, medium, made = one
             items.append(self._item(modality, medium, made, len(token_ids)))
-            token_ids += [token_id] * made.num_rows
+            token_ids += made.token_ids or [token_id] * made.num_rows
         return Prompt(tuple(token_ids), tuple(items))
 
     def _item(self, modality: str, medium: Medium, made: _Made, offset: int) -> MediaItem:
         fields = medium._asdict() if isinstance(medium, Film | Sound) else {"image": medium}
         digest = self._hasher.hash_kwargs(ALGORITHM, **fields)
         where = PlaceholderRange(offset, made.num_rows)
+        if made.token_ids is not None:
+            placeholder = self._placeholder(modality)
+            mask = tuple(token_id == placeholder for token_id in made.token_ids)
+            where = PlaceholderRange(offset, len(mask), mask)
         return MediaItem(MultiModalFeature.of(digest, where), modality, made.inputs)
 
 
@@ -154,6 +160,33 @@ class Qwen25VLPrompts(Prompts):
         return _Made(inputs, int(grid.prod()) // own.merge_size**2)
 
 
+class Qwen3VLPrompts(Qwen25VLPrompts):
+    """Films are told frame by frame: the time of each pair of frames stands before its rows."""
+
+    def _make(self, medium: Medium) -> _Made:
+        if not isinstance(medium, Film):
+            return super()._make(medium)
+        count = len(medium.frames)
+        told = {
+            "fps": 1 / medium.seconds_of_a_frame,
+            "total_num_frames": count,
+            "frames_indices": list(range(count)),
+        }
+        made = self.processor(
+            text=[self.processor.video_token],
+            videos=[medium.frames],
+            video_metadata=[told],
+            do_sample_frames=False,
+            return_tensors="pt",
+        )
+        token_ids = tuple(made["input_ids"][0].tolist())
+        inputs = {
+            "pixel_values_videos": made["pixel_values_videos"],
+            "video_grid_thw": made["video_grid_thw"][0],
+        }
+        return _Made(inputs, token_ids.count(self._placeholder("video")), token_ids)
+
+
 class WhisperPrompts(Prompts):
     """A sound, and what its decoder begins with."""
 
@@ -186,6 +219,7 @@ class WhisperPrompts(Prompts):
 OF_MODEL: dict[str, type[Prompts]] = {
     "llava": LlavaPrompts,
     "qwen2_5_vl": Qwen25VLPrompts,
+    "qwen3_vl": Qwen3VLPrompts,
     "whisper": WhisperPrompts,
 }
 """By the type that a model's configuration names."""

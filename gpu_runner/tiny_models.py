@@ -230,9 +230,10 @@ def _make_qwen3_vl(directory: Path) -> None:
     marks = ("<|vision_start|>", "<|vision_end|>")
     tokenizer = _tokenizer("<|image_pad|>", "<|video_pad|>", marks, FRAME_TIMES)
     pixels = {
-        "size": {"shortest_edge": merged**2, "longest_edge": 64 * merged**2},
+        # Of a video, all of its frames count.
+        "size": {"shortest_edge": merged**2, "longest_edge": 256 * merged**2},
         "patch_size": PATCH_SIDE,
-        # Alike for both: engines from 0.32.0 on normalise videos as images.
+        # Alike for both: vLLM 0.32.0 normalises videos as images.
         "image_mean": [0.5] * 3,
         "image_std": [0.5] * 3,
     }

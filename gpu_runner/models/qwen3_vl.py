@@ -45,9 +45,9 @@ class Qwen3VL(GridModel):
         for block in self._tower.blocks:
             block.attn = WindowedAttention(block.attn)
         self.kv_shape = KVShape(text.num_hidden_layers, text.num_key_value_heads, text.head_dim)
-        self._width = text.hidden_size
+        self.level_size = text.hidden_size
         self._num_levels = len(vision.deepstack_visual_indexes)
-        self.hidden_size = self._width * (1 + self._num_levels)
+        self.hidden_size = self.level_size * (1 + self._num_levels)
         self.dtype, self.device = whole.dtype, whole.device
         # Of the one sequence that a step is: all of it gets the levels, mostly zeros.
         self._everywhere = torch.zeros(1, dtype=torch.int64, device=whole.device)
@@ -80,12 +80,12 @@ class Qwen3VL(GridModel):
             at += length
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        return pad(super().embed(token_ids), (0, self._num_levels * self._width))
+        return pad(super().embed(token_ids), (0, self._num_levels * self.level_size))
 
     def decode(
         self, embeds: torch.Tensor, positions: torch.Tensor, paged: PagedStep
     ) -> torch.Tensor:
-        first, *levels = embeds.split(self._width, dim=-1)
+        first, *levels = embeds.split(self.level_size, dim=-1)
         output = self._whole.model.language_model(
             inputs_embeds=first[None],
             position_ids=positions.unsqueeze(-2),

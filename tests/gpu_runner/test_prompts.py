@@ -19,6 +19,7 @@ from cacheproof.gpu_runner.prompts import (
     BadPrompt,
     LlavaPrompts,
     Prompts,
+    Qwen3VLPrompts,
     Qwen25VLPrompts,
     WhisperPrompts,
 )
@@ -77,15 +78,18 @@ def test_a_text_without_pictures_is_its_tokens(prompts: Prompts) -> None:
     assert prompts.text(made.token_ids) == "w0 w7"
 
 
-@pytest.fixture(scope="module")
-def own(qwen: Path) -> Callable[..., dict[str, Any]]:
-    """What Qwen2.5-VL's own processor makes of the whole prompt at once."""
-    processor = AutoProcessor.from_pretrained(qwen)
+Own = Callable[[list[Image.Image], Film], dict[str, Any]]
+"""What a model's own processor makes of the whole prompt QWEN_TEXT at once."""
+
+
+def own_of(directory: Path, begin: str, end: str) -> Own:
+    """That of a model with these marks before and behind items."""
+    processor = AutoProcessor.from_pretrained(directory)
 
     def made(images: list[Image.Image], one: Film) -> dict[str, Any]:
         text = QWEN_TEXT
         for mark, placeholder in (("image", "<|image_pad|>"), ("video", "<|video_pad|>")):
-            text = text.replace(f"<{mark}>", f"<vision>{placeholder}</vision>")
+            text = text.replace(f"<{mark}>", f"{begin}{placeholder}{end}")
         metadata = {
             "fps": 1 / one.seconds_of_a_frame,
             "total_num_frames": len(one.frames),
@@ -105,8 +109,13 @@ def own(qwen: Path) -> Callable[..., dict[str, Any]]:
     return made
 
 
+@pytest.fixture(scope="module")
+def own(qwen: Path) -> Own:
+    return own_of(qwen, "<vision>", "</vision>")
+
+
 def test_pictures_of_any_size_and_films_are_what_the_processor_makes_of_them(
-    qwen: Path, own: Callable[..., dict[str, Any]]
+    qwen: Path, own: Own
 ) -> None:
     images = [picture(1), picture(2).resize((56, 112))]
     made = Qwen25VLPrompts(qwen).prompt(QWEN_TEXT, [images[0], film(3), images[1]])
@@ -123,6 +132,25 @@ def test_pictures_of_any_size_and_films_are_what_the_processor_makes_of_them(
     ]
     assert own(images[::-1], film(3))["input_ids"][0].tolist() != list(made.token_ids)
     assert [item.feature.mm_position.length for item in made.items] == [6, 18, 8]
+
+
+def test_films_are_told_frame_by_frame_as_the_processor_tells_them(tmp_path: Path) -> None:
+    directory = tiny_models.ensure("qwen3_vl", tmp_path)
+    made = Qwen3VLPrompts(directory).prompt(QWEN_TEXT, [picture(1), film(3, 0.5), picture(2)])
+    own = own_of(directory, "<|vision_start|>", "<|vision_end|>")
+    expected = own([picture(1), picture(2)], film(3, 0.5))
+    assert list(made.token_ids) == expected["input_ids"][0].tolist()
+    one, two, three = made.items
+    pixels = torch.cat([one.inputs["pixel_values"], three.inputs["pixel_values"]])
+    assert torch.equal(pixels, expected["pixel_values"])
+    assert torch.equal(two.inputs["pixel_values_videos"], expected["pixel_values_videos"])
+    assert torch.equal(two.inputs["video_grid_thw"], expected["video_grid_thw"][0])
+    where = two.feature.mm_position
+    told = made.token_ids[where.offset : where.end]
+    assert where.is_embed == tuple(one == tiny_models.VIDEO_TOKEN_ID for one in told)
+    assert where.get_num_embeds() == two.inputs["video_grid_thw"].prod() // 4
+    other = own([picture(1), picture(2)], film(3, 1.0))
+    assert other["input_ids"][0].tolist() != list(made.token_ids)
 
 
 def test_films_that_run_at_another_speed_are_other_items(qwen: Path) -> None:

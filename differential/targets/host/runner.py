@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
+from .deepstack_faults import DEEPSTACK_FAULTS
 from .engine_limits import MODELS_SETTING
 from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
@@ -21,6 +22,8 @@ from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, Sound, medium_of, 
 from .package import ours
 from .protocol import Event, HostError
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
+
+_FAULTS = RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS | DEEPSTACK_FAULTS
 
 
 class Release:
@@ -57,7 +60,7 @@ class Release:
             for name in ("protocol", "session", "scheduler_session")
         )
         try:
-            plant = (RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS).get(fault or "")
+            plant = _FAULTS.get(fault or "")
             of_decisions = None if plant else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             model = _model(config["model"], config["video_pruning_rate"], self._device)
