@@ -27,6 +27,9 @@ from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
+    Qwen2AudioConfig,
+    Qwen2AudioForConditionalGeneration,
+    Qwen2AudioProcessor,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
     Qwen3VLProcessor,
@@ -245,6 +248,43 @@ def _make_qwen3_vl(directory: Path) -> None:
     tokenizer.save_pretrained(directory)
 
 
+def _make_qwen2_audio(directory: Path) -> None:
+    """One that hears 30 seconds, which vLLM insists on: a row for every 40 ms that there are."""
+    config = Qwen2AudioConfig(
+        audio_config={
+            "num_mel_bins": 80,
+            "d_model": 64,
+            "encoder_layers": 2,
+            "encoder_attention_heads": 2,
+            "encoder_ffn_dim": 128,
+        },
+        text_config={
+            "model_type": "qwen2",
+            "vocab_size": VOCABULARY_SIZE,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "max_position_embeddings": POSITIONS_MAX,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 5,
+            "tie_word_embeddings": False,
+        },
+        audio_token_index=PLACEHOLDER_TOKEN_ID,
+    )
+    torch.manual_seed(0)
+    model = Qwen2AudioForConditionalGeneration(config).to(torch.float32)
+    _randomise(model)
+    model.save_pretrained(directory)
+    _rename(directory / "model.safetensors", _published_qwen2_audio)
+    tokenizer = _tokenizer("<|AUDIO|>", "<video>", ("<|audio_bos|>", "<|audio_eos|>"))
+    extractor = WhisperFeatureExtractor()
+    Qwen2AudioProcessor(feature_extractor=extractor, tokenizer=tokenizer).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
 def _make_whisper(directory: Path) -> None:
     """One that hears a second: as many rows as half of its frames."""
     config = WhisperConfig(
@@ -294,6 +334,10 @@ def _published_llava(name: str) -> str:
     return re.sub(r"^language_model\.(?!model\.|lm_head\.)", "language_model.model.", name)
 
 
+def _published_qwen2_audio(name: str) -> str:
+    return re.sub(r"^language_model\.model\.model\.", "language_model.model.", name)
+
+
 def _tokenizer(
     image: str,
     video: str,
@@ -322,6 +366,7 @@ def _tokenizer(
 _MAKERS: dict[str, Callable[[Path], None]] = {
     "llava": _make_llava,
     "qwen2_5_vl": _make_qwen2_5_vl,
+    "qwen2_audio": _make_qwen2_audio,
     "qwen3_vl": _make_qwen3_vl,
     "whisper": _make_whisper,
 }

@@ -85,6 +85,12 @@ def _timed(film: _Medium) -> _Medium:
     return _Medium(film.identifier, frames * len(mask), frames * mask)
 
 
+def _sounds(random: Random) -> list[_Medium]:
+    """Sounds of any length."""
+    lengths = [random.randint(1, 24) for _ in range(random.randint(2, 6))]
+    return [_Medium(f"sound {number} of {length}", length) for number, length in enumerate(lengths)]
+
+
 def _picture(number: int, random: Random) -> _Medium:
     height, width = random.randint(1, 5), random.randint(1, 4)
     return _Medium(f"picture {number} of {height}x{width}", height * width)
@@ -100,6 +106,7 @@ _MEDIA: dict[tuple[EngineModel, bool], Callable[[Random], list[_Medium]]] = {
     ("llava", False): _pictures,
     ("qwen2_5_vl", False): _pictures_and_films,
     ("qwen2_5_vl", True): _pruned_films,
+    ("qwen2_audio", False): _sounds,
     ("qwen3_vl", False): _pictures_and_timed_films,
 }
 

@@ -54,6 +54,15 @@ LANES = (
         since="0.32.0",  # no earlier engine was tried
     ),
     Lane(
+        "Qwen2-Audio",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="qwen2_audio"),
+        RARE,
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
         "Whisper",
         "engine",
         "encoder_decoder",

@@ -95,7 +95,7 @@ def pretrained(
     return model.to(device).eval()
 
 
-class VisionLanguageModel(TransformersModel):
+class DecoderOnlyModel(TransformersModel):
     """One whose items are rows in the stream of embeddings that its language model decodes."""
 
     cross_kv_shape: KVShape | None = None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from cacheproof.gpu_runner import paged_attention
-from cacheproof.gpu_runner.models.base import Encoded, VisionLanguageModel
+from cacheproof.gpu_runner.models.base import DecoderOnlyModel, Encoded
 from cacheproof.gpu_runner.requests import MediaItem
 from cacheproof.gpu_runner.rotary import Grid
 
@@ -21,7 +21,7 @@ _INPUTS = {
 """What the encoder gets of an item: patches of [patches, values], and their grid of [3]."""
 
 
-class GridModel(VisionLanguageModel):
+class GridModel(DecoderOnlyModel):
     """One whose encoder takes items of one grid in one call."""
 
     _merge: int

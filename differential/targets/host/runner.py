@@ -173,7 +173,10 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
     medium, processor = medium_of(identifier), _processor(model)
     if isinstance(medium, Sound):
         samples, rate = medium.given
-        made = processor.feature_extractor(samples, sampling_rate=rate, return_tensors="pt")
+        made = processor.feature_extractor(
+            samples, sampling_rate=rate, return_attention_mask=True, return_tensors="pt"
+        )
+        made["feature_attention_mask"] = made.pop("attention_mask")
     elif medium.modality == "image":
         made = processor.image_processor(medium.given, return_tensors="pt")
     else:
