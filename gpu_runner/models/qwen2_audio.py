@@ -39,12 +39,20 @@ class Qwen2Audio(DecoderOnlyModel):
         """Sounds of any length in one call: all are as long to the encoder."""
         model = self._whole.model
         features = self._stacked(items, "input_features")
-        frames = torch.stack([item.inputs["feature_attention_mask"].sum() for item in items])
-        lengths, num_rows = model.audio_tower._get_feat_extract_output_lengths(frames)
-        is_heard = torch.arange(features.shape[-1] // 2) < lengths[:, None]
+        frames = [int(item.inputs["feature_attention_mask"].sum()) for item in items]
+        lengths, num_rows = zip(*map(num_audio_rows, frames), strict=True)
+        is_heard = torch.arange(features.shape[-1] // 2) < torch.tensor(lengths)[:, None]
         attended = upload(is_heard[:, None, None], self.device)
         heard = model.audio_tower(features, attention_mask=attended).last_hidden_state
         rows = model.multi_modal_projector(heard)
-        return [
-            Encoded(of_item[:own]) for of_item, own in zip(rows, num_rows.tolist(), strict=True)
-        ]
+        return [Encoded(one[:own]) for one, own in zip(rows, num_rows, strict=True)]
+
+
+def num_audio_rows(frames: int) -> tuple[int, int]:
+    """How many places the encoder's layers have for so many frames of a sound, and how many rows
+    are made of those.
+
+    Source: `Qwen2AudioEncoder._get_feat_extract_output_lengths` of transformers.
+    """
+    places = (frames - 1) // 2 + 1
+    return places, (places - 2) // 2 + 1

@@ -19,6 +19,7 @@ from cacheproof.gpu_runner.prompts import (
     BadPrompt,
     LlavaPrompts,
     Prompts,
+    Qwen2AudioPrompts,
     Qwen3VLPrompts,
     Qwen25VLPrompts,
     WhisperPrompts,
@@ -171,6 +172,39 @@ def test_a_sound_stands_beside_what_its_decoder_begins_with(whisper: WhisperProm
     assert torch.equal(item.inputs["input_features"], heard["input_features"][0])
     assert whisper.prompt("<audio> w4 w5", [sound(2)]).token_ids == (10, 14, 15)
     assert whisper.prompt("w0 w4 <audio>", [sound(2)]).token_ids == (10, 14)
+
+
+@pytest.fixture(scope="module")
+def hears(tmp_path_factory: pytest.TempPathFactory) -> Qwen2AudioPrompts:
+    return Qwen2AudioPrompts(tiny_models.ensure("qwen2_audio", tmp_path_factory.mktemp("models")))
+
+
+def test_sounds_of_any_length_are_what_the_processor_makes_of_them(
+    hears: Qwen2AudioPrompts,
+) -> None:
+    sounds = [sound(1, 0.8), sound(2, 0.33)]
+    made = hears.prompt("w0 <audio> w1 <audio>", sounds)
+    marked = "<|audio_bos|><|AUDIO|><|audio_eos|>"
+    own = hears.processor(
+        text=[f"w0 {marked} w1 {marked}"],
+        audio=[one.samples for one in sounds],
+        sampling_rate=SAMPLES_PER_SECOND,
+        return_tensors="pt",
+    )
+    assert list(made.token_ids) == own["input_ids"][0].tolist()
+    for name in ("input_features", "feature_attention_mask"):
+        assert torch.equal(torch.stack([one.inputs[name] for one in made.items]), own[name])
+    assert [one.feature.mm_position.length for one in made.items] == [20, 8]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(31.0, "expected 30.00 at most"), (0.005, "too short for one row")]
+)
+def test_a_sound_that_is_not_heard_is_refused(
+    hears: Qwen2AudioPrompts, seconds: float, words: str
+) -> None:
+    with pytest.raises(BadPrompt, match=words):
+        hears.prompt("<audio>", [sound(1, seconds)])
 
 
 def test_other_media_than_the_marks_say_are_refused(prompts: Prompts) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .audio_faults import AUDIO_FAULTS
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .deepstack_faults import DEEPSTACK_FAULTS
 from .engine_limits import MODELS_SETTING
@@ -23,7 +24,7 @@ from .package import ours
 from .protocol import Event, HostError
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
 
-_FAULTS = RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS | DEEPSTACK_FAULTS
+_FAULTS = RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS | DEEPSTACK_FAULTS | AUDIO_FAULTS
 
 
 class Release:
