@@ -84,12 +84,13 @@ def test_a_fault_in_the_store_shows_as_another_token_or_log_probability(
     assert parted <= {"token", "log probability"}
 
 
-def test_every_canary_of_an_engine_is_found(engine: HostTarget) -> None:
-    lane = LANES["LLaVA"]
+@pytest.mark.parametrize("name", ["LLaVA", "Qwen3-VL", "Qwen2-Audio"])
+def test_every_canary_of_an_engine_is_found(engine: HostTarget, name: str) -> None:
+    lane = LANES[name]
     planted = canaries(lane.manager, engine.release, {"WM-3a"}, lane.depth)
     assert {canary.contract for canary in planted} == {"EQ-1", "WM-1"}
     for canary in planted:
-        assert finds_canary(canary, engine, map(engine_trace, range(40))), canary.name
+        assert finds_canary(canary, engine, map(lane.make, range(40))), canary.name
 
 
 def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
