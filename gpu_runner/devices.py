@@ -8,8 +8,10 @@ import torch
 def upload(numbers: torch.Tensor | Sequence[int], device: torch.device) -> torch.Tensor:
     """Numbers of the host on a device, a tensor's as what they are and others as int64; a copy from
     memory that is not pinned would wait."""
-    is_tensor = isinstance(numbers, torch.Tensor)
-    tensor = numbers if is_tensor else torch.tensor(numbers, dtype=torch.int64)
+    if isinstance(numbers, torch.Tensor):
+        tensor = numbers
+    else:
+        tensor = torch.tensor(numbers, dtype=torch.int64)
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
