@@ -50,7 +50,7 @@ ASKED = (
     Asked(
         "qwen2_audio",
         ("w1 <audio> w3", "w4 <audio> <audio> w5"),
-        ("--encoder-cache", "25", "--tokens-per-step", "20"),
+        ("--encoder-cache", "12", "--tokens-per-step", "20"),
         WIDE,
     ),
     # A decoder's entry is given back a step after it was made: nothing is there to be hit.
