@@ -18,11 +18,12 @@ from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges import lockstep
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.outputs import is_tie
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import sources
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.traces.engine import EngineModel
+from cacheproof.differential.traces.engine import EngineConfig, EngineModel
 from cacheproof.differential.traces.records import TraceResult
 
 WORKLOADS = 1000
@@ -144,7 +145,7 @@ def every_engine(options: Namespace) -> bool:
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for version in reversed(sources.engines()):
         engine, runner = pair_of(f"engine@{version}")
-        for model in MODELS:
+        for model in offered(version):
             tally, differences = compare(engine, runner, model, seeds, ahead=options.ahead)
             print(f"| {' | '.join(row(version, model, tally, differences))} |", flush=True)
             notes += [f"{version}, {model}, seed {seed}: {said}" for seed, said in differences]
@@ -153,6 +154,16 @@ def every_engine(options: Namespace) -> bool:
     for note in notes:
         print(note)
     return bool(notes)
+
+
+def offered(version: str) -> Iterator[EngineModel]:
+    """Models that an engine of that release is searched with."""
+    for lane in LANES.values():
+        if lane.depth == "engine" and lane.is_offered_by(version):
+            config = lane.make(0).header.config
+            assert isinstance(config, EngineConfig)
+            if not config.video_pruning_rate:
+                yield config.model
 
 
 def row(version: str, model: str, tally: Tally, differences: Differences) -> Iterator[str]:

@@ -6,7 +6,8 @@ import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.initialization import no_init_weights
 
-from cacheproof.gpu_runner.models.qwen2_5_vl import ATTENTION, Qwen25VL
+from cacheproof.gpu_runner.models.grids import ATTENTION
+from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 

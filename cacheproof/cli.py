@@ -353,7 +353,8 @@ def generate(
         str,
         typer.Option(
             metavar="DIR",
-            help="Of a LLaVA, Qwen2.5-VL or Whisper; or llava, qwen2_5_vl, whisper: a tiny one.",
+            help="Of a model of one of these kinds; or a kind, a tiny model is made of: llava, "
+            "qwen2_5_vl, qwen3_vl, qwen2_audio, whisper.",
         ),
     ] = "llava",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",

@@ -6,8 +6,12 @@ import torch
 
 
 def upload(numbers: torch.Tensor | Sequence[int], device: torch.device) -> torch.Tensor:
-    """Numbers of the host on a device; a copy from memory that is not pinned would wait."""
-    tensor = torch.as_tensor(numbers, dtype=torch.int64)
+    """Numbers of the host on a device, a tensor's as what they are and others as int64; a copy from
+    memory that is not pinned would wait."""
+    if isinstance(numbers, torch.Tensor):
+        tensor = numbers
+    else:
+        tensor = torch.tensor(numbers, dtype=torch.int64)
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

@@ -15,6 +15,7 @@ from transformers import AutoProcessor
 from cacheproof.gpu_runner.jobs import SAMPLES_PER_SECOND
 from cacheproof.gpu_runner.marks import MARK
 from cacheproof.gpu_runner.media_files import Film, Medium, Sound
+from cacheproof.gpu_runner.models.qwen2_audio import num_audio_rows
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.reference.media_hash import MultiModalHasher
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
@@ -27,10 +28,12 @@ class BadPrompt(ValueError):
 
 
 class _Made(NamedTuple):
-    """What a processor makes of a medium: tensors for the encoder, and how many rows come of it."""
+    """What a processor makes of a medium: tensors for the encoder, and how many rows come of it;
+    what stands in a prompt for it, where that is not a placeholder for each row."""
 
     inputs: dict[str, torch.Tensor]
     num_rows: int
+    token_ids: tuple[int, ...] | None = None
 
 
 class Prompts:
@@ -99,13 +102,17 @@ class Prompts:
                 raise BadPrompt(f"{text!r} names a placeholder itself; expected marks")
             modality, medium, made = one
             items.append(self._item(modality, medium, made, len(token_ids)))
-            token_ids += [token_id] * made.num_rows
+            token_ids += made.token_ids or [token_id] * made.num_rows
         return Prompt(tuple(token_ids), tuple(items))
 
     def _item(self, modality: str, medium: Medium, made: _Made, offset: int) -> MediaItem:
         fields = medium._asdict() if isinstance(medium, Film | Sound) else {"image": medium}
         digest = self._hasher.hash_kwargs(ALGORITHM, **fields)
         where = PlaceholderRange(offset, made.num_rows)
+        if made.token_ids is not None:
+            placeholder = self._placeholder(modality)
+            mask = tuple(token_id == placeholder for token_id in made.token_ids)
+            where = PlaceholderRange(offset, len(mask), mask)
         return MediaItem(MultiModalFeature.of(digest, where), modality, made.inputs)
 
 
@@ -154,12 +161,44 @@ class Qwen25VLPrompts(Prompts):
         return _Made(inputs, int(grid.prod()) // own.merge_size**2)
 
 
-class WhisperPrompts(Prompts):
-    """A sound, and what its decoder begins with."""
+class Qwen3VLPrompts(Qwen25VLPrompts):
+    """Films are told frame by frame: the time of each pair of frames stands before its rows."""
+
+    def _make(self, medium: Medium) -> _Made:
+        if not isinstance(medium, Film):
+            return super()._make(medium)
+        count = len(medium.frames)
+        told = {
+            "fps": 1 / medium.seconds_of_a_frame,
+            "total_num_frames": count,
+            "frames_indices": list(range(count)),
+        }
+        made = self.processor(
+            text=[self.processor.video_token],
+            videos=[medium.frames],
+            video_metadata=[told],
+            do_sample_frames=False,
+            return_tensors="pt",
+        )
+        token_ids = tuple(made["input_ids"][0].tolist())
+        inputs = {
+            "pixel_values_videos": made["pixel_values_videos"],
+            "video_grid_thw": made["video_grid_thw"][0],
+        }
+        return _Made(inputs, token_ids.count(self._placeholder("video")), token_ids)
+
+
+class SoundPrompts(Prompts):
+    """Sounds, none of which is longer than the encoder's window."""
 
     modalities = frozenset({"audio"})
 
-    def _make(self, medium: Medium) -> _Made:
+    def _heard(self, medium: Medium) -> dict[str, torch.Tensor]:
+        """What the encoder gets of a sound: features of [bins, frames], and which frames there are.
+
+        Raises:
+            BadPrompt: it is longer than what is heard.
+        """
         assert isinstance(medium, Sound)
         own = self.processor.feature_extractor
         if len(medium.samples) > own.n_samples:
@@ -167,9 +206,43 @@ class WhisperPrompts(Prompts):
             raise BadPrompt(
                 f"a sound of {given:.2f} seconds; expected {heard:.2f} at most, which are heard"
             )
-        made = own(medium.samples, sampling_rate=SAMPLES_PER_SECOND, return_tensors="pt")
-        inputs = {"input_features": made["input_features"][0]}
-        return _Made(inputs, self.config["max_source_positions"])
+        made = own(
+            medium.samples,
+            sampling_rate=SAMPLES_PER_SECOND,
+            return_attention_mask=True,
+            return_tensors="pt",
+        )
+        return {
+            "input_features": made["input_features"][0],
+            "feature_attention_mask": made["attention_mask"][0],
+        }
+
+
+class Qwen2AudioPrompts(SoundPrompts):
+    """Sounds of any length, between marks."""
+
+    def _placeholder(self, modality: str) -> int:
+        return int(self.processor.audio_token_id)
+
+    def _written(self, modality: str) -> Sequence[int]:
+        own = self.processor
+        marks = (own.audio_bos_token, own.audio_eos_token)
+        begin, end = own.tokenizer.convert_tokens_to_ids(marks)
+        return [begin, self._placeholder(modality), end]
+
+    def _make(self, medium: Medium) -> _Made:
+        inputs = self._heard(medium)
+        num_rows = num_audio_rows(int(inputs["feature_attention_mask"].sum()))[1]
+        if num_rows < 1:
+            raise BadPrompt("a sound that is too short for one row; expected 0.03 seconds at least")
+        return _Made(inputs, num_rows)
+
+
+class WhisperPrompts(SoundPrompts):
+    """A sound, and what its decoder begins with."""
+
+    def _make(self, medium: Medium) -> _Made:
+        return _Made(self._heard(medium), self.config["max_source_positions"])
 
     def _prompt(self, text: str, given: Sequence[tuple[str, Medium, _Made]]) -> Prompt:
         """Whoever decodes attends to the item, of which nothing stands in the text."""
@@ -186,6 +259,8 @@ class WhisperPrompts(Prompts):
 OF_MODEL: dict[str, type[Prompts]] = {
     "llava": LlavaPrompts,
     "qwen2_5_vl": Qwen25VLPrompts,
+    "qwen2_audio": Qwen2AudioPrompts,
+    "qwen3_vl": Qwen3VLPrompts,
     "whisper": WhisperPrompts,
 }
 """By the type that a model's configuration names."""

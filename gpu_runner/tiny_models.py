@@ -28,6 +28,12 @@ from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
+    Qwen2AudioConfig,
+    Qwen2AudioForConditionalGeneration,
+    Qwen2AudioProcessor,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLProcessor,
     WhisperConfig,
     WhisperFeatureExtractor,
     WhisperForConditionalGeneration,
@@ -36,6 +42,7 @@ from transformers import (
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
 VOCABULARY_SIZE = 1024
 FIRST_TEXT_TOKEN_ID = 10
@@ -45,6 +52,8 @@ VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
 IMAGE_SIDE = 56
 PATCH_SIDE = 14
 POSITIONS_MAX = 2048
+FRAME_TIMES = ("<0.2", "<1.2", "<2.2", "<3.2", "seconds>")
+"""Words for when the first frames of a video are that has two of them a second."""
 AUDIO_ROWS = 50
 SPREAD = 0.25
 """Standard deviation of the weights. It keeps the best two logits apart, mostly by far more than
@@ -179,6 +188,104 @@ def _make_qwen2_5_vl(directory: Path) -> None:
     tokenizer.save_pretrained(directory)
 
 
+def _make_qwen3_vl(directory: Path) -> None:
+    """One whose decoder gets rows of three layers of the tower, at three of its own."""
+    merged = 2 * PATCH_SIDE
+    config = Qwen3VLConfig(
+        text_config={
+            "vocab_size": VOCABULARY_SIZE,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "head_dim": 32,
+            "max_position_embeddings": POSITIONS_MAX,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [6, 5, 5],
+                "mrope_interleaved": True,
+            },
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 5,
+        },
+        vision_config={
+            "depth": 3,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_heads": 2,
+            "patch_size": PATCH_SIDE,
+            "out_hidden_size": 64,
+            "num_position_embeddings": 16,
+            "deepstack_visual_indexes": [0, 1],
+        },
+        image_token_id=PLACEHOLDER_TOKEN_ID,
+        video_token_id=VIDEO_TOKEN_ID,
+        vision_start_token_id=VISION_START_TOKEN_ID,
+        vision_end_token_id=VISION_END_TOKEN_ID,
+        tie_word_embeddings=False,
+    )
+    torch.manual_seed(0)
+    model = Qwen3VLForConditionalGeneration(config).to(torch.float32)
+    _randomise(model)
+    model.save_pretrained(directory)
+    marks = ("<|vision_start|>", "<|vision_end|>")
+    tokenizer = _tokenizer("<|image_pad|>", "<|video_pad|>", marks, FRAME_TIMES)
+    pixels = {
+        # Of a video, all of its frames count.
+        "size": {"shortest_edge": merged**2, "longest_edge": 256 * merged**2},
+        "patch_size": PATCH_SIDE,
+        # Alike for both: vLLM 0.32.0 normalises videos as images.
+        "image_mean": [0.5] * 3,
+        "image_std": [0.5] * 3,
+    }
+    Qwen3VLProcessor(
+        image_processor=Qwen2VLImageProcessorPil(**pixels),
+        tokenizer=tokenizer,
+        video_processor=Qwen3VLVideoProcessor(**pixels),
+    ).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
+def _make_qwen2_audio(directory: Path) -> None:
+    """One that hears 30 seconds, which vLLM insists on: a row for every 40 ms that there are."""
+    config = Qwen2AudioConfig(
+        audio_config={
+            "num_mel_bins": 80,
+            "d_model": 64,
+            "encoder_layers": 2,
+            "encoder_attention_heads": 2,
+            "encoder_ffn_dim": 128,
+        },
+        text_config={
+            "model_type": "qwen2",
+            "vocab_size": VOCABULARY_SIZE,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "max_position_embeddings": POSITIONS_MAX,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 5,
+            "tie_word_embeddings": False,
+        },
+        audio_token_index=PLACEHOLDER_TOKEN_ID,
+    )
+    torch.manual_seed(0)
+    model = Qwen2AudioForConditionalGeneration(config).to(torch.float32)
+    _randomise(model)
+    model.save_pretrained(directory)
+    _rename(directory / "model.safetensors", _published_qwen2_audio)
+    tokenizer = _tokenizer("<|AUDIO|>", "<video>", ("<|audio_bos|>", "<|audio_eos|>"))
+    extractor = WhisperFeatureExtractor()
+    Qwen2AudioProcessor(feature_extractor=extractor, tokenizer=tokenizer).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
 def _make_whisper(directory: Path) -> None:
     """One that hears a second: as many rows as half of its frames."""
     config = WhisperConfig(
@@ -268,12 +375,22 @@ def _published_llava(name: str) -> str:
     return re.sub(r"^language_model\.(?!model\.|lm_head\.)", "language_model.model.", name)
 
 
-def _tokenizer(image: str, video: str) -> PreTrainedTokenizerFast:
-    """A tokenizer with these words for the placeholders of images and videos."""
-    special = ("<unk>", "<s>", "</s>", image, "<stop>", "<pad>", video, "<vision>", "</vision>")
+def _published_qwen2_audio(name: str) -> str:
+    return re.sub(r"^language_model\.model\.model\.", "language_model.model.", name)
+
+
+def _tokenizer(
+    image: str,
+    video: str,
+    marks: tuple[str, str] = ("<vision>", "</vision>"),
+    last: tuple[str, ...] = (),
+) -> PreTrainedTokenizerFast:
+    """A tokenizer with these words for the placeholders of images and videos, and for the marks
+    before and behind them; the `last` ones of its vocabulary are these."""
+    special = ("<unk>", "<s>", "</s>", image, "<stop>", "<pad>", video, *marks)
     gap = [f"<reserved{number}>" for number in range(len(special), FIRST_TEXT_TOKEN_ID)]
-    words = [f"w{number}" for number in range(VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID)]
-    vocabulary = {word: number for number, word in enumerate([*special, *gap, *words])}
+    words = [f"w{number}" for number in range(VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID - len(last))]
+    vocabulary = {word: number for number, word in enumerate([*special, *gap, *words, *last])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
@@ -282,7 +399,7 @@ def _tokenizer(image: str, video: str) -> PreTrainedTokenizerFast:
         bos_token="<s>",
         eos_token="</s>",
         pad_token="<pad>",
-        additional_special_tokens=[image, video, "<vision>", "</vision>"],
+        additional_special_tokens=[image, video, *marks],
         model_max_length=POSITIONS_MAX,
     )
 
@@ -291,5 +408,7 @@ _MAKERS: dict[str, Callable[[Path], None]] = {
     "drafter": _make_drafter,
     "llava": _make_llava,
     "qwen2_5_vl": _make_qwen2_5_vl,
+    "qwen2_audio": _make_qwen2_audio,
+    "qwen3_vl": _make_qwen3_vl,
     "whisper": _make_whisper,
 }

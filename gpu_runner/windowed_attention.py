@@ -1,4 +1,5 @@
-"""Attention of a Qwen2.5-VL vision tower, whose patches attend within windows.
+"""Attention of a vision tower whose patches attend within windows, or within frames: Qwen2.5-VL's,
+and Qwen3-VL's.
 
 transformers calls attention once a window, thousands of times for a video, and has the windows'
 lengths back from the device in every layer. Here windows of one length are attended in one call,
@@ -54,14 +55,14 @@ def arrangement(grid: Grid, merge: int, side: int, device: torch.device) -> Arra
     order = window_order(grid.height, grid.width, side)
     starts = torch.arange(grid.frames)[:, None] * of_frame
     return Arrangement(
-        upload(_places(grid, merge).repeat(grid.frames, 1), device),
+        upload(patch_places(grid, merge).repeat(grid.frames, 1), device),
         upload((starts + order.index).flatten(), device),
         (of_frame * of_row,),
         tuple(length * of_row for length in order.lengths),
     )
 
 
-def _places(grid: Grid, merge: int) -> torch.Tensor:
+def patch_places(grid: Grid, merge: int) -> torch.Tensor:
     """Row and column of each patch of a frame, those that are merged behind one another."""
     rows, columns = torch.meshgrid(
         torch.arange(grid.height * merge), torch.arange(grid.width * merge), indexing="ij"

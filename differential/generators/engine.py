@@ -6,6 +6,7 @@ are of one token up, items are evicted and encoded again, and requests are preem
 of one. In some, items stand close to one another, and steps are large: many are encoded at once,
 and give up their places one by one. How long a model's items are is its processor's word: where
 they are of any size, there is a row for every square, and of a video that is pruned some are kept.
+Where a model is told when each frame of a video is, text stands between the rows of one item.
 """
 
 from collections.abc import Callable
@@ -31,10 +32,17 @@ _GAPS = (0, 1, 1, 3, 9, 17)
 
 
 class _Medium(NamedTuple):
-    """What may stand in a prompt: its identifier, and how many tokens its item has."""
+    """What may stand in a prompt: its identifier, and how many tokens its item has; which of those
+    get rows, where some do not."""
 
     identifier: str
     length: int
+    is_embed: tuple[bool, ...] | None = None
+
+    @property
+    def rows(self) -> int:
+        """What its item takes in the encoder cache."""
+        return self.length if self.is_embed is None else sum(self.is_embed)
 
 
 def engine_trace(
@@ -70,6 +78,26 @@ def _pruned_films(random: Random) -> list[_Medium]:
     ]
 
 
+def _pictures_and_timed_films(random: Random) -> list[_Medium]:
+    """The same, with three tokens before the rows of each pair of frames, and one behind them."""
+    return [
+        _timed(_film(number, random)) if random.random() < 0.4 else _picture(number, random)
+        for number in range(random.randint(2, 6))
+    ]
+
+
+def _timed(film: _Medium) -> _Medium:
+    frames, height, width = map(int, film.identifier.split(" of ")[1].split("x"))
+    mask = (False,) * 3 + (True,) * (height * width) + (False,)
+    return _Medium(film.identifier, frames * len(mask), frames * mask)
+
+
+def _sounds(random: Random) -> list[_Medium]:
+    """Sounds of any length."""
+    lengths = [random.randint(1, 24) for _ in range(random.randint(2, 6))]
+    return [_Medium(f"sound {number} of {length}", length) for number, length in enumerate(lengths)]
+
+
 def _picture(number: int, random: Random) -> _Medium:
     height, width = random.randint(1, 5), random.randint(1, 4)
     return _Medium(f"picture {number} of {height}x{width}", height * width)
@@ -85,6 +113,8 @@ _MEDIA: dict[tuple[EngineModel, bool], Callable[[Random], list[_Medium]]] = {
     ("llava", False): _pictures,
     ("qwen2_5_vl", False): _pictures_and_films,
     ("qwen2_5_vl", True): _pruned_films,
+    ("qwen2_audio", False): _sounds,
+    ("qwen3_vl", False): _pictures_and_timed_films,
 }
 
 
@@ -95,7 +125,7 @@ class _EngineTrace:
         random = self._random = Random(f"{VERSION}/{name}/{seed}")
         self._seed, self._model, self._prunes = seed, model, prunes
         self._media = _MEDIA[model, prunes](random)
-        self._length = max(medium.length for medium in self._media)
+        self._rows = max(medium.rows for medium in self._media)
         # Where items are marked, two of them never touch.
         self._apart = 0 if model == "llava" else 2
         self._close = random.random() < 0.3
@@ -103,7 +133,7 @@ class _EngineTrace:
         self._prompts = [self._prompt() for _ in range(random.randint(1, 4))]
 
     def _draw(self) -> EngineConfig:
-        random, length = self._random, self._length
+        random, rows = self._random, self._rows
         max_num_seqs = random.choice((1, 2, 3, 4, 6))
         max_model_len = random.choice((96, 128, 160))
         longest = -(-max_model_len // BLOCK_SIZE)
@@ -111,8 +141,8 @@ class _EngineTrace:
         if self._close:
             budget = random.choice((64, 160))
         config = EngineConfig(
-            capacity=random.choice((length, length + 5, 2 * length, 3 * length)),
-            compute_budget=random.choice((4,) if self._close else (1, 2, 4)) * length,
+            capacity=random.choice((rows, rows + 5, 2 * rows, 3 * rows)),
+            compute_budget=random.choice((4,) if self._close else (1, 2, 4)) * rows,
             max_num_batched_tokens=max(budget, max_num_seqs),
             max_num_seqs=max_num_seqs,
             max_model_len=max_model_len,
@@ -139,7 +169,7 @@ class _EngineTrace:
             medium = random.choice(self._media)
             if start + medium.length > room:
                 break
-            items.append(Item(medium.identifier, start, medium.length))
+            items.append(Item(medium.identifier, start, medium.length, is_embed=medium.is_embed))
             at = start + medium.length + (0 if self._close else random.choice(_GAPS))
             at += self._apart // 2
         return min(at, room) + random.randint(1, 8), tuple(items)

@@ -45,12 +45,31 @@ LANES = (
         silent_on=SILENT_ON,
     ),
     Lane(
+        "Qwen3-VL",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="qwen3_vl"),
+        RARE,
+        silent_on=SILENT_ON,
+        since="0.32.0",  # no earlier engine was tried
+    ),
+    Lane(
+        "Qwen2-Audio",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="qwen2_audio"),
+        RARE,
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
         "LLaVA with steps ahead",
         "engine",
         "encoder_cache",
         partial(engine_trace, ahead=True),
         RARE,
         silent_on=SILENT_ON,
+        since="0.32.0",
     ),
     Lane(
         "Qwen2.5-VL with steps ahead",
@@ -59,6 +78,7 @@ LANES = (
         partial(engine_trace, model="qwen2_5_vl", ahead=True),
         RARE,
         silent_on=SILENT_ON,
+        since="0.32.0",
     ),
     Lane(
         "Whisper",
@@ -76,5 +96,6 @@ LANES = (
         partial(whisper_trace, ahead=True),
         DECODERS | {"began anew beside another item", "equal prompts decoded"},
         silent_on=SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"},
+        since="0.32.0",
     ),
 )

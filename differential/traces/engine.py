@@ -9,7 +9,7 @@ from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.scheduler import Abort, ResetPrefix, Schedule, SchedulerConfig
 
 EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
-EngineModel = Literal["llava", "qwen2_5_vl", "whisper"]
+EngineModel = Literal["llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper"]
 
 
 class EngineConfig(SchedulerConfig, frozen=True):

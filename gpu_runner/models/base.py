@@ -28,6 +28,7 @@ class MultiModalModel(Protocol):
     """What is kept of an encoder's row that the decoder attends to; None: rows are put into its
     stream of embeddings."""
     hidden_size: int
+    """Numbers of a row, in the stream of embeddings and in the encoder store."""
     places_rows: bool
     """Whether what it encodes has positions of its own."""
     dtype: torch.dtype
@@ -94,7 +95,7 @@ def pretrained(
     return model.to(device).eval()
 
 
-class VisionLanguageModel(TransformersModel):
+class DecoderOnlyModel(TransformersModel):
     """One whose items are rows in the stream of embeddings that its language model decodes."""
 
     cross_kv_shape: KVShape | None = None

@@ -8,11 +8,11 @@ from transformers import LlavaForConditionalGeneration
 
 from cacheproof.gpu_runner import paged_attention
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import Encoded, VisionLanguageModel, pretrained
+from cacheproof.gpu_runner.models.base import DecoderOnlyModel, Encoded, pretrained
 from cacheproof.gpu_runner.requests import MediaItem
 
 
-class Llava(VisionLanguageModel):
+class Llava(DecoderOnlyModel):
     """A MultiModalModel from a local directory of weights."""
 
     places_rows = False

@@ -9,11 +9,15 @@ import torch
 from cacheproof.gpu_runner.models.base import MultiModalModel
 from cacheproof.gpu_runner.models.llava import Llava
 from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
+from cacheproof.gpu_runner.models.qwen2_audio import Qwen2Audio
+from cacheproof.gpu_runner.models.qwen3_vl import Qwen3VL
 from cacheproof.gpu_runner.models.whisper import Whisper
 
 _LOADERS: dict[str, Callable[..., MultiModalModel]] = {
     "llava": Llava,
     "qwen2_5_vl": Qwen25VL.load,
+    "qwen2_audio": Qwen2Audio,
+    "qwen3_vl": Qwen3VL.load,
     "whisper": Whisper,
 }
 

@@ -1,8 +1,4 @@
-"""Qwen2.5-VL: a vision encoder of any resolution in front of a decoder with three rotary axes.
-
-What the encoder needs to know of an item follows from its grid, and is made on the host: encoding
-does not wait for the device.
-"""
+"""Qwen2.5-VL: a vision encoder of any resolution in front of a decoder with three rotary axes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,29 +6,17 @@ from pathlib import Path
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from cacheproof.gpu_runner import paged_attention
 from cacheproof.gpu_runner.devices import upload
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.models.base import (
-    Encoded,
-    RotaryPositions,
-    VisionLanguageModel,
-    pretrained,
-)
+from cacheproof.gpu_runner.models.base import Encoded, pretrained
+from cacheproof.gpu_runner.models.grids import ATTENTION, GridModel
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
-from cacheproof.gpu_runner.rotary import Grid, in_grid, of_prompt
+from cacheproof.gpu_runner.rotary import Grid, RotaryPositions, in_grid, of_prompt
 from cacheproof.gpu_runner.video_pruning import retained
 from cacheproof.gpu_runner.windowed_attention import WindowedAttention, arrangement
 
-ATTENTION = {"text_config": paged_attention.NAME, "vision_config": "sdpa"}
-_INPUTS = {
-    "image": ("pixel_values", "image_grid_thw"),
-    "video": ("pixel_values_videos", "video_grid_thw"),
-}
-"""What the encoder gets of an item: patches of [patches, values], and their grid of [3]."""
 
-
-class Qwen25VL(VisionLanguageModel):
+class Qwen25VL(GridModel):
     """A MultiModalModel around transformers' own, whose attention must be `ATTENTION`; the modules
     of its vision tower's attention are replaced.
 
@@ -81,33 +65,19 @@ class Qwen25VL(VisionLanguageModel):
         placed = [(item.feature.mm_position, self._grid(item)) for item in prompt.items]
         return of_prompt(len(prompt.token_ids), placed, pruned=self.places_rows)
 
-    def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
-        of_grid: dict[Grid, list[int]] = {}
-        for number, item in enumerate(items):
-            of_grid.setdefault(self._grid(item), []).append(number)
-        encoded: dict[int, Encoded] = {}
-        for grid, numbers in of_grid.items():
-            rows = self._rows([items[number] for number in numbers], grid)
-            encoded |= dict(zip(numbers, rows, strict=True))
-        return [encoded[number] for number in range(len(items))]
-
     def _grid(self, item: MediaItem) -> Grid:
-        """The grid of an item's rows. A video's seconds are spread over its time axis."""
-        frames, height, width = item.inputs[_INPUTS[item.modality][1]].tolist()
-        interval = 1.0
-        if item.modality == "video":
-            interval = float(item.inputs["second_per_grid_ts"]) * self._tokens_per_second
-        return Grid(frames, height // self._merge, width // self._merge, interval)
+        """A video's seconds are spread over its time axis."""
+        grid = super()._grid(item)
+        if item.modality == "image":
+            return grid
+        seconds = float(item.inputs["second_per_grid_ts"])
+        return grid._replace(interval=seconds * self._tokens_per_second)
 
     def _rows(self, items: Sequence[MediaItem], grid: Grid) -> list[Encoded]:
-        """What is kept of items of one grid."""
-        patches, _ = _INPUTS[items[0].modality]
-        pixels = torch.cat([item.inputs[patches] for item in items])
-        pixels = pixels.to(self.device, self.dtype, non_blocking=True)
         frames = grid._replace(frames=grid.frames * len(items))
         arranged = arrangement(frames, self._merge, self._window_side, self.device)
-        whole = self._tower(pixels, grid_thw=None, **arranged._asdict()).pooler_output
-        rows = whole.chunk(len(items))
+        whole = self._tower(self._pixels(items), grid_thw=None, **arranged._asdict())
+        rows = whole.pooler_output.chunk(len(items))
         if not self.places_rows:
             return [Encoded(of_item) for of_item in rows]
         return [self._pruned(item, of_item) for item, of_item in zip(items, rows, strict=True)]

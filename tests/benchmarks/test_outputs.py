@@ -13,7 +13,7 @@ def engines(script, monkeypatch) -> None:
     def compare(engine, runner, model, seeds):
         counts = Counter(workloads=len(seeds), steps=30, tokens=20, **{"equal tokens": 20})
         tally = script.Tally(counts, logprob_apart=2e-5, broken=Counter({"ED-1": 2}))
-        if (engine.name, model) != ("engine@2.0", "whisper"):
+        if (engine.name, model) != ("engine@0.32.0", "whisper"):
             return tally, []
         tally.counts["workloads"] -= 1
         return tally, [(1, "token of r2: 5 against 6")]
@@ -22,7 +22,7 @@ def engines(script, monkeypatch) -> None:
         target = SimpleNamespace(name=name, close=lambda: None)
         return target, target
 
-    monkeypatch.setattr(script.sources, "engines", lambda: ["1.0", "2.0"])
+    monkeypatch.setattr(script.sources, "engines", lambda: ["0.31.0", "0.32.0"])
     monkeypatch.setattr(script, "pair_of", pair_of)
     monkeypatch.setattr(script, "compare", compare)
 
@@ -38,14 +38,15 @@ def test_each_engine_and_model_has_a_row_and_a_difference_is_told(script, engine
         script.main()
     assert ended.value.code == 1
     rows = capsys.readouterr().out.splitlines()
-    assert "| 2.0 | whisper | 3 | 1 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
-    assert "| 1.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
-    assert sum(row.startswith(("| 1.0 ", "| 2.0 ")) for row in rows) == 6
-    assert rows[-1] == "2.0, whisper, seed 1: token of r2: 5 against 6"
+    assert "| 0.32.0 | whisper | 3 | 1 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
+    assert "| 0.31.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
+    models = {of: sum(row.startswith(f"| {of} ") for row in rows) for of in ("0.31.0", "0.32.0")}
+    assert models == {"0.31.0": 3, "0.32.0": 5}
+    assert rows[-1] == "0.32.0, whisper, seed 1: token of r2: 5 against 6"
 
 
 def test_engines_that_answer_alike_are_no_failure(script, engines, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(script.sources, "engines", lambda: ["1.0"])
+    monkeypatch.setattr(script.sources, "engines", lambda: ["0.31.0"])
     script.main()
     *_, last = capsys.readouterr().out.splitlines()
-    assert last == "| 1.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |"
+    assert last == "| 0.31.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |"

@@ -41,6 +41,18 @@ ASKED = (
         ("--encoder-cache", "12", "--tokens-per-step", "11", "--blocks", "5"),
         WIDE,
     ),
+    Asked(
+        "qwen3_vl",
+        ("w1 <image> <video> w3", "w4 <image> w5"),
+        ("--encoder-cache", "12", "--tokens-per-step", "11", "--blocks", "6"),
+        WIDE,
+    ),
+    Asked(
+        "qwen2_audio",
+        ("w1 <audio> w3", "w4 <audio> <audio> w5"),
+        ("--encoder-cache", "12", "--tokens-per-step", "20"),
+        WIDE,
+    ),
     # A decoder's entry is given back a step after it was made: nothing is there to be hit.
     Asked(
         "whisper",
@@ -79,6 +91,8 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return {
         "llava": options("image", "a.png", "b.png", "a.png"),
         "qwen2_5_vl": [*options("image", "a.png", "a.png"), *options("video", "c.gif")],
+        "qwen3_vl": [*options("image", "a.png", "a.png"), *options("video", "c.gif")],
+        "qwen2_audio": options("audio", "a.wav", "b.wav", "a.wav"),
         "whisper": options("audio", "a.wav", "b.wav", "a.wav"),
     }
 

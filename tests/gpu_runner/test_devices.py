@@ -21,3 +21,11 @@ def test_rows_of_whole_words_are_moved_as_words(
 def test_rows_that_are_no_whole_words_stay_as_they_are(device: torch.device, width: int) -> None:
     rows = torch.randn(5, width, device=device)
     assert in_words(rows) is rows
+
+
+def test_numbers_arrive_as_what_they_are(device: torch.device) -> None:
+    assert upload([1, 2], device).dtype == torch.int64
+    assert upload([], device).dtype == torch.int64
+    parts = torch.tensor([0.25, 0.75])
+    assert torch.equal(upload(parts, device).cpu(), parts)
+    assert upload(parts > 0.5, device).tolist() == [False, True]

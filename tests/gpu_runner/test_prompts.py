@@ -19,6 +19,8 @@ from cacheproof.gpu_runner.prompts import (
     BadPrompt,
     LlavaPrompts,
     Prompts,
+    Qwen2AudioPrompts,
+    Qwen3VLPrompts,
     Qwen25VLPrompts,
     WhisperPrompts,
 )
@@ -77,15 +79,18 @@ def test_a_text_without_pictures_is_its_tokens(prompts: Prompts) -> None:
     assert prompts.text(made.token_ids) == "w0 w7"
 
 
-@pytest.fixture(scope="module")
-def own(qwen: Path) -> Callable[..., dict[str, Any]]:
-    """What Qwen2.5-VL's own processor makes of the whole prompt at once."""
-    processor = AutoProcessor.from_pretrained(qwen)
+Own = Callable[[list[Image.Image], Film], dict[str, Any]]
+"""What a model's own processor makes of the whole prompt QWEN_TEXT at once."""
+
+
+def own_of(directory: Path, begin: str, end: str) -> Own:
+    """That of a model with these marks before and behind items."""
+    processor = AutoProcessor.from_pretrained(directory)
 
     def made(images: list[Image.Image], one: Film) -> dict[str, Any]:
         text = QWEN_TEXT
         for mark, placeholder in (("image", "<|image_pad|>"), ("video", "<|video_pad|>")):
-            text = text.replace(f"<{mark}>", f"<vision>{placeholder}</vision>")
+            text = text.replace(f"<{mark}>", f"{begin}{placeholder}{end}")
         metadata = {
             "fps": 1 / one.seconds_of_a_frame,
             "total_num_frames": len(one.frames),
@@ -105,8 +110,13 @@ def own(qwen: Path) -> Callable[..., dict[str, Any]]:
     return made
 
 
+@pytest.fixture(scope="module")
+def own(qwen: Path) -> Own:
+    return own_of(qwen, "<vision>", "</vision>")
+
+
 def test_pictures_of_any_size_and_films_are_what_the_processor_makes_of_them(
-    qwen: Path, own: Callable[..., dict[str, Any]]
+    qwen: Path, own: Own
 ) -> None:
     images = [picture(1), picture(2).resize((56, 112))]
     made = Qwen25VLPrompts(qwen).prompt(QWEN_TEXT, [images[0], film(3), images[1]])
@@ -123,6 +133,25 @@ def test_pictures_of_any_size_and_films_are_what_the_processor_makes_of_them(
     ]
     assert own(images[::-1], film(3))["input_ids"][0].tolist() != list(made.token_ids)
     assert [item.feature.mm_position.length for item in made.items] == [6, 18, 8]
+
+
+def test_films_are_told_frame_by_frame_as_the_processor_tells_them(tmp_path: Path) -> None:
+    directory = tiny_models.ensure("qwen3_vl", tmp_path)
+    made = Qwen3VLPrompts(directory).prompt(QWEN_TEXT, [picture(1), film(3, 0.5), picture(2)])
+    own = own_of(directory, "<|vision_start|>", "<|vision_end|>")
+    expected = own([picture(1), picture(2)], film(3, 0.5))
+    assert list(made.token_ids) == expected["input_ids"][0].tolist()
+    one, two, three = made.items
+    pixels = torch.cat([one.inputs["pixel_values"], three.inputs["pixel_values"]])
+    assert torch.equal(pixels, expected["pixel_values"])
+    assert torch.equal(two.inputs["pixel_values_videos"], expected["pixel_values_videos"])
+    assert torch.equal(two.inputs["video_grid_thw"], expected["video_grid_thw"][0])
+    where = two.feature.mm_position
+    told = made.token_ids[where.offset : where.end]
+    assert where.is_embed == tuple(one == tiny_models.VIDEO_TOKEN_ID for one in told)
+    assert where.get_num_embeds() == two.inputs["video_grid_thw"].prod() // 4
+    other = own([picture(1), picture(2)], film(3, 1.0))
+    assert other["input_ids"][0].tolist() != list(made.token_ids)
 
 
 def test_films_that_run_at_another_speed_are_other_items(qwen: Path) -> None:
@@ -143,6 +172,39 @@ def test_a_sound_stands_beside_what_its_decoder_begins_with(whisper: WhisperProm
     assert torch.equal(item.inputs["input_features"], heard["input_features"][0])
     assert whisper.prompt("<audio> w4 w5", [sound(2)]).token_ids == (10, 14, 15)
     assert whisper.prompt("w0 w4 <audio>", [sound(2)]).token_ids == (10, 14)
+
+
+@pytest.fixture(scope="module")
+def hears(tmp_path_factory: pytest.TempPathFactory) -> Qwen2AudioPrompts:
+    return Qwen2AudioPrompts(tiny_models.ensure("qwen2_audio", tmp_path_factory.mktemp("models")))
+
+
+def test_sounds_of_any_length_are_what_the_processor_makes_of_them(
+    hears: Qwen2AudioPrompts,
+) -> None:
+    sounds = [sound(1, 0.8), sound(2, 0.33)]
+    made = hears.prompt("w0 <audio> w1 <audio>", sounds)
+    marked = "<|audio_bos|><|AUDIO|><|audio_eos|>"
+    own = hears.processor(
+        text=[f"w0 {marked} w1 {marked}"],
+        audio=[one.samples for one in sounds],
+        sampling_rate=SAMPLES_PER_SECOND,
+        return_tensors="pt",
+    )
+    assert list(made.token_ids) == own["input_ids"][0].tolist()
+    for name in ("input_features", "feature_attention_mask"):
+        assert torch.equal(torch.stack([one.inputs[name] for one in made.items]), own[name])
+    assert [one.feature.mm_position.length for one in made.items] == [20, 8]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(31.0, "expected 30.00 at most"), (0.005, "too short for one row")]
+)
+def test_a_sound_that_is_not_heard_is_refused(
+    hears: Qwen2AudioPrompts, seconds: float, words: str
+) -> None:
+    with pytest.raises(BadPrompt, match=words):
+        hears.prompt("<audio>", [sound(1, seconds)])
 
 
 def test_other_media_than_the_marks_say_are_refused(prompts: Prompts) -> None:

@@ -16,6 +16,8 @@ from cacheproof.gpu_runner.engine import CacheSizes, Engine
 from cacheproof.gpu_runner.models.base import MultiModalModel
 from cacheproof.gpu_runner.models.llava import Llava
 from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
+from cacheproof.gpu_runner.models.qwen2_audio import Qwen2Audio
+from cacheproof.gpu_runner.models.qwen3_vl import Qwen3VL
 from cacheproof.gpu_runner.models.whisper import Whisper
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid
@@ -161,6 +163,49 @@ def test_a_tower_that_waits_is_seen(qwen: Path) -> None:
     merger.register_forward_hook(lambda _, __, rows: rows.sum().item())
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         list(make(model, [film(3, 2)]).run())
+
+
+def test_rows_reach_several_layers_without_a_number_from_the_device(tmp_path: Path) -> None:
+    model = Qwen3VL.load(
+        tiny_models.ensure("qwen3_vl", tmp_path), dtype=torch.float32, device=torch.device("meta")
+    )
+    running = make(model, [told_film(2, 3), told_film(3, 1)])
+    steps = list(running.run())
+    assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2
+    assert all(len(one.tokens) == DECODED for one in running.completions.values())
+
+
+def told_film(height: int, width: int) -> Prompt:
+    """Two pairs of frames, each behind a token that says when it is."""
+    mask = ((False,) + (True,) * (height * width)) * 2
+    feature = MultiModalFeature.of(f"{height}x{width}", PlaceholderRange(5, len(mask), mask))
+    inputs = {
+        "pixel_values_videos": torch.zeros(4 * 2 * height * width, 3 * 2 * 14 * 14),
+        "video_grid_thw": torch.tensor([2, 2 * height, 2 * width]),
+    }
+    token_ids = (10,) * 5 + tuple(VIDEO_TOKEN_ID if one else 12 for one in mask) + (11,) * 5
+    return Prompt(token_ids, (MediaItem(feature, "video", inputs),))
+
+
+def test_sounds_of_other_lengths_are_heard_without_a_number_from_the_device(tmp_path: Path) -> None:
+    model = Qwen2Audio(
+        tiny_models.ensure("qwen2_audio", tmp_path),
+        dtype=torch.float32,
+        device=torch.device("meta"),
+    )
+    sounds = []
+    for rows in (4, 9):
+        feature = MultiModalFeature.of(str(rows), PlaceholderRange(5, rows))
+        heard = {
+            "input_features": torch.zeros(80, 3000),
+            "feature_attention_mask": (torch.arange(3000) < 4 * rows).int(),
+        }
+        token_ids = (10,) * 5 + (PLACEHOLDER_TOKEN_ID,) * rows + (11,) * 5
+        sounds.append(Prompt(token_ids, (MediaItem(feature, "audio", heard),)))
+    running = make(model, sounds)
+    steps = list(running.run())
+    assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2
+    assert all(len(one.tokens) == DECODED for one in running.completions.values())
 
 
 def test_a_decoder_attends_without_a_number_from_the_device(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def test_other_windows_answer_otherwise(
 def test_patches_in_other_places_answer_otherwise(
     tower: Tower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = windowed_attention._places
-    monkeypatch.setattr(windowed_attention, "_places", lambda *of: places(*of).flip(1))
+    places = windowed_attention.patch_places
+    monkeypatch.setattr(windowed_attention, "patch_places", lambda *of: places(*of).flip(1))
     together, own = answers(tower, Grid(FRAMES, 5, 9))
     assert not torch.allclose(together, own, atol=1e-3)
 

@@ -400,9 +400,8 @@ def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[fl
 
 def _largest_item(trace: Event) -> int:
     """Rows of the trace's largest item."""
-    return max(
-        (item["length"] for event in trace["events"] for item in event.get("items", ())), default=0
-    )
+    items = [item for event in trace["events"] for item in event.get("items", ())]
+    return max((sum(item["is_embed"] or [item["length"]]) for item in items), default=0)
 
 
 def _name_items(features: list[Any], event: Event) -> None:
@@ -415,9 +414,19 @@ def _name_items(features: list[Any], event: Event) -> None:
 def _check_items(request: Any, event: Event) -> None:
     """The engine's processor must have made of the prompt what the trace says."""
     made = [
-        (one.identifier, one.mm_position.offset, one.mm_position.length)
+        (one.identifier, where.offset, where.length, _mask_of(where.is_embed))
         for one in request.mm_features
+        for where in (one.mm_position,)
     ]
-    said = [(item["identifier"], item["offset"], item["length"]) for item in event["items"]]
+    said = [
+        (item["identifier"], item["offset"], item["length"], _mask_of(item["is_embed"]))
+        for item in event["items"]
+    ]
     if made != said:
         raise Illegal(f"the engine makes of its items {made}, not {said}")
+
+
+def _mask_of(is_embed: Any) -> list[bool] | None:
+    """Which tokens of an item get rows; None: all of them."""
+    mask = None if is_embed is None else list(map(bool, is_embed))
+    return None if mask is None or all(mask) else mask

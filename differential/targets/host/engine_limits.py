@@ -5,6 +5,8 @@ BLOCK_SIZE = 32  # the CPU's attention wants a multiple of it
 ITEMS_MAX = {
     "llava": {"image": 8},
     "qwen2_5_vl": {"image": 8, "video": 4},
+    "qwen2_audio": {"audio": 8},
+    "qwen3_vl": {"image": 8, "video": 4},
     "whisper": {"audio": 1},
 }
 """Of a prompt, by model and modality."""

@@ -3,7 +3,7 @@
 An identifier alone decides the content, so that equal identifiers are equal media, on every side:
 `picture 3 of 2x4` is an image of two by four squares, `film 1 of 3x2x2` a video of three times two
 frames; what is called otherwise is an image of two by two. All are noise. `sound 5` is a second of
-some tones.
+some tones, `sound 5 of 12` as long as twelve rows are.
 """
 
 import re
@@ -18,16 +18,27 @@ SQUARE = 28
 FRAMES_PER_SECOND = 2.0
 FRAMES_TOGETHER = 2
 SAMPLES_PER_SECOND = 16_000
+SAMPLES_OF_A_ROW = 640
+"""What a model that hears sounds of any length makes one row of."""
 VIDEO_TOKEN_ID = 6
 VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
-_MARKED = {"qwen2_5_vl"}
+UNKNOWN_TOKEN_ID = 0
+TIME_TOKEN_IDS = range(1019, 1023)
+SECONDS_TOKEN_ID = 1023
+"""How a tiny model that tells times writes those of a film's frames: a number, and a unit."""
+_MARKED = {"qwen2_5_vl", "qwen2_audio", "qwen3_vl"}
 """Models that want a token before each item and one behind it."""
+_TIMED = {"qwen3_vl"}
+"""Models that want its time before each frame of a film, and marks around each."""
 _MODALITIES = {
     "llava": {"image"},
     "qwen2_5_vl": {"image", "video"},
+    "qwen2_audio": {"audio"},
+    "qwen3_vl": {"image", "video"},
     "whisper": {"audio"},
 }
 _IMAGE = re.compile(r".* of (\d{1,2})x(\d{1,2})")
+_SOUND = re.compile(r"sound .* of (\d{1,2})")
 _VIDEO = re.compile(r"film .* of (\d{1,2})x(\d{1,2})x(\d{1,2})")
 
 
@@ -56,7 +67,7 @@ class Medium(NamedTuple):
 
 
 class Sound(NamedTuple):
-    """What an item sounds like: samples of a second, from -1 to 1."""
+    """What an item sounds like: samples from -1 to 1."""
 
     samples: Any
     modality: str = "audio"
@@ -71,10 +82,11 @@ def medium_of(identifier: str) -> Medium | Sound:
     """What an identifier stands for."""
     import numpy
 
-    if identifier.startswith("sound "):
-        return Sound(_tones(numpy.random.RandomState(zlib.crc32(identifier.encode()))))
-    modality, frames, height, width = _shape_of(identifier)
     noise = numpy.random.RandomState(zlib.crc32(identifier.encode()))
+    if identifier.startswith("sound "):
+        match = _SOUND.fullmatch(identifier)
+        return Sound(_tones(noise, SAMPLES_OF_A_ROW * int(match[1]) if match else None))
+    modality, frames, height, width = _shape_of(identifier)
     shape = (frames, SQUARE * height, SQUARE * width, 3)
     return Medium(modality, noise.randint(0, 256, shape, dtype=numpy.uint8))
 
@@ -84,14 +96,15 @@ def _modality_of(identifier: str) -> str:
     return "audio" if identifier.startswith("sound ") else _shape_of(identifier)[0]
 
 
-def _tones(random: Any) -> Any:
-    """A tenth of a second each, so that no two parts of a sound are alike."""
+def _tones(random: Any, num_samples: int | None = None) -> Any:
+    """A tenth of a second each, so that no two parts of a sound are alike; a second of them, or so
+    many samples."""
     import numpy
 
-    each = SAMPLES_PER_SECOND // 10
-    hertz = random.uniform(100, 4000, (10, 3, 1))
+    count, each = num_samples or SAMPLES_PER_SECOND, SAMPLES_PER_SECOND // 10
+    hertz = random.uniform(100, 4000, (-(-count // each), 3, 1))
     waves = numpy.sin(2 * numpy.pi * hertz * numpy.arange(each) / SAMPLES_PER_SECOND)
-    return waves.mean(axis=1).reshape(-1).astype(numpy.float32)
+    return waves.mean(axis=1).reshape(-1).astype(numpy.float32)[:count]
 
 
 def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = True) -> list[int]:
@@ -110,10 +123,25 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
             raise Illegal(f"{item['identifier']} has no room for a mark before it and one behind")
         token_ids[start - 1 : end + 1] = [
             VISION_START_TOKEN_ID,
-            *[_placeholder(item["identifier"])] * item["length"],
+            *_tokens_of(item, model),
             VISION_END_TOKEN_ID,
         ]
         free = end + 1
+    return token_ids
+
+
+def _tokens_of(item: Event, model: str) -> list[int]:
+    """What stands for an item between its marks. Raises Illegal where the trace says otherwise."""
+    if model not in _TIMED or _modality_of(item["identifier"]) != "video":
+        return [_placeholder(item["identifier"])] * item["length"]
+    _, frames, height, width = _shape_of(item["identifier"])
+    token_ids: list[int] = []
+    for number in range(frames // FRAMES_TOGETHER):
+        time = TIME_TOKEN_IDS[number] if number < len(TIME_TOKEN_IDS) else UNKNOWN_TOKEN_ID
+        rows = [VIDEO_TOKEN_ID] * (height * width)
+        token_ids += [time, SECONDS_TOKEN_ID, VISION_START_TOKEN_ID, *rows, VISION_END_TOKEN_ID]
+    if list(item["is_embed"] or ()) != [one == VIDEO_TOKEN_ID for one in token_ids]:
+        raise Illegal(f"{item['identifier']} stands otherwise in a prompt of {model}")
     return token_ids
 
 
@@ -128,12 +156,12 @@ def collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
     """The prompt as a user writes it: one placeholder for each item."""
     for item in reversed(items):
         start, end = item["offset"], item["offset"] + item["length"]
-        token_ids[start:end] = token_ids[start : start + 1]
+        token_ids[start:end] = [_placeholder(item["identifier"])]
     return token_ids
 
 
 def _placeholder(identifier: str) -> int:
-    return VIDEO_TOKEN_ID if _shape_of(identifier)[0] == "video" else PLACEHOLDER_TOKEN_ID
+    return VIDEO_TOKEN_ID if _modality_of(identifier) == "video" else PLACEHOLDER_TOKEN_ID
 
 
 def _shape_of(identifier: str) -> tuple[str, int, int, int]:

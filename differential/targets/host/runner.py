@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from .ahead_faults import AHEAD_FAULTS
+from .audio_faults import AUDIO_FAULTS
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
+from .deepstack_faults import DEEPSTACK_FAULTS
 from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
@@ -24,7 +26,9 @@ from .protocol import Event, HostError
 from .recalled_drafts import RecalledDrafts
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
 
-_FAULTS = RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS | AHEAD_FAULTS
+_FAULTS = (
+    RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS | DEEPSTACK_FAULTS | AUDIO_FAULTS | AHEAD_FAULTS
+)
 
 
 class Release:
@@ -211,15 +215,20 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
     medium, processor = medium_of(identifier), _processor(model)
     if isinstance(medium, Sound):
         samples, rate = medium.given
-        made = processor.feature_extractor(samples, sampling_rate=rate, return_tensors="pt")
+        made = processor.feature_extractor(
+            samples, sampling_rate=rate, return_attention_mask=True, return_tensors="pt"
+        )
+        made["feature_attention_mask"] = made.pop("attention_mask")
     elif medium.modality == "image":
         made = processor.image_processor(medium.given, return_tensors="pt")
     else:
         made = processor.video_processor(
             [medium.pixels], do_sample_frames=False, return_tensors="pt"
         )
-        made["second_per_grid_ts"] = torch.tensor([_seconds_of_grid(medium, processor)])
-    whole = {"pixel_values", "pixel_values_videos"} if model == "qwen2_5_vl" else set()
+        if model == "qwen2_5_vl":
+            made["second_per_grid_ts"] = torch.tensor([_seconds_of_grid(medium, processor)])
+    is_of_grids = model in ("qwen2_5_vl", "qwen3_vl")
+    whole = {"pixel_values", "pixel_values_videos"} if is_of_grids else set()
     return medium.modality, {
         name: value if name in whole else value[0] for name, value in made.items()
     }

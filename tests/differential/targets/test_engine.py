@@ -101,12 +101,13 @@ def test_a_fault_of_a_worker_that_runs_ahead_is_seen(
     pytest.fail(f"{fault} was not seen")
 
 
-def test_every_canary_of_an_engine_is_found(engine: HostTarget) -> None:
-    lane = LANES["LLaVA"]
+@pytest.mark.parametrize("name", ["LLaVA", "Qwen3-VL", "Qwen2-Audio"])
+def test_every_canary_of_an_engine_is_found(engine: HostTarget, name: str) -> None:
+    lane = LANES[name]
     planted = canaries(lane.manager, engine.release, {"WM-3a"}, lane.depth)
     assert {canary.contract for canary in planted} == {"EQ-1", "WM-1"}
     for canary in planted:
-        assert finds_canary(canary, engine, map(engine_trace, range(40))), canary.name
+        assert finds_canary(canary, engine, map(lane.make, range(40))), canary.name
 
 
 def test_a_batch_of_outputs_stays_in_memory_for_one_of_them(
@@ -123,7 +124,11 @@ def test_an_item_whose_data_stayed_behind_stops_the_engine(
     engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:
     trace = finding("stripped-item.jsonl")
-    for of_model, raised in ((trace, "RuntimeError"), (_squares(trace), "AssertionError")):
+    for of_model, raised in (
+        (trace, "RuntimeError"),
+        (_squares(trace, "qwen2_5_vl"), "AssertionError"),
+        (_squares(trace, "qwen3_vl"), "AssertionError"),
+    ):
         (result,) = engine.run([of_model])
         assert result.records[-1].raised.type == raised
         assert examine(of_model, result, engine).broken == {"SC-8", "SC-9"}
@@ -144,10 +149,10 @@ def test_a_medium_that_a_model_cannot_take_is_refused(
             assert target.run([trace])[0].illegal == why
 
 
-def _squares(trace: Trace) -> Trace:
-    """The same for Qwen2.5-VL: pictures of as many rows."""
+def _squares(trace: Trace, model: EngineModel) -> Trace:
+    """The same for a model of pictures of any size: theirs have as many rows."""
     of_squares = _renamed(trace, "{} of 4x4")
-    return Trace(replace_config(trace, model="qwen2_5_vl").header, of_squares.events)
+    return Trace(replace_config(trace, model=model).header, of_squares.events)
 
 
 def _renamed(trace: Trace, pattern: str) -> Trace:

@@ -9,6 +9,7 @@ import pytest
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.examination import examine
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets import sources
 from cacheproof.differential.targets.environment import (
@@ -27,7 +28,13 @@ from cacheproof.differential.traces.records import TraceResult
 Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
 FIRST_WITH_SOUND = "0.24.0"
 """A Whisper of engines before it answers otherwise: docs/runner.md."""
-LANES: dict[EngineModel, str] = {"llava": "LLaVA", "qwen2_5_vl": "Qwen2.5-VL", "whisper": "Whisper"}
+LANE_OF: dict[EngineModel, str] = {
+    "llava": "LLaVA",
+    "qwen2_5_vl": "Qwen2.5-VL",
+    "qwen2_audio": "Qwen2-Audio",
+    "qwen3_vl": "Qwen3-VL",
+    "whisper": "Whisper",
+}
 
 
 @pytest.fixture
@@ -53,7 +60,9 @@ def test_an_engine_and_the_runner_beside_it_decide_and_answer_alike(
 ) -> None:
     engine, runner = pair(version)
     listed = load()
-    for model, lane in LANES.items():
+    for model, lane in LANE_OF.items():
+        if not LANES[lane].is_offered_by(version):
+            continue
         trace = engine_trace(0, model)
         (result,) = engine.run([trace])
         examination = examine(trace, result, engine, runner)
