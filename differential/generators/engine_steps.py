@@ -5,13 +5,13 @@ from random import Random
 
 import msgspec
 
-from cacheproof.differential.targets.host.engine_limits import NUM_DRAFTS
 from cacheproof.differential.traces.engine import EngineConfig
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.scheduler import Abort, Schedule
 from cacheproof.differential.traces.trace import AnyEvent
 
 BLOCK_SIZE = 32
+NUM_DRAFTS = 3
 _MOST_STEPS = 400
 
 

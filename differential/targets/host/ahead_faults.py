@@ -106,7 +106,8 @@ def crosses_answers(runner: Any) -> None:
 
 def frees_a_step_late(runner: Any) -> None:
     """A step's notices are heard with the next one."""
-    free, waiting = runner.encoder_store.free, []
+    free = runner.encoder_store.free
+    waiting: list[str] = []
     runner.encoder_store.capacity *= 2
 
     def late(identifiers: Any) -> None:
