@@ -73,7 +73,7 @@ class SchedulerSemantics:
     computes_last_after_failures: bool = change(
         "0.31.0",
         "Scheduler._update_waiting_for_remote_kv",
-        "a request computes its last token also where others compute the blocks that failed to load",
+        "a request whose failed blocks others compute again computes its last token",
     )
     keeps_until_loaded: bool = change(
         "0.16.0",
