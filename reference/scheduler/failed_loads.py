@@ -69,7 +69,12 @@ def _cut(
         affected.add(request.request_id)
         own = [number for number in invalid if reach[number] not in computed_anew]
         computed_anew.update(reach[number] for number in own)
-        request.num_computed_tokens = own[0] * state.block_size if own else before
+        if own:
+            request.num_computed_tokens = own[0] * state.block_size
+        elif state.semantics.scheduler.cuts_behind_the_step:
+            request.num_computed_tokens = before
+        else:
+            request.num_computed_tokens = request.num_cached_tokens
         if own:
             tainted.update(block_ids[own[0] :])
         if state.semantics.scheduler.drops_output_of_failed_loads:

@@ -23,7 +23,7 @@ class External(NamedTuple):
 
 def ask(state: SchedulerState, request: ScheduledRequest, num_hit_tokens: int) -> External | None:
     """What can be had elsewhere behind the hit; None while nobody knows."""
-    if state.kv_connector is None or request.num_computed_tokens > 0:
+    if state.kv_connector is None or request.num_computed_tokens != 0:
         return External()
     count, later = state.kv_connector.get_num_new_matched_tokens(request, num_hit_tokens)
     if request.skip_reading_prefix_cache and state.semantics.scheduler.skips_reading_elsewhere:
@@ -94,9 +94,12 @@ def _take_over(state: SchedulerState, request: ScheduledRequest) -> None:
 
 
 def _keep_what_came(state: SchedulerState, request: ScheduledRequest) -> None:
-    """Not all has come: `num_computed_tokens` were before the first block that failed."""
-    if request.num_computed_tokens > 0:
+    """Not all has come: `num_computed_tokens` are before the first block that nobody else computes
+    anew. Below 0 where the request was never admitted, and the release takes what it had then."""
+    if request.num_computed_tokens != 0:
         state.kv_cache_manager.cache_blocks(request, request.num_computed_tokens)
+        if state.semantics.scheduler.computes_last_after_failures:
+            request.num_computed_tokens = min(request.num_computed_tokens, request.num_tokens - 1)
         return
     state.kv_cache_manager.free(request)
     if state.semantics.scheduler.reserves_for_holders:

@@ -130,7 +130,11 @@ def _reject(request: ScheduledRequest, num_rejected: int) -> None:
 def _append(
     state: SchedulerState, request: ScheduledRequest, sampled: Sequence[int], is_stale: bool
 ) -> Sequence[int]:
-    """Append tokens up to where the request ends; those that it keeps."""
+    """Append tokens up to where the request ends; those that it keeps.
+
+    Raises:
+        AssertionError: there are more tokens than placeholders for them.
+    """
     if not sampled:
         return ()
     was_running = request.status is RequestStatus.RUNNING
@@ -145,12 +149,18 @@ def _append(
     if not is_stale:
         uncounted = len(sampled) - kept if state.semantics.scheduler.uncounts_trimmed else 0
         request.num_computed_tokens -= uncounted
-        if had_placeholders:
+        if had_placeholders or _owes_placeholders(state):
             request.num_output_placeholders -= kept + uncounted
+            assert request.num_output_placeholders >= 0
     if was_running:
         speculates = state.config.num_speculative_tokens > 0
         _cache(state, request, is_due=(had_placeholders or speculates) and not is_stale)
     return sampled[:kept]
+
+
+def _owes_placeholders(state: SchedulerState) -> bool:
+    """Whether each token that arrives takes a placeholder, also where none is left."""
+    return state.config.async_scheduling and not state.semantics.scheduler.outlasts_placeholders
 
 
 def _cache(state: SchedulerState, request: ScheduledRequest, *, is_due: bool) -> None:

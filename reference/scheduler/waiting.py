@@ -211,7 +211,7 @@ def _num_padded_tokens(
 
 def _look_up(state: SchedulerState, request: ScheduledRequest) -> tuple[KVCacheBlocks, int]:
     """What is cached of a request that has nothing computed: blocks, and tokens."""
-    if request.num_computed_tokens > 0:
+    if request.num_computed_tokens != 0:
         return state.kv_cache_manager.empty_kv_cache_blocks, 0
     if request.resumable and state.semantics.block_keys.looks_ahead:
         request.rehash()  # without what a drafter once read and was then discarded
@@ -225,7 +225,7 @@ def _allocate_slots(
     state: SchedulerState, candidate: _Candidate, num_new_tokens: int, items: EncoderWalk | None
 ) -> bool:
     request, semantics = candidate.request, state.semantics
-    looks_ahead = semantics.scheduler.looks_ahead_at_once or request.num_computed_tokens > 0
+    looks_ahead = semantics.scheduler.looks_ahead_at_once or request.num_computed_tokens != 0
     is_unsure = candidate.num_external_tokens > 0 and semantics.scheduler.caches_loads_when_right
     blocks = state.admit_slots(
         request,

@@ -70,6 +70,11 @@ class SchedulerSemantics:
         "Scheduler._update_waiting_for_remote_kv",
         "a KV load brings the tokens that it was for, not whole blocks",
     )
+    computes_last_after_failures: bool = change(
+        "0.31.0",
+        "Scheduler._update_waiting_for_remote_kv",
+        "a request whose failed blocks others compute again computes its last token",
+    )
     keeps_until_loaded: bool = change(
         "0.16.0",
         "Scheduler.finish_requests",
@@ -341,6 +346,12 @@ class SchedulerSemantics:
         "0.33.0",
         "Scheduler._update_request_with_output",
         "tokens after the one that ends a turn are not counted as computed",
+    )
+    outlasts_placeholders: bool = change(
+        "0.33.0",
+        "Scheduler._update_request_with_output",
+        "a token for which no placeholder is left is taken",
+        thread="vLLM #35755",
     )
     restarts_sessions: bool = change(
         None,

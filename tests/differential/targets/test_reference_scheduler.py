@@ -120,6 +120,48 @@ def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides(
     assert examine(trace, ideal.run([trace])[0], ideal).broken == set()
 
 
+@pytest.mark.parametrize(
+    ("finding", "broken", "first", "end"),
+    [
+        ("kv-load-shared", {"SC-8"}, "0.19.0", "0.31.0"),
+        ("kv-load-sent", {"KT-1", "KT-2"}, "0.11.1", None),
+        ("session-placeholders", {"SC-8"}, "0.25.0", "0.31.0"),
+    ],
+)
+def test_a_finding_breaks_what_its_page_says_and_both_sides_agree(
+    target: HostTarget, finding: str, broken: set[str], first: str, end: str | None
+) -> None:
+    trace = finding_file.load(FINDINGS / f"{finding}.jsonl")
+    assert isinstance(trace, Trace)
+    reference = reference_for(target)
+    assert reference is not None
+    assert target.release is not None
+    (result,) = target.run([trace])
+    if result.illegal is not None or not reference.runs(trace):
+        pytest.skip(f"{target.release} does not offer it, or the reference does not model it")
+    examined = examine(trace, result, target, reference)
+    assert examined.difference is None
+    is_there = release_key(first) <= release_key(target.release)
+    is_mended = end is not None and release_key(end) <= release_key(target.release)
+    assert examined.broken == (broken if is_there and not is_mended else set())
+    ideal = ReferenceTarget()
+    assert examine(trace, ideal.run([trace])[0], ideal).broken == set()
+
+
+def test_who_shares_a_failed_load_computes_its_last_token_in_the_release(
+    newest: HostTarget,
+) -> None:
+    trace = finding_file.load(FINDINGS / "kv-load-shared.jsonl")
+    assert isinstance(trace, Trace)
+    reference = reference_for(newest)
+    assert reference is not None
+    otherwise = reference.semantics.without("scheduler.computes_last_after_failures")
+    (result,) = newest.run([trace])
+    parted = examine(trace, result, newest, ReferenceTarget(otherwise)).difference
+    assert parted is not None
+    assert parted.event == len(trace.events) - 1
+
+
 def test_a_chunk_of_a_prompt_that_is_taken_back_holds_back_prompts_in_the_release(
     newest: HostTarget,
 ) -> None:

@@ -156,6 +156,41 @@ def test_a_later_load_of_which_nothing_came_is_asked_for_again() -> None:
     assert output.kv_connector_metadata["kv_loads"] == {"r": [8, True, [2, 1]]}
 
 
+def two_that_hit_a_failed_load(semantics: Semantics) -> Scene:
+    """What one loads within its step fails. Two that hit it wait for what comes behind; the load
+    of the second has ended."""
+    scene = Scene(semantics=semantics)
+    scene.add("first", 8, elsewhere=4)
+    scene.add("r", 8, elsewhere=8, later=True)
+    scene.add("s", 8, elsewhere=8, later=True)
+    output = scene.scheduler.schedule()
+    scene.update(output, finished_recving=["s"], invalid_block_ids=[1])
+    return scene
+
+
+@pytest.mark.parametrize(("release", "start"), [("0.18.0", -1), ("0.31.0", 7), ("0.33.0", 7)])
+def test_of_two_that_hit_a_failed_load_the_second_relies_on_the_first(
+    release: str, start: int
+) -> None:
+    scene = two_that_hit_a_failed_load(Semantics.of_vllm(release))
+    (begun,) = scene.scheduler.schedule().scheduled_new_reqs
+    assert (begun.req_id, begun.num_computed_tokens) == ("s", start)
+
+
+def test_or_it_has_nothing_left_to_compute() -> None:
+    scene = two_that_hit_a_failed_load(Semantics.of_vllm("0.30.0"))
+    with pytest.raises(AssertionError):
+        scene.scheduler.schedule()
+
+
+def test_or_nobody_hits_a_load_before_it_is_known_to_be_right() -> None:
+    scene = two_that_hit_a_failed_load(IDEAL)
+    shared = [
+        scene.scheduler.kv_cache_manager.get_block_ids(name)[0][0] for name in ("first", "r", "s")
+    ]
+    assert len(set(shared)) == 3
+
+
 def test_or_the_request_ends_with_its_later_load() -> None:
     scene, answers = failed_later(first_wrong=2, recomputes_failed_loads=False)
     assert answers == [EngineCoreOutput("r", (), "error")]

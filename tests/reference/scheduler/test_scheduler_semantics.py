@@ -17,6 +17,7 @@ from cacheproof.differential.traces.trace import Trace
 from cacheproof.differential.traces.trace_file import parse
 from cacheproof.reference.semantics import CHANGES, Semantics
 
+FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 SEED_THAT_SHOWS = {
     "scheduler.spares_sure_ends": 1,
     "scheduler.drafts_past_the_end": 9,
@@ -170,6 +171,29 @@ def test_each_flag_changes_a_decision(flag: str, seed: int, lane: str) -> None:
     assert compare(left, right) is not None
 
 
+@pytest.mark.parametrize(
+    ("flag", "finding"),
+    [
+        ("scheduler.computes_last_after_failures", "kv-load-shared"),
+        ("scheduler.outlasts_placeholders", "session-placeholders"),
+    ],
+)
+def test_a_release_that_had_the_change_sooner_would_not_have_raised(
+    flag: str, finding: str
+) -> None:
+    path = FINDINGS / f"{finding}.jsonl"
+    with path.open("rb") as lines:
+        trace = parse(lines, path.name)
+    without = Semantics.of_vllm("0.30.0")
+    assert not without.flags[flag]
+    raised = [
+        [record.raised.type for record in run.records if record.raised is not None]
+        for semantics in (without, without.changed({flag: True}))
+        for run in ReferenceTarget(semantics).run([trace])
+    ]
+    assert raised == [["AssertionError"], []]
+
+
 def _asks(flag: str, release: str | None) -> list[Trace]:
     lane = LANES[LANE_OF.get(flag, "scheduler")]
     traces = [lane.trace(seed, release) for seed in range(60)]
@@ -192,9 +216,6 @@ def test_what_a_release_lacks_is_refused_by_name(flag: str) -> None:
     assert refused.illegal.startswith("the reference does not model ")
     with pytest.raises(Illegal, match="at scheduler depth"):
         without.records(trace)
-
-
-FINDINGS = Path(__file__).parents[3] / "docs" / "findings"
 
 
 @pytest.mark.parametrize(

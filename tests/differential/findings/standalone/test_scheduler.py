@@ -44,6 +44,8 @@ SHOWN = [
     Shown("kv-load-reset", "0.33.0", "SC-8", "RuntimeError in reset_prefix", "Failed to reset"),
     Shown("kv-load-turn", "0.33.0", "SC-8", "AssertionError in update", "AssertionError"),
     Shown("kv-load-hit", "0.33.0", "SC-8", "AssertionError in schedule", "AssertionError"),
+    Shown("kv-load-shared", "0.28.0", "SC-8", "AssertionError in schedule", "AssertionError"),
+    Shown("session-placeholders", "0.28.0", "SC-8", "AssertionError in update", "AssertionError"),
     Shown("session-drafts", "0.32.0", "SC-8", "AssertionError in schedule", "AssertionError"),
     Shown("session-twice", "0.22.1", "SC-8", "RuntimeError in schedule", "status: RUNNING"),
     Shown("null-block", "0.13.0", "SC-8", "AssertionError in update", "AssertionError"),
