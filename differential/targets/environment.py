@@ -49,14 +49,14 @@ class Overlay:
 
 
 OLDER = Overlay("older", "older_releases.lock", 350, "older libraries for releases before 0.24.0")
-ENGINE = Overlay("engine", "engine.lock", 150, "the libraries of an engine")
+ENGINE = Overlay("engine", "engine.lock", 350, "the libraries of an engine")
 ENGINE_BEFORE_0_31 = Overlay(
-    "engine-before-0.31", "engine_before_0_31.lock", 260, "the libraries of engines before 0.31.0"
+    "engine-before-0.31", "engine_before_0_31.lock", 460, "the libraries of engines before 0.31.0"
 )
 ENGINE_BEFORE_0_27 = Overlay(
     "engine-before-0.27",
     "engine_before_0_27.lock",
-    4300,
+    4500,
     "the libraries of engines before 0.27.0 (4 GB: their torch is there as a CUDA build alone)",
 )
 
