@@ -145,7 +145,7 @@ def every_engine(options: Namespace) -> bool:
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for version in reversed(sources.engines()):
         engine, runner = pair_of(f"engine@{version}")
-        for model in offered(version):
+        for model in offered(version, ahead=options.ahead):
             tally, differences = compare(engine, runner, model, seeds, ahead=options.ahead)
             print(f"| {' | '.join(row(version, model, tally, differences))} |", flush=True)
             notes += [f"{version}, {model}, seed {seed}: {said}" for seed, said in differences]
@@ -156,13 +156,14 @@ def every_engine(options: Namespace) -> bool:
     return bool(notes)
 
 
-def offered(version: str) -> Iterator[EngineModel]:
-    """Models that an engine of that release is searched with."""
+def offered(version: str, *, ahead: bool) -> Iterator[EngineModel]:
+    """Models that an engine of that release is searched with, in lanes with steps ahead or not."""
     for lane in LANES.values():
         if lane.depth == "engine" and lane.is_offered_by(version):
             config = lane.make(0).header.config
             assert isinstance(config, EngineConfig)
-            if not config.video_pruning_rate:
+            is_ahead = config.async_scheduling or config.num_speculative_tokens > 0
+            if is_ahead == ahead and not config.video_pruning_rate:
                 yield config.model
 
 

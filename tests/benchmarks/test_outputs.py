@@ -10,7 +10,7 @@ import pytest
 def engines(script, monkeypatch) -> None:
     """Two engines that answer as the runner does, but one of them to a Whisper."""
 
-    def compare(engine, runner, model, seeds):
+    def compare(engine, runner, model, seeds, *, ahead):
         counts = Counter(workloads=len(seeds), steps=30, tokens=20, **{"equal tokens": 20})
         tally = script.Tally(counts, logprob_apart=2e-5, broken=Counter({"ED-1": 2}))
         if (engine.name, model) != ("engine@0.32.0", "whisper"):
