@@ -37,9 +37,9 @@ def compare(
 ) -> Difference | None:
     """The first difference between two targets' records of one trace; None when they agree. In
     `its_own` fields of an outcome each may say what it likes."""
+    hidden = its_own | OF_A_WORKER
     for number, (ours, theirs) in enumerate(zip(left.records, right.records, strict=False)):
-        for fields in (its_own, OF_A_WORKER):
-            ours, theirs = _without(ours, fields), _without(theirs, fields)
+        ours, theirs = _without(ours, hidden), _without(theirs, hidden)
         if has_outputs(ours) and has_outputs(theirs):
             decoded = compare_outputs(ours, theirs)
             if decoded.difference is not None:
