@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from cacheproof.differential.targets import releases
-
 TRACE = (
     '{"depth":"manager","schema":1,"manager":"encoder_cache",'
     '"config":{"capacity":4,"compute_budget":4}}\n'
@@ -95,13 +93,6 @@ def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], wo
     assert words in run(*arguments).refusal
 
 
-@pytest.mark.full
-def test_a_depth_that_a_release_does_not_run(run: Run) -> None:
-    assert run("vllm", "install", "0.8.5").code == 0
-    refusal = run("fuzz", "--target", "vllm@0.8.5", "--depth", "scheduler").refusal
-    assert "nothing to run at that depth (scheduler); expected media_hash" in refusal
-
-
 @pytest.mark.parametrize("times", ["0", "-1", "1001", "often", "nan", ""])
 def test_a_number_of_replays_that_means_nothing(run: Run, trace: Path, times: str) -> None:
     refusal = run("replay", trace, "--target", "reference", "--times", times).refusal
@@ -110,13 +101,6 @@ def test_a_number_of_replays_that_means_nothing(run: Run, trace: Path, times: st
 
 def test_a_trace_needs_a_target(run: Run, trace: Path) -> None:
     assert run("replay", trace).refusal.endswith("give one with --target")
-
-
-@pytest.mark.full
-def test_a_release_that_has_nothing_to_run_at_a_depth(run: Run) -> None:
-    releases.install("0.8.5", report=lambda text: None)
-    refusal = run("fuzz", "--target", "vllm@0.8.5", "--depth", "scheduler").refusal
-    assert "vllm@0.8.5 has nothing to run at that depth (scheduler)" in refusal
 
 
 def test_the_reference_refuses_what_its_release_lacks(run: Run, tmp_path: Path) -> None:

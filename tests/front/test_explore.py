@@ -11,6 +11,7 @@ import pytest
 from cacheproof import exploring
 from cacheproof.differential.search.explore import tables
 from cacheproof.differential.search.explore.scopes import SMALL
+from cacheproof.differential.targets import releases
 
 Run = Callable[..., Any]
 DECODERS = tuple(scope for scope in SMALL if scope.subject == "encoder_decoder")
@@ -27,11 +28,6 @@ def decoders_only(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (("--scope", "huge"), "--scope huge: expected one of small, full"),
         (("--target", "nope"), "expected reference[@VERSION]"),
-        pytest.param(
-            ("--target", "vllm@0.8.5"),
-            "target vllm@0.8.5: no manager to explore",
-            marks=pytest.mark.full,
-        ),
         (("--known", "/no/such/file"), "expected a list of known faults"),
         (("--findings", "/dev/null/findings"), "expected a folder"),
         (("--json", "/no/such/folder/file"), "expected a file in a folder that exists"),
@@ -39,6 +35,13 @@ def decoders_only(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], words: str) -> None:
     assert words in run("explore", *arguments).refusal
+
+
+@pytest.mark.full
+def test_a_release_without_a_manager(run: Run) -> None:
+    releases.install("0.8.5", report=lambda text: None)
+    refusal = run("explore", "--target", "vllm@0.8.5").refusal
+    assert refusal == "target vllm@0.8.5: no manager to explore; expected a later release"
 
 
 @pytest.mark.usefixtures("decoders_only")

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from cacheproof.differential.targets import releases
+
 pytestmark = pytest.mark.full
 
 OLD, NEW = "vllm@0.8.5", "vllm@0.33.0"
@@ -24,6 +26,13 @@ MANAGER = (
     '"config":{"capacity":4,"compute_budget":4}}\n'
 )
 Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _provisioned() -> None:
+    """A refusal is one line, so that it must not provision a release first."""
+    for target in (OLD, NEW):
+        releases.install(target.removeprefix("vllm@"), report=lambda text: None)
 
 
 @pytest.fixture
