@@ -138,6 +138,8 @@ class SchedulerJudge(ManagerJudge):
             self._judge_transfers(self._kv, event, outcome)
         super().judge(number, event, record)
         kind = type(event)
+        if kind is Abort:  # one of several that a call ended says nothing of who is left
+            self._at.present = self._at.present - {event.request}
         if isinstance(outcome, dict) and "running" in outcome:
             self._at.ran = outcome["running"]
             self._judge_presence(event, outcome)
@@ -402,8 +404,7 @@ class SchedulerJudge(ManagerJudge):
         at = self._at
         if isinstance(event, Add) and not event.resumable:
             at.present = at.present | {event.request}
-        ended = {event.request} if isinstance(event, Abort) else outcome.get("finished", ())
-        if ended:
+        if ended := outcome.get("finished"):
             at.present = at.present.difference(ended)
         there = {*outcome["running"], *outcome["waiting"]}
         if self._resumable:
