@@ -57,7 +57,7 @@ class AuditReport:
         )
         line(f"  {rule.title}")
         line(f"  {rule.harm}; {found.violation.why}")
-        for words in _listed(self._faults, auditor, found):
+        for words in _listed_told(self._faults, auditor, found):
             line(f"  {words}")
         line("  before it")
         for words in _steps_before(found):
@@ -180,21 +180,24 @@ def _time(seconds: float) -> str:
         return "no time"
 
 
-def _listed(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> Iterator[str]:
-    """Listed faults of the release that break the same contract."""
+def listed(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> dict[str, str | None]:
+    """Listed faults of the release that break the same contract, each with its page."""
     if auditor.release is None or auditor.trace is None or auditor.opened is None:
-        return
+        return {}
     if not auditor.opened.manager_class.startswith("vllm."):
-        return  # its faults are its own
-    names = dict.fromkeys(
-        (one.name, one.page)
+        return {}  # its faults are its own
+    return {
+        one.name: one.page
         for one in faults
         if one.contract == found.violation.contract.id
         and auditor.release in Versions(one.releases)
         and one.kind in (None, found.violation.kind)
         and _can_be(one, auditor.trace)
-    )
-    for name, page in names:
+    }
+
+
+def _listed_told(faults: Sequence[KnownFault], auditor: Auditor, found: Found) -> Iterator[str]:
+    for name, page in listed(faults, auditor, found).items():
         where = f" (docs/{page})" if page else ""
         yield f"listed for {auditor.release} by this contract: {name}{where}"
 

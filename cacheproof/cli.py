@@ -30,6 +30,7 @@ from cacheproof import (
     recording,
     reviewing,
     searching,
+    serving,
     simulating,
 )
 from cacheproof.console import Output
@@ -83,6 +84,7 @@ for command in (
     minimising.minimise,
     bisecting.bisect,
     simulating.simulate,
+    serving.http,
 ):
     app.command()(command)
 app.add_typer(installed.vllm_app, name="vllm")

@@ -48,14 +48,36 @@ def generate(
         device=device,
         **vars(sizes),
     )
+    steps: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    sizes_used: dict[str, Any] = {}
+    for told in told_by_child(job, report=output.say):
+        if "request" in told:
+            answers.append(told)
+        elif "encoder_cache" in told:
+            sizes_used = told
+            _say_raised(output, job, told)
+        else:
+            steps.append(told)
+            output.line(_shown(len(steps), told))
+    for answer in answers:
+        output.line(f"{answer['request']} ({answer['ended']}): {answer['text']}")
+    output.write_json("generate", {**sizes_used, "steps": steps, "answers": answers})
+    return 0
+
+
+def told_by_child(job: Job, *, report: Report) -> Iterator[dict[str, Any]]:
+    """What a child that executes the job tells: the sizes used, each step, each answer.
+
+    Raises:
+        InputError: the job cannot be done; says why.
+        HarnessError: the child broke.
+    """
     try:
         job.check()
     except BadJob as reason:
         raise InputError(f"generate: {reason}") from None
-    python, settings = provisioned(report=output.say)
-    steps: list[dict[str, Any]] = []
-    answers: list[dict[str, Any]] = []
-    sizes_used: dict[str, Any] = {}
+    python, settings = provisioned(report=report)
     with (
         tempfile.TemporaryFile() as problems,
         subprocess.Popen(
@@ -67,15 +89,7 @@ def generate(
         ) as child,
     ):
         try:
-            for told in _told(child, job):
-                if "request" in told:
-                    answers.append(told)
-                elif "encoder_cache" in told:
-                    sizes_used = told
-                    _say_raised(output, job, told)
-                else:
-                    steps.append(told)
-                    output.line(_shown(len(steps), told))
+            yield from _told(child, job)
         finally:
             child.kill()  # where it still is
         status = child.wait()
@@ -85,10 +99,6 @@ def generate(
         raise (InputError if status == InputError.exit_code else HarnessError)(
             f"generate: {said[0]}"
         )
-    for answer in answers:
-        output.line(f"{answer['request']} ({answer['ended']}): {answer['text']}")
-    output.write_json("generate", {**sizes_used, "steps": steps, "answers": answers})
-    return 0
 
 
 def _told(child: "subprocess.Popen[bytes]", job: Job) -> Iterator[dict[str, Any]]:

@@ -67,6 +67,7 @@ def _run(job: Job) -> None:
     job = _with_floors(job, prompts, is_decoder=kind == DECODER)
     _tell(
         {
+            "model": str(directory),
             "encoder_budget": job.max_num_encoder_input_tokens,
             "encoder_cache": job.encoder_cache_size,
         }
@@ -97,12 +98,15 @@ def _run(job: Job) -> None:
                 "milliseconds": round(1000 * (time.perf_counter() - begun), 2),
             }
         )
-    for name, completion in engine.completions.items():
+    for (name, completion), prompt in zip(engine.completions.items(), prompts, strict=True):
         _tell(
             {
                 "request": name,
+                "prompt_token_ids": list(prompt.token_ids),
                 "text": texts.text(completion.token_ids),
                 "token_ids": completion.token_ids,
+                "logprobs": [one.logprob for one in completion.tokens],
+                "leads": [one.lead for one in completion.tokens],
                 "ended": completion.finish_reason,
             }
         )

@@ -59,6 +59,7 @@ ENGINE_BEFORE_0_27 = Overlay(
     4500,
     "the libraries of engines before 0.27.0 (4 GB: their torch is there as a CUDA build alone)",
 )
+SERVER = Overlay("server", "server.lock", 40, "the libraries of OpenAI servers")
 
 
 def lmcache(version: str) -> Overlay:

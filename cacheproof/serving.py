@@ -1,0 +1,284 @@
+"""`cacheproof http`: what a release's OpenAI server answers under load, beside the runner."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from cacheproof.audit_report import listed
+from cacheproof.console import Output
+from cacheproof.differential.audit.audit import Audit
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.search import known as known_faults
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
+from cacheproof.differential.serving import recorder
+from cacheproof.differential.serving.answers import Tally, Truth
+from cacheproof.differential.serving.clients import ask_all
+from cacheproof.differential.serving.server import Server
+from cacheproof.differential.serving.traffic import (
+    MAX_MODEL_LEN,
+    MAX_TOKENS,
+    Question,
+    ServedModel,
+    Settings,
+    traffic,
+)
+from cacheproof.differential.targets import environment, releases
+from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.targets.resolve import ENGINE
+from cacheproof.generating import told_by_child
+from cacheproof.gpu_runner.jobs import Job
+from cacheproof.options import JsonOption, KnownOption, folder_of
+from cacheproof.plan import seed_range
+
+MODELS: tuple[ServedModel, ...] = get_args(ServedModel)
+_SAID = {"stopped": "stop", "length": "length"}
+"""Why an answer ended: the reference's word, and the server's."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What every server is asked with."""
+
+    output: Output
+    release: releases.Release
+    libraries: tuple[Path, ...]
+    requests: int
+    clients: int
+    faults: Sequence[KnownFault]
+    records: Path | None
+
+
+@dataclass
+class Told:
+    """What came of one server.
+
+    Attributes:
+        died: what it said last; empty for one that still answered in the end.
+        broken: contracts that its record breaks, each with the listed faults that break it.
+        unjudged: why the audit of its record is not whole; empty for one that is.
+    """
+
+    model: ServedModel
+    seed: int
+    tally: Tally
+    met: dict[str, int]
+    died: str
+    broken: dict[str, list[str]]
+    unjudged: str
+
+    @property
+    def is_unlisted(self) -> bool:
+        """Whether anything is wrong that no listed fault of the release is known to do."""
+        unlisted = [name for name, faults in self.broken.items() if not faults]
+        unexplained = bool(self.died) and not self.broken
+        return bool(self.tally.differences or unlisted or unexplained)
+
+
+def http(
+    target: Annotated[str, typer.Option(metavar="engine@X", help="The engine whose server it is.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help=f"Of {', '.join(MODELS)}; all by default."),
+    ] = None,
+    seeds: Annotated[
+        str, typer.Option(metavar="A:B", help="A server each, with its own settings.")
+    ] = "0:2",
+    requests: Annotated[
+        int, typer.Option(min=1, max=100_000, metavar="N", help="Of each server.")
+    ] = 100,
+    clients: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="At once.")] = 12,
+    known: KnownOption = None,
+    records: Annotated[
+        Path | None,
+        typer.Option("--records", metavar="DIR", help="Keep what each server recorded there."),
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Ask a release's OpenAI server over HTTP, many clients at once; compare every token."""
+    output = Output(json)
+    if find_spec("PIL") is None:
+        raise InputError("http makes pictures with Pillow; try pip install cacheproof[serving]")
+    numbers = seed_range(seeds)
+    assert numbers is not None
+    models = [_model(name) for name in model or MODELS]
+    if records is not None:
+        folder_of(records)
+    release = _engine(output, target)
+    cache = Cache.locate()
+    with cache.writing():
+        libraries = environment.ensure(cache, environment.SERVER, report=output.say)
+    asked = Asked(
+        output, release, libraries.overlays, requests, clients, known_faults.load(known), records
+    )
+    told = []
+    for kind in models:
+        for seed in numbers:
+            told.append(_one_server(asked, kind, seed))
+            _show(output, release.version, told[-1])
+    output.write_json("http", {"target": target, "servers": [_json(one) for one in told]})
+    raise typer.Exit(_verdict(output, told))
+
+
+def _verdict(output: Output, told: Sequence[Told]) -> int:
+    """Says in one line what came of all servers. Returns the exit code."""
+    tokens = sum(one.tally.counts["tokens"] for one in told)
+    equal = sum(one.tally.counts["of which equal"] for one in told)
+    unlisted = sum(one.is_unlisted for one in told)
+    output.line(
+        f"{len(told)} servers, {tokens:,} tokens, {equal:,} equal; {unlisted} servers with "
+        f"something that no listed fault does"
+    )
+    if unlisted:
+        return UNLISTED
+    return VOID if not tokens or any(one.unjudged for one in told) else HOLDS
+
+
+def _show(output: Output, release: str, told: Told) -> None:
+    counts = {**told.tally.counts, **told.met}
+    said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    settings = traffic(told.seed, told.model, 0).settings
+    output.line(f"{release}, {told.model}, seed {told.seed}: {_shown(settings)}")
+    output.line(f"  {said}; log probabilities at most {told.tally.apart:.1e} apart")
+    for difference in told.tally.differences:
+        output.line(f"  {difference}")
+    for contract, faults in told.broken.items():
+        output.line(f"  its record breaks {contract}: {', '.join(faults) or 'not listed'}")
+    if told.died:
+        output.line(f"  it died: {told.died}")
+    if told.unjudged:
+        output.line(f"  not all of its record was judged: {told.unjudged}")
+
+
+def _json(told: Told) -> dict[str, Any]:
+    return {
+        "model": told.model,
+        "seed": told.seed,
+        "counts": {**told.tally.counts, **told.met},
+        "apart": told.tally.apart,
+        "differences": told.tally.differences,
+        "broken": told.broken,
+        "died": told.died,
+        "unjudged": told.unjudged,
+    }
+
+
+def _engine(output: Output, target: str) -> releases.Release:
+    kind, at, version = target.partition("@")
+    if kind != ENGINE or not at:
+        raise InputError(f"--target {target}: no engine; expected {ENGINE}@VERSION")
+    return releases.install(version, report=output.say, kind=releases.ENGINE)
+
+
+def _model(name: str) -> ServedModel:
+    for known in MODELS:
+        if name == known:
+            return known
+    raise InputError(f"--model {name}: expected one of {', '.join(MODELS)}")
+
+
+def _one_server(asked: Asked, model: ServedModel, seed: int) -> Told:
+    """Start one, ask it, compare, and audit its record."""
+    traffic_of = traffic(seed, model, asked.requests)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        records = folder / "records"
+        directory, truths = _truths(asked.output, model, traffic_of.questions, folder)
+        server = Server(
+            asked.release,
+            model,
+            directory,
+            traffic_of.settings,
+            folder,
+            variables=recorder.variables(records),
+            search=(*asked.libraries, recorder.installed(folder)),
+        )
+        with server:
+            answers = ask_all(server.url, traffic_of, asked.clients)
+            met = server.metrics() | {"times its caches of media had parted": server.drifts()}
+            died = "" if server.is_alive else server.last_words()
+        broken, unjudged = _audited(records, asked.faults)
+        if asked.records is not None:
+            shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
+            shutil.copy(folder / "server.log", asked.records / f"{model}-{seed}")
+    tally = Tally()
+    for number, (request, answer) in enumerate(zip(traffic_of.asks, answers, strict=True)):
+        if died and answer.failed:
+            tally.counts["unanswered by the server that died"] += 1
+        else:
+            tally.add(number, request, answer, truths[request.question])
+    return Told(model, seed, tally, met, died, broken, unjudged)
+
+
+def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, list[str]], str]:
+    """Contracts of safety and liveness that a record breaks, with the listed faults that do so; and
+    what of it was not judged."""
+    audit_of = Audit(str(records))
+    audit_of.look(last=True)
+    broken: dict[str, list[str]] = {}
+    missing = []
+    for auditor in audit_of.auditors.values():
+        for found in auditor.found:
+            if found.violation.contract.harm != "efficiency":
+                broken[found.violation.contract.id] = list(listed(faults, auditor, found))
+        account = auditor.account
+        missing += [f"{account.judged_steps} of {account.steps} steps"] * (
+            account.judged_steps != account.steps or account.gap_count > 0
+        )
+    return broken, ", ".join(missing or ["no scheduler's record"] * (not audit_of.auditors))
+
+
+def _truths(
+    output: Output, model: ServedModel, questions: Sequence[Question], folder: Path
+) -> tuple[Path, list[Truth]]:
+    """The model's directory, and what the runner says to each question, one after the other,
+    without prefix caching."""
+    prompts = []
+    for question in questions:
+        files = []
+        for medium in question.media:
+            file = folder / f"{medium.name}{medium.suffix}"
+            file.write_bytes(medium.data)
+            files.append((medium.modality, str(file)))
+        prompts.append((question.text, files))
+    job = Job(
+        model=model,
+        models=str(Cache.locate().models),
+        prompts=prompts,
+        device="cpu",
+        max_tokens=MAX_TOKENS,
+        max_num_batched_tokens=MAX_MODEL_LEN,
+        max_num_seqs=1,
+        max_model_len=MAX_MODEL_LEN,
+        max_num_encoder_input_tokens=1,
+        encoder_cache_size=1,
+        num_blocks=64,
+        block_size=32,
+        enable_prefix_caching=False,
+    )
+    directory = ""
+    truths = []
+    for told in told_by_child(job, report=output.say):
+        directory = told.get("model", directory)
+        if "request" in told:
+            tokens = zip(told["token_ids"], told["logprobs"], told["leads"], strict=True)
+            truths.append(Truth(told["prompt_token_ids"], tuple(tokens), _SAID[told["ended"]]))
+    return Path(directory), truths
+
+
+def _shown(settings: Settings) -> str:
+    parts = [
+        f"{settings.max_num_batched_tokens} tokens a step",
+        f"{settings.max_num_seqs} requests at once",
+        f"{settings.num_blocks} blocks",
+        "prefix caching" if settings.prefix_caching else "no prefix caching",
+        "priority" if settings.is_priority else "first come, first served",
+        f"processed media kept: {settings.processor_cache or 'no'}",
+    ]
+    return ", ".join(parts + ["whole items"] * settings.whole_items)

@@ -1,0 +1,1 @@
+"""A release's own OpenAI server: what clients that ask it at once are answered."""

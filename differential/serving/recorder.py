@@ -1,0 +1,28 @@
+"""Has a server recorded: a folder on its search path with what pip would put beside its vLLM."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import cacheproof
+from cacheproof.differential.recording import plugin
+
+_METADATA = "Metadata-Version: 2.1\nName: cacheproof\nVersion: {version}\n"
+_ENTRY_POINTS = """[vllm.general_plugins]
+cacheproof_record = cacheproof.differential.recording.plugin:register
+"""
+
+
+def installed(folder: Path) -> Path:
+    """A folder in `folder` from which vLLM takes cacheproof for installed, recorder and all."""
+    site = folder / "site"
+    information = site / f"cacheproof-{cacheproof.__version__}.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(_METADATA.format(version=cacheproof.__version__))
+    (information / "entry_points.txt").write_text(_ENTRY_POINTS)
+    (site / "cacheproof").symlink_to(Path(cacheproof.__file__).parent)
+    return site
+
+
+def variables(records: Path) -> Mapping[str, str]:
+    """What the environment of an engine has that is recorded there."""
+    return {plugin.FOLDER: str(records)}

@@ -1,0 +1,206 @@
+"""A release's OpenAI server with a tiny model, as a process, on this machine alone."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from cacheproof.differential.errors import HarnessError
+from cacheproof.differential.serving.traffic import (
+    FRAMES_PER_SECOND,
+    MAX_MODEL_LEN,
+    ServedModel,
+    Settings,
+)
+from cacheproof.differential.targets.releases import Release, host_command
+
+START_SECONDS = 240.0
+END_SECONDS = 20.0
+_DRIFTED = ("Multi-modal cache miss for request", "Expected a cached item for")
+"""What releases say of a name that came without its medium, which is not there."""
+_METRICS = {
+    "preemptions": "vllm:num_preemptions_total",
+    "prefix cache hits, tokens": "vllm:prefix_cache_hits_total",
+    "processed media found": "vllm:mm_cache_hits_total",
+}
+"""What is read of the server's metrics, and how vLLM calls it."""
+_WRITTEN: Mapping[ServedModel, Mapping[str, str]] = {
+    "llava": {"image": "<image>"},
+    "qwen2_5_vl": {
+        "image": "<vision> <|image_pad|> </vision>",
+        "video": "<vision> <|video_pad|> </vision>",
+    },
+    "qwen3_vl": {
+        "image": "<|vision_start|> <|image_pad|> <|vision_end|>",
+        "video": "<|vision_start|> <|video_pad|> <|vision_end|>",
+    },
+    "qwen2_audio": {"audio": "<|audio_bos|> <|AUDIO|> <|audio_eos|>"},
+}
+"""What the tiny models' tokenizers write for a medium."""
+
+
+class Server:
+    """Started when it is entered; ended, with all of its processes, when it is left."""
+
+    def __init__(
+        self,
+        release: Release,
+        model: ServedModel,
+        directory: Path,
+        settings: Settings,
+        folder: Path,
+        *,
+        variables: Mapping[str, str] | None = None,
+        search: Sequence[Path] = (),
+    ) -> None:
+        """A server of a release with the model in `directory`.
+
+        Args:
+            folder: its own; for its log and its template.
+            variables: of its environment, beside those that a release is run with.
+            search: where it looks for modules as well: its web framework, plug-ins.
+        """
+        self._port = _free_port()
+        self._log = folder / "server.log"
+        template = folder / "template.jinja"
+        template.write_text(_template(model))
+        command, environment = host_command(release)
+        environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+        environment |= dict(variables or {})
+        environment["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], *map(str, search)))
+        self._environment = environment
+        self._command = [*command, "-m", "vllm.entrypoints.openai.api_server"]
+        self._command += ["--host", "127.0.0.1", "--port", str(self._port)]
+        self._command += ["--model", str(directory), "--chat-template", str(template)]
+        self._command += _options(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        """Raises HarnessError where it does not come up; says what it said last."""
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        process = self._process
+        assert process is not None
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, how)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still answers."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=10):
+                return True
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def last_words(self) -> str:
+        """What went wrong in it, as far as its log says: the last error that it names."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        errors = [line for line in lines if "Error" in line]
+        return (errors or lines or ["no word"])[-1].strip()[-300:]
+
+    def drifts(self) -> int:
+        """How often it says that its two caches of processed media have parted."""
+        text = self._log.read_text(errors="replace")
+        return sum(any(words in line for words in _DRIFTED) for line in text.splitlines())
+
+    def metrics(self) -> dict[str, int]:
+        """What its caches have done; nothing, where it does not answer any more."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as response:
+                text = response.read().decode()
+        except (OSError, urllib.error.URLError):
+            return {}
+        told = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+        return {
+            word: int(sum(float(value) for name, value in told if name.split("{")[0] == metric))
+            for word, metric in _METRICS.items()
+        }
+
+    def _wait_until_it_answers(self) -> None:
+        assert self._process is not None
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                raise HarnessError(f"a server ended before it answered: {self.last_words()}")
+            if self.is_alive:
+                return
+            time.sleep(0.2)
+        raise HarnessError(
+            f"a server did not answer within {START_SECONDS:.0f} s: {self.last_words()}"
+        )
+
+
+def _options(settings: Settings) -> list[str]:
+    """What it is started with, as arguments."""
+    options = {
+        "served-model-name": "tiny",
+        "dtype": "float32",
+        "seed": 0,
+        "block-size": settings.block_size,
+        "max-model-len": MAX_MODEL_LEN,
+        "max-num-seqs": settings.max_num_seqs,
+        "max-num-batched-tokens": settings.max_num_batched_tokens,
+        "num-gpu-blocks-override": settings.num_blocks,
+        "scheduling-policy": "priority" if settings.is_priority else "fcfs",
+        "mm-processor-cache-gb": 0 if settings.processor_cache is None else 1,
+        "mm-processor-cache-type": settings.processor_cache or "lru",
+        "media-io-kwargs": json.dumps({"video": {"fps": FRAMES_PER_SECOND}}),
+        "generation-config": "vllm",
+    }
+    flags = ["enforce-eager", "disable-uvicorn-access-log"]
+    flags.append("enable-prefix-caching" if settings.prefix_caching else "no-enable-prefix-caching")
+    if settings.whole_items:
+        flags.append("disable-chunked-mm-input")
+    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return given + [f"--{name}" for name in flags]
+
+
+def _template(model: ServedModel) -> str:
+    """A chat's messages as one text: each part's words, or what the model has for a medium."""
+    cases = "".join(
+        f"{{% elif part.type == '{modality}' %}}{written} "
+        for modality, written in _WRITTEN[model].items()
+    )
+    return (
+        "{% for message in messages %}{% for part in message.content %}"
+        "{% if part.type == 'text' %}{{ part.text }} " + cases + "{% endif %}"
+        "{% endfor %}{% endfor %}"
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port

@@ -1,0 +1,235 @@
+"""What clients ask a server, from a seed: how it is started, prompts with media, and who asks what.
+
+Few prompts are asked many times, and share their beginnings and their media, so that every cache
+has something to give.
+"""
+
+import base64
+import io
+import random
+import wave
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+ServedModel = Literal["llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio"]
+MODALITIES: dict[ServedModel, tuple[str, ...]] = {
+    "llava": ("image",),
+    "qwen2_5_vl": ("image", "video"),
+    "qwen3_vl": ("image", "video"),
+    "qwen2_audio": ("audio",),
+}
+"""Of each model that a chat can give media to. Whisper's clients upload a file to be transcribed,
+and its server puts tokens before it that a tiny tokenizer does not have."""
+MAX_MODEL_LEN = 320
+MAX_TOKENS = 48
+QUESTIONS = 10
+MEDIA = 6
+FRAMES_PER_SECOND = 2
+SAMPLES_PER_SECOND = 16_000
+SQUARE = 28
+_WORDS = 60
+
+
+@dataclass(frozen=True)
+class Medium:
+    """A picture, film or sound: its name, and a file of it."""
+
+    modality: str
+    name: str
+    data: bytes
+    frames: tuple[bytes, ...] = ()
+
+    @property
+    def suffix(self) -> str:
+        return ".wav" if self.modality == "audio" else ".png"
+
+    def part(self, uuid: str | None, *, has_data: bool) -> dict[str, Any]:
+        """As it stands in a message of a chat; without data, the uuid alone is sent."""
+        part: dict[str, Any]
+        if self.modality == "audio":
+            sound = {"data": _base64(self.data), "format": "wav"}
+            part = {"type": "input_audio", "input_audio": sound if has_data else None}
+        else:
+            kind = f"{self.modality}_url"
+            part = {"type": kind, kind: {"url": self._url} if has_data else None}
+        return part if uuid is None else part | {"uuid": uuid}
+
+    @property
+    def _url(self) -> str:
+        if self.frames:  # whose frames a server takes as any pictures, whatever it calls them
+            return f"data:video/jpeg;base64,{','.join(map(_base64, self.frames))}"
+        return f"data:image/png;base64,{_base64(self.data)}"
+
+
+Part = str | Medium
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt: words and media, in order."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def media(self) -> list[Medium]:
+        return [part for part in self.parts if isinstance(part, Medium)]
+
+    @property
+    def text(self) -> str:
+        """With a mark for each medium, as `generate` takes it."""
+        return " ".join(part if isinstance(part, str) else f"<{part.modality}>"
+                        for part in self.parts)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request of a client.
+
+    Attributes:
+        question: which question, by number.
+        uuids: the client's names of its media; None for those that it gives none.
+        alone: which of them it names without sending them, for it has before.
+        leaves_after: tokens after which the client hangs up; None for one that stays.
+        at_once: whether the answer comes at its end, and not token by token.
+    """
+
+    question: int
+    max_tokens: int
+    uuids: tuple[str | None, ...]
+    alone: tuple[bool, ...]
+    priority: int
+    salt: str | None
+    leaves_after: int | None
+    at_once: bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server is started.
+
+    Attributes:
+        num_blocks: KV blocks of `block_size` tokens, the null block among them.
+        processor_cache: where processed media are kept; None for nowhere.
+    """
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    num_blocks: int
+    block_size: int
+    prefix_caching: bool
+    is_priority: bool
+    whole_items: bool
+    processor_cache: Literal["lru", "shm"] | None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """All that one server is asked."""
+
+    settings: Settings
+    questions: tuple[Question, ...]
+    asks: tuple[Ask, ...]
+
+
+def traffic(seed: int, model: ServedModel, requests: int) -> Traffic:
+    """What that many requests of clients are, from a seed."""
+    rng = random.Random(f"{model} {seed}")
+    settings = Settings(
+        max_num_batched_tokens=rng.choice((64, 96, 192)),
+        max_num_seqs=rng.choice((4, 8, 16)),
+        num_blocks=1 + MAX_MODEL_LEN // 32 + rng.choice((0, 2, 6)),
+        block_size=32,
+        prefix_caching=rng.random() < 0.75,
+        is_priority=rng.random() < 0.5,
+        # Others may be given items that are larger than a step.
+        whole_items=model == "llava" and rng.random() < 0.3,
+        processor_cache=rng.choice(("lru", "lru", "shm", None)),
+    )
+    media = [_medium(rng, rng.choice(MODALITIES[model]), number) for number in range(MEDIA)]
+    questions: list[Question] = []
+    while len(questions) < QUESTIONS:
+        beginning = rng.choice(questions).parts if questions and rng.random() < 0.6 else ()
+        questions.append(Question((*beginning[: rng.randint(0, 4)], *_some_parts(rng, media))))
+    return Traffic(settings, tuple(questions), tuple(_asks(rng, settings, questions, requests)))
+
+
+def _some_parts(rng: random.Random, media: Sequence[Medium]) -> Iterator[Part]:
+    for _ in range(rng.randint(1, 2)):
+        yield _words(rng)
+        yield rng.choice(media)
+    yield _words(rng)
+
+
+def _words(rng: random.Random) -> str:
+    return " ".join(f"w{rng.randrange(_WORDS)}" for _ in range(rng.randint(1, 24)))
+
+
+def _asks(
+    rng: random.Random, settings: Settings, questions: Sequence[Question], requests: int
+) -> Iterator[Ask]:
+    for _ in range(requests):
+        question = rng.randrange(len(questions))
+        uuids, alone = [], []
+        for medium in questions[question].media:
+            # A name is of one medium; a medium may have several.
+            name = rng.choice((None, medium.name, f"{medium.name}, again"))
+            uuids.append(name)
+            alone.append(
+                name is not None and settings.processor_cache is not None and rng.random() < 0.4
+            )
+        leaves = rng.random() < 0.15
+        yield Ask(
+            question,
+            max_tokens=rng.randint(1, MAX_TOKENS),
+            uuids=tuple(uuids),
+            alone=tuple(alone),
+            priority=rng.randrange(4) if settings.is_priority else 0,
+            salt=rng.choice((None, None, "pepper", "salt")),
+            leaves_after=rng.randint(0, 6) if leaves else None,
+            at_once=not leaves and rng.random() < 0.5,
+        )
+
+
+def _medium(rng: random.Random, modality: str, number: int) -> Medium:
+    name = f"{modality} {number}"
+    if modality == "audio":
+        return Medium(modality, name, _wav(rng, rng.randint(1, 8)))
+    size = SQUARE * rng.randint(1, 3), SQUARE * rng.randint(1, 3)
+    if modality == "image":
+        return Medium(modality, name, _png([_picture(rng, size)]))
+    frames = [_picture(rng, size) for _ in range(2 * rng.randint(1, 2))]
+    return Medium(modality, name, _png(frames), tuple(_png([frame]) for frame in frames))
+
+
+def _picture(rng: random.Random, size: tuple[int, int]) -> "Image":
+    from PIL import Image
+
+    return Image.frombytes("RGB", size, rng.randbytes(3 * size[0] * size[1]))
+
+
+def _png(frames: Sequence["Image"]) -> bytes:
+    """A picture, or several as a film, without loss."""
+    written = io.BytesIO()
+    first, *rest = frames
+    shown = {"save_all": True, "append_images": rest, "duration": 1000 // FRAMES_PER_SECOND}
+    first.save(written, "PNG", **(shown if rest else {}))
+    return written.getvalue()
+
+
+def _wav(rng: random.Random, tenths: int) -> bytes:
+    """Noise of so many tenths of a second, 16 bits a sample."""
+    written = io.BytesIO()
+    with wave.open(written, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(SAMPLES_PER_SECOND)
+        file.writeframes(rng.randbytes(2 * tenths * SAMPLES_PER_SECOND // 10))
+    return written.getvalue()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

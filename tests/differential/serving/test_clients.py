@@ -1,0 +1,139 @@
+"""Clients beside a server that is none: what they send, and what they make of what comes back."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from cacheproof.differential.serving.clients import Answer, ask
+from cacheproof.differential.serving.traffic import Ask, Medium, Question
+
+QUESTION = Question(("w1", Medium("image", "image 1", b"data"), "w2"))
+REQUEST = Ask(0, 8, ("image 1",), (False,), 2, "salt", leaves_after=None, at_once=True)
+ALONE = replace(REQUEST, alone=(True,))
+ANSWERED = 200
+Reply = Callable[[dict[str, Any]], tuple[int, list[dict[str, Any]]]]
+
+
+def choice(token_id: int, ended: str | None = None) -> dict[str, Any]:
+    """A piece of an answer, with one token."""
+    tops = [{"logprob": -1.5}, {"logprob": -1.0}]
+    logprobs = {"content": [{"logprob": -1.0, "top_logprobs": tops}]}
+    return {"token_ids": [token_id], "logprobs": logprobs, "finish_reason": ended}
+
+
+def piece(*choices: dict[str, Any]) -> dict[str, Any]:
+    return {"prompt_token_ids": [7, 8], "choices": list(choices)}
+
+
+@contextmanager
+def serving(*replies: Reply) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A server that answers one request after the other so, and what it was sent."""
+    sent: list[dict[str, Any]] = []
+    left = iter(replies)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            sent.append(body)
+            status, pieces = next(left)(body)
+            self.send_response(status)
+            self.end_headers()
+            for one in pieces:
+                text = json.dumps(one)
+                self.wfile.write((f"data: {text}\n\n" if body["stream"] else text).encode())
+            if body["stream"]:
+                self.wfile.write(b"data: [DONE]\n\n")
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", sent
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def answered(request: Ask, *replies: Reply) -> tuple[Answer, list[dict[str, Any]]]:
+    with serving(*replies) as (url, sent):
+        return ask(url, QUESTION, request), sent
+
+
+def right(body: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+    """Three tokens, at once or one by one."""
+    choices = [choice(10), choice(11), choice(12, "length")]
+    if body["stream"]:
+        return ANSWERED, [piece(one) for one in choices]
+    whole = choice(12, "length")
+    whole["token_ids"] = [10, 11, 12]
+    whole["logprobs"]["content"] *= 3
+    return ANSWERED, [piece(whole)]
+
+
+def failing(status: int, words: str) -> Reply:
+    return lambda body: (status, [{"error": {"message": words}}])
+
+
+def test_an_answer_at_once_and_one_by_one_are_the_same() -> None:
+    at_once, sent = answered(REQUEST, right)
+    streamed, _ = answered(replace(REQUEST, at_once=False), right)
+    assert at_once == streamed
+    assert at_once.tokens == [(10, -1.0, 0.5), (11, -1.0, 0.5), (12, -1.0, 0.5)]
+    assert (at_once.prompt, at_once.ended, at_once.failed) == ([7, 8], "length", "")
+    (body,) = sent
+    assert body["cache_salt"] == "salt"
+    assert body["priority"] == 2
+    assert [part["type"] for part in body["messages"][0]["content"]] == [
+        "text",
+        "image_url",
+        "text",
+    ]
+
+
+def test_who_leaves_has_what_came_until_then() -> None:
+    left, _ = answered(replace(REQUEST, at_once=False, leaves_after=2), right)
+    assert [token for token, *_ in left.tokens] == [10, 11]
+    assert left.ended is None
+    assert left.failed == ""
+    gone, _ = answered(replace(REQUEST, at_once=False, leaves_after=0), right)
+    assert gone == Answer()
+
+
+def test_what_is_not_known_by_its_name_is_sent_after_all() -> None:
+    missing = failing(400, "Cache miss for image at index 0 but data is not provided.")
+    answer, sent = answered(ALONE, missing, right)
+    assert answer.refused_alone
+    assert answer.ended == "length"
+    parts = [body["messages"][0]["content"][1] for body in sent]
+    assert [part["image_url"] is None for part in parts] == [True, False]
+    assert {part["uuid"] for part in parts} == {"image 1"}
+
+
+def test_a_server_that_fails_is_asked_once_more_with_all_media() -> None:
+    answer, sent = answered(ALONE, failing(500, "Internal server error"), right)
+    assert answer.asked_again
+    assert answer.ended == "length"
+    assert sent[1]["messages"][0]["content"][1]["image_url"] is not None
+    failed, _ = answered(REQUEST, failing(500, "no"), failing(500, "still no"))
+    assert "still no" in failed.failed
+
+
+def test_other_refusals_are_told() -> None:
+    answer, sent = answered(REQUEST, failing(400, "too long"))
+    assert "400" in answer.failed
+    assert "too long" in answer.failed
+    assert len(sent) == 1
+    within, _ = answered(
+        replace(REQUEST, at_once=False), lambda body: (ANSWERED, [{"error": {"message": "died"}}])
+    )
+    assert "died" in within.failed
+    nobody = ask("http://127.0.0.1:9", QUESTION, REQUEST)
+    assert "refused" in nobody.failed

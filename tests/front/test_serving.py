@@ -1,0 +1,69 @@
+"""`cacheproof http`: a release's OpenAI server beside the runner, right and with a fault."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cacheproof.differential.serving import recorder
+
+Run = Callable[..., Any]
+TARGET = "engine@0.32.0"
+PLANTED = Path(__file__).parents[1] / "differential" / "serving" / "planted.py"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--target", "vllm@0.32.0"), "no engine; expected engine@VERSION"),
+        (("--target", "engine"), "no engine"),
+        (("--target", TARGET, "--model", "whisper"), "expected one of llava"),
+        (("--target", TARGET, "--seeds", "3"), "expected A:B"),
+        (("--target", TARGET, "--requests", "0"), "'--requests'"),
+        (("--target", TARGET, "--clients", "many"), "'--clients'"),
+        (("--target", TARGET, "--records", "/dev/null/records"), "expected a folder"),
+        (("--target", TARGET, "--known", "/no/such/file"), "expected a list of known faults"),
+        (("--target", "engine@0.18.0"), "0.18.0"),
+    ],
+)
+def test_an_argument_that_means_nothing(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    assert words in run("http", *arguments).refusal
+
+
+@pytest.mark.full
+def test_a_server_answers_as_the_runner_does(run: Run, tmp_path: Path) -> None:
+    records, told = tmp_path / "records", tmp_path / "told.json"
+    arguments = ("--model", "llava", "--seeds", "1:2", "--requests", "40")
+    ran = run("http", "--target", TARGET, *arguments, "--records", records, "--json", told)
+    assert ran.code == 0, ran.out
+    (server,) = json.loads(told.read_text())["servers"]
+    counts = server["counts"]
+    assert counts["requests"] == 40
+    assert counts["of which equal"] == counts["tokens"] > 300
+    assert counts["preemptions"] > 0
+    assert counts["clients that left"] > 0
+    assert server["differences"] == []
+    assert run("audit", records / "llava-1").code == 0
+
+
+@pytest.mark.full
+def test_a_store_that_misreads_is_seen_in_what_clients_get(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = recorder.installed
+
+    def with_fault(folder: Path) -> Path:
+        site = installed(folder)
+        shutil.copy(PLANTED, site / "planted.py")
+        (points,) = site.glob("*.dist-info/entry_points.txt")
+        points.write_text(f"{points.read_text()}planted = planted:register\n")
+        return site
+
+    monkeypatch.setattr(recorder, "installed", with_fault)
+    arguments = ("--model", "llava", "--seeds", "1:2", "--requests", "20")
+    ran = run("http", "--target", TARGET, *arguments)
+    assert ran.code == 1
+    assert "expected" in ran.out
