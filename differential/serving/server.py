@@ -24,6 +24,7 @@ from cacheproof.differential.targets.releases import Release, host_command
 
 START_SECONDS = 240.0
 END_SECONDS = 20.0
+_OF_ENGINE = ("(EngineCore", "(Worker", "(VllmWorker")
 _DRIFTED = ("Multi-modal cache miss for request", "Expected a cached item for")
 """What releases say of a name that came without its medium, which is not there."""
 _METRICS = {
@@ -124,10 +125,12 @@ class Server:
             return False
 
     def last_words(self) -> str:
-        """What went wrong in it, as far as its log says: the last error that it names."""
+        """What went wrong in it, as far as its log says: the last error that its engine names, or
+        else anybody."""
         lines = self._log.read_text(errors="replace").splitlines()
         errors = [line for line in lines if "Error" in line]
-        return (errors or lines or ["no word"])[-1].strip()[-300:]
+        of_engine = [line for line in errors if line.startswith(_OF_ENGINE)]
+        return (of_engine or errors or lines or ["no word"])[-1].strip()[-300:]
 
     def drifts(self) -> int:
         """How often it says that its two caches of processed media have parted."""
