@@ -1,15 +1,21 @@
 """What a campaign's head, its store and Ray take of a job, and what follows for many cores.
 
     .venv/bin/python benchmarks/cluster_scaling.py overhead
+    .venv/bin/python benchmarks/cluster_scaling.py memory [--over-ray]
     .venv/bin/python benchmarks/cluster_scaling.py speed PLAN.toml
 
 `overhead` runs a campaign whose jobs cost nothing: each comes at once to what one real shard came
 to. What is left is the head's own work and the store's. It then sends empty jobs over Ray. CPU time
-is counted, which a busy machine changes little. `speed` runs a plan by 1 and 2 workers, and on Ray
+is counted, which a busy machine changes little. `memory` runs such a campaign, with `--over-ray`
+one whose outcomes go through two nodes, and prints what its head has of its own after each tenth
+of the jobs: memory that no file backs, what of it the allocator keeps free, and Python objects that
+its collector follows. `speed` runs a plan by 1 and 2 workers, and on Ray
 clusters of 1 and 2 nodes of this machine.
 """
 
 import argparse
+import ctypes
+import gc
 import math
 import os
 import pickle
@@ -18,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +34,7 @@ from campaign_on_a_cluster import COMMAND, Database, cluster_of
 from worker_memory import below
 
 from cacheproof import cluster as clusters
+from cacheproof import workers
 from cacheproof.campaign_run import SystemClock
 from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import work
@@ -44,6 +51,7 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 LANE = "encoder cache"
 SHARD_SEEDS = 20
 WIDTHS = (2, 64, 1024)
+LOOKS = 10
 CORES = (2, 16, 100, 1_000, 10_000)
 SHARE = 0.1
 """How much of one core the head may take."""
@@ -60,6 +68,21 @@ class Costless:
         future: Future[Any] = Future()
         future.set_result(self.outcome)
         return future
+
+
+class OverRay:
+    """Has each job done on the cluster that is joined: it comes to what is sent there."""
+
+    def __init__(self, outcome: Any) -> None:
+        self._crew = clusters.ClusterCrew(int)
+        self._outcome = outcome
+
+    @property
+    def number(self) -> int:
+        return self._crew.number
+
+    def submit(self, run: Callable[[Any], Any], task: Any) -> "Future[Any]":
+        return self._crew.submit(nothing, self._outcome)
 
 
 @dataclass(frozen=True)
@@ -89,10 +112,7 @@ def every_one(under_way: Collection["Future[Any]"]) -> Collection["Future[Any]"]
 
 def head_cost(place: str, width: int, jobs: int, outcome: Any, server: "Server") -> Cost:
     """What a head of so many workers and its store take, with jobs that cost nothing."""
-    seeds = f"0:{jobs * SHARD_SEEDS}"
-    plan = CampaignPlan(targets=("reference",), seeds=seeds, shard_seeds=SHARD_SEEDS)
-    about = About("reference", None, "", False, False, (LANE,))
-    with closing(Store.create(place, plan, "", MadeBy("1", "code"), [about], 1.0)) as store:
+    with closing(store_of(place, jobs)) as store:
         runner = store.enlist(Who.here(), width, time.time())
         crew = Costless(width, outcome)
         running = Running(store, 0, ReferenceTarget(), [], runner, crew, every_one, SystemClock())
@@ -105,6 +125,54 @@ def head_cost(place: str, width: int, jobs: int, outcome: Any, server: "Server")
             (server.seconds() - server_began) / jobs,
             jobs / took,
         )
+
+
+def store_of(place: str, jobs: int) -> Store:
+    """Of a campaign that has so many shards."""
+    seeds = f"0:{jobs * SHARD_SEEDS}"
+    plan = CampaignPlan(targets=("reference",), seeds=seeds, shard_seeds=SHARD_SEEDS)
+    about = About("reference", None, "", False, False, (LANE,))
+    return Store.create(place, plan, "", MadeBy("1", "code"), [about], 1.0)
+
+
+def memory(jobs: int, over_ray: bool) -> Iterator[str]:
+    """What the head of such a campaign has after each tenth of its jobs."""
+    _, outcome, _ = shard()
+    rows: list[str] = []
+
+    def look(_: str) -> None:
+        if running.totals.next * LOOKS >= jobs * len(rows):
+            gc.collect()
+            had = own_mib()
+            ctypes.CDLL(None).malloc_trim(0)  # glibc's
+            has = own_mib()
+            objects = len(gc.get_objects())
+            rows.append(f"| {running.totals.next:,} | {has:.1f} | {had - has:.1f} | {objects:,} |")
+
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        crew: Costless | OverRay = Costless(WIDTHS[0], outcome)
+        done_among: Callable[[Any], Any] = every_one
+        if over_ray:
+            cluster = stack.enter_context(cluster_of(2))
+            stack.enter_context(clusters.joined(cluster.address))
+            crew, done_among = OverRay(outcome), workers.done_among
+        store = stack.enter_context(closing(store_of(folder, jobs)))
+        runner = store.enlist(Who.here(), crew.number, time.time())
+        clock = SystemClock()
+        target = ReferenceTarget()
+        running = Running(store, 0, target, [], runner, crew, done_among, clock, look)
+        running.run()
+    yield "| jobs | own MiB | free MiB | objects |"
+    yield "|--:|--:|--:|--:|"
+    yield from rows
+
+
+def own_mib() -> float:
+    """What this process has that no file backs."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    (kib,) = (line.split()[1] for line in lines if line.startswith("Pss_Anon:"))
+    return int(kib) / 1024
 
 
 class Server:
@@ -229,13 +297,18 @@ def main() -> None:
     of_jobs = commands.add_parser("overhead")
     of_jobs.add_argument("--jobs", type=int, default=2000)
     of_jobs.add_argument("--seed-seconds", type=float, default=0.3, help="CPU of a slower target")
+    of_memory = commands.add_parser("memory")
+    of_memory.add_argument("--jobs", type=int, default=20_000)
+    of_memory.add_argument("--over-ray", action="store_true")
     commands.add_parser("speed").add_argument("plan", type=Path)
     options = parser.parse_args()
-    lines = (
-        overhead(options.jobs, options.seed_seconds)
-        if options.what == "overhead"
-        else speed(options.plan)
-    )
+    match options.what:
+        case "overhead":
+            lines = overhead(options.jobs, options.seed_seconds)
+        case "memory":
+            lines = memory(options.jobs, options.over_ray)
+        case _:
+            lines = speed(options.plan)
     for line in lines:
         print(line, flush=True)
 

@@ -321,6 +321,19 @@ def nobody_is_forgotten(s: Presence) -> bool:
 
 
 @contract(
+    "SC-20",
+    "A step computes no token before the first of a request",
+    kind="trace",
+    harm="safety",
+    component=COMPONENT,
+    source="vLLM GPUModelRunner._prepare_inputs adds num_computed_tokens to the place of a row in "
+    "its tables of tokens and of KV slots: one that is negative reads what is before that place",
+)
+def begins_at_a_token(w: Plan) -> bool:
+    return all(w.windows[r].start >= 0 for r in w.windows)
+
+
+@contract(
     "LV-3",
     "As many steps as all requests have tokens do not pass without a new one for anybody",
     kind="progress",

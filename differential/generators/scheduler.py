@@ -15,7 +15,8 @@ attention or alone.
 
 With `kv_transfers` the KV of prompts comes from elsewhere, all of it or a part that may end inside
 an item, within a step or later, right or wrong; and that of ended requests is sent there. One trace
-in four has both connectors.
+in four has both connectors. Requests then wait more than they run, and an abort hardly ever meets
+one inside an item: one trace in six ends with an abort that does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -111,6 +112,7 @@ class _SchedulerTrace:
         self._streaming = Random(f"{VERSION}/streaming/{seed}")
         self._resizing = Random(f"{VERSION}/resizing/{seed}") if resized else None
         self._runs_out = Random(f"{VERSION}/end/{seed}").random() < 0.05
+        self._cuts_off = kv_transfers and Random(f"{VERSION}/cut/{seed}").random() < 1 / 6
         random = self._random = Random(f"{VERSION}/{async_scheduling}/{seed}")
         self._seed = seed
         self._squeezed = random.random() < 0.4 or transfers
@@ -213,6 +215,8 @@ class _SchedulerTrace:
             arrivals = [Transfer(identifier, "ready") for identifier in self._pending]
             ends = [Close(request) for request in self._rooms]
             self._events += until_all_end(self._config, self._live, self._pauses, *arrivals, *ends)
+        if self._cuts_off:
+            self._events += self._cut_off()
         header = SchedulerHeader(
             schema=SCHEMA,
             manager="encoder_cache",
@@ -221,6 +225,21 @@ class _SchedulerTrace:
             generator=VERSION,
         )
         return Trace(header, tuple(self._events))
+
+    def _cut_off(self) -> Iterator[AnyEvent]:
+        """A request that is alone is aborted when a step has left it inside an item."""
+        config = self._config
+        threshold = config.long_prefill_token_threshold or config.max_model_len
+        step = min(config.max_num_batched_tokens, threshold)
+        identifier, mask = max(self._items, key=lambda item: len(item[1]))
+        room = config.max_model_len - len(mask) - 1
+        item = self._item(identifier, min(step - 1, room), mask)
+        request = f"r{self._arrived}"
+        yield from map(Abort, self._live)
+        yield Add(request, item.offset + item.length, (item,), max_tokens=1)
+        yield Schedule()
+        yield Abort(request)
+        yield Update()
 
     def _transfer(self) -> Transfer:
         """An output that is on its way arrives or fails to; or another one is offered, or not any

@@ -102,6 +102,7 @@ _FAULT_OF: dict[str, Mapping[str, str | Mapping[str, str]]] = {
         "SC-17": "tells_of_a_block_too_few",
         "SC-18": {"it is the second": "refuses_requests"},
         "SC-19": "forgets_who_waits",
+        "SC-20": "begins_before_the_first",
         "DF-1": "drops_what_is_read",
         "LV-1": "stops",
         "LV-3": "computes_the_same_again",

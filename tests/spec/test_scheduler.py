@@ -12,9 +12,11 @@ from cacheproof.spec.scheduler_records import (
     Fills,
     Inputs,
     Overtaking,
+    Plan,
     Presence,
     Reads,
     Service,
+    Span,
     Spending,
     Stops,
     Stretch,
@@ -53,6 +55,17 @@ PROGRESS = Progress(starts={"a": 4, "b": 0}, computed={"a": 4, "b": 0, "c": 7})
 KV_READS = KVReads(reads={"a": {1: 8, 2: 3}}, right={"a": {1: 8, 2: 5}})
 HOLDING = Holding(free=3, held=4, blocks=7, ends={"a": 9, "b": 8}, slots={"a": 16, "b": 8})
 PRESENCE = Presence(owed={"a", "b"}, there={"a", "b"})
+PLAN = Plan(
+    token_budget=8,
+    tokens={"a": 4, "b": 1},
+    encoder_budget=4,
+    encodes={},
+    whole_items=0,
+    windows={"a": Span(0, 4), "b": Span(7, 8)},
+    items={"a": (), "b": ()},
+    running_max=2,
+    running=2,
+)
 SERVICE = Service(
     refused="ValueError",
     seqs=4,
@@ -97,6 +110,8 @@ def holds(contract: str, subject: NamedTuple) -> bool:
         ("SC-17", HOLDING),
         ("SC-18", SERVICE._replace(refused="")),
         ("SC-19", PRESENCE),
+        ("SC-20", PLAN),
+        ("SC-20", PLAN._replace(windows={})),
         ("DF-1", READS),
         ("DF-1", READS._replace(dropped={"y"})),
         ("LV-2", ARRIVAL),
@@ -140,6 +155,7 @@ def test_what_a_correct_scheduler_does_keeps_the_contract(
         ("SC-18", SERVICE),
         ("SC-19", PRESENCE._replace(there={"a"})),
         ("SC-19", PRESENCE._replace(owed={"b"})),
+        ("SC-20", PLAN._replace(windows={"a": Span(0, 4), "b": Span(-1, 1)})),
         ("DF-1", READS._replace(dropped={"x"})),
         ("LV-2", ARRIVAL._replace(tokens=64)),
         ("LV-2", ARRIVAL._replace(embeddings=9)),

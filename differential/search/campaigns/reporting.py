@@ -2,7 +2,7 @@
 on time, with a digest."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from cacheproof.differential.search.campaigns.store import (
     OPEN,
     PLANT,
     REPLAY,
-    SEARCH,
     TAKEN,
     WRITE,
     Ended,
@@ -63,8 +62,9 @@ class Reported:
         self._totals.cut_at(store.cut(number))
         replayed = store.ended(number, REPLAY)
         self._totals.replay([one for one in replayed if one.job.number >= self._totals.replayed])
-        self._totals.take(store.ended(number, SEARCH, self._totals.next))
-        self.seeds = _seeds(self._totals.jobs)
+        for _ in self._totals.take_from(store, number):
+            pass  # what is noted is written down by who runs it
+        self.seeds = _told(self._totals.seeds)
         self.verdict = Verdict(self._totals.campaign, [], unfinished=self._unfinished())
         self._plant()
         self.records = of_run(self._replayed(replayed), self._write())
@@ -247,18 +247,9 @@ def _finding(found: Finding) -> dict[str, Any]:
     }
 
 
-def _seeds(jobs: Sequence[Any]) -> dict[str, list[str]]:
-    """The seeds of each lane, as few ranges as can be."""
-    found: dict[str, list[range]] = {}
-    for job in sorted(jobs, key=lambda one: one.first):
-        ranges = found.setdefault(job.lane, [])
-        if ranges and ranges[-1].stop == job.first:
-            ranges[-1] = range(ranges[-1].start, job.last)
-        else:
-            ranges.append(range(job.first, job.last))
-    return {lane: list(_told(ranges)) for lane, ranges in found.items()}
-
-
-def _told(ranges: Sequence[range]) -> Iterator[str]:
-    for one in ranges:
-        yield f"{one.start}:{one.stop}"
+def _told(seeds: Mapping[str, Sequence[range]]) -> dict[str, list[str]]:
+    """The seeds of each lane, A:B, in their order."""
+    return {
+        lane: [f"{one.start}:{one.stop}" for one in sorted(ranges, key=lambda one: one.start)]
+        for lane, ranges in seeds.items()
+    }

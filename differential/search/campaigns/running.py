@@ -52,8 +52,6 @@ SHARDS_AHEAD = 200
 """Shards that are in the store beyond those that have ended, at least."""
 SHARDS_OF_ONE = 4
 """And for each worker."""
-TAKEN_IN_AT_ONCE = 50
-"""Shards that are read at once: else all that wait for a slow one would be read each time."""
 CANARIES_AT_ONCE = 8
 
 
@@ -154,11 +152,8 @@ class Running:
         if not self.totals.has_replayed:
             replayed = self.store.ended(self.number, REPLAY, self.totals.replayed)
             self._have_written(self.totals.replay(replayed))
-        while some := self.store.ended(self.number, SEARCH, self.totals.next, TAKEN_IN_AT_ONCE):
-            before = self.totals.next
-            self._have_written(self.totals.take(some))
-            if self.totals.next - before < len(some):
-                break
+        for noted in self.totals.take_from(self.store, self.number):
+            self._have_written(noted)
         self.store.add(self._to_add)
         self._to_add.clear()
         ahead = max(SHARDS_AHEAD, SHARDS_OF_ONE * self.crew.number)

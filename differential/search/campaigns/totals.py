@@ -1,7 +1,7 @@
 """What the shards of a target come to, in the order of their numbers: whoever ran them, and however
 often they were begun, it is the same."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.finding import DIFFERENCE, LOCKSTEP, MODEL_DIFFERENCE
@@ -11,19 +11,30 @@ from cacheproof.differential.search.campaigns import outcomes
 from cacheproof.differential.search.campaigns.outcomes import Replayed, Searched, ToWrite
 from cacheproof.differential.search.campaigns.plan_file import FIRST_UNLISTED, CampaignPlan
 from cacheproof.differential.search.campaigns.shards import Cutting
-from cacheproof.differential.search.campaigns.store import DONE, WRITE, About, Ended, Job
+from cacheproof.differential.search.campaigns.store import (
+    DONE,
+    SEARCH,
+    WRITE,
+    About,
+    Ended,
+    Job,
+    Store,
+)
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.noting import Noted, Noting
 from cacheproof.spec.registry import by_id
 
 KEPT_PER_BREAK = 3
+TAKEN_IN_AT_ONCE = 50
+"""Shards that are read at once."""
 _HARMLESS = ("efficiency", MODEL_DIFFERENCE)
 
 
 class Totals:
     """The campaign that the traces of the register, 0 to `replayed`, and then shards, 0 to `next`
-    (both left out), amount to, and the breaks that are to be written down. `replays` is how many
-    such traces there are, `cut` the number from which on no shard counts."""
+    (both left out), amount to, the `seeds` of each lane in as few ranges as can be, and the breaks
+    that are to be written down. `replays` is how many such traces there are, `cut` the number from
+    which on no shard counts. Nothing is kept of a shard itself: there may be millions."""
 
     def __init__(
         self, plan: CampaignPlan, about: About, known: Sequence[KnownFault], replays: int
@@ -31,7 +42,7 @@ class Totals:
         self.replayed = 0
         self.next = 0
         self.noted: list[Noted] = []
-        self.jobs: list[Job] = []
+        self.seeds: dict[str, list[range]] = {}
         self.cutting = Cutting(plan, about.lanes)
         self.cut = self.cutting.total
         self.noting = Noting(known, about.release, shrinks_listed=plan.shrink_listed)
@@ -85,10 +96,20 @@ class Totals:
             if not self.has_replayed or self.is_over or ended.job.number != self.next:
                 break
             self.next += 1
-            self.jobs.append(ended.job)
+            self._add_seeds(ended.job)
             news += self._take(ended)
         self.noted += news
         return news
+
+    def take_from(self, store: Store, target: int) -> Iterator[list[Noted]]:
+        """Take in what has ended in a store of a target's shards, a few at once: those that wait
+        for a slow one would all be read each time, and a campaign that goes on would have all of
+        its shards in memory. Yields what is to be written down because of each few."""
+        while some := store.ended(target, SEARCH, self.next, TAKEN_IN_AT_ONCE):
+            before = self.next
+            yield self.take(some)
+            if self.next - before < len(some):
+                return
 
     def _take(self, ended: Ended) -> list[Noted]:
         outcome: Searched = outcomes.read(Searched, ended.outcome)
@@ -104,6 +125,15 @@ class Totals:
         if enough or (self._plan.until == FIRST_UNLISTED and any(map(self.is_unlisted, noted))):
             self.cut = self.next
         return noted
+
+    def _add_seeds(self, job: Job) -> None:
+        """The shards of a lane come in the order of the plan's ranges, which may be any."""
+        ranges = self.seeds.setdefault(job.lane, [])
+        first, last = job.first, job.last
+        before = next((one for one in ranges if one.stop == first), range(first, first))
+        after = next((one for one in ranges if one.start == last), range(last, last))
+        ranges[:] = [one for one in ranges if one not in (before, after)]
+        ranges.append(range(before.start, after.stop))
 
     def _merge(self, part: Campaign) -> list[Noted]:
         return [

@@ -55,6 +55,7 @@ KEPT_BECAUSE = {
     "SC-1b": "it names the budget, where SC-5 says that an item is encoded twice to exceed it",
     "SC-1c": "it names the limit, where EC-6 is what comes of running what was never scheduled",
     "SC-10": "it names what the workers are told of nobody, where SC-15 is what comes of it",
+    "SC-20": "it speaks beside KV loads too, where SC-14 and SC-15 do not",
     "DF-1": "it names the notice that came too early, where WM-2 says that a read misses",
     "LV-2": "it speaks when the request arrives, LV-1 only once steps come back empty",
     "EX-11": "it names the promise of what cannot be had, where EX-1 is what comes of it",

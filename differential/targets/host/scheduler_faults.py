@@ -7,6 +7,7 @@ what the scheduler decides from.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from .by_name import by_name
@@ -326,6 +327,19 @@ def hands_out_what_is_loaded(scheduler: Any) -> None:
     _after_schedule(scheduler, share)
 
 
+def begins_before_the_first(scheduler: Any) -> None:
+    """A new request that begins at its first token is said to begin at the one before."""
+
+    def move(output: Any) -> None:
+        requests = output.scheduled_new_reqs
+        for number, new in enumerate(requests):
+            if new.num_computed_tokens == 0:
+                changed = new._replace if hasattr(new, "_replace") else partial(replace, new)
+                requests[number] = changed(num_computed_tokens=-1)
+
+    _after_schedule(scheduler, move)
+
+
 def reads_what_nobody_wrote(scheduler: Any) -> None:
     """The first block of a new request with computed tokens is said to be one of nobody's."""
 
@@ -380,6 +394,7 @@ SCHEDULER_FAULTS: dict[str, SchedulerFault] = by_name(
     counts_a_block_too_few,
     tells_of_a_block_too_few,
     hands_out_what_is_loaded,
+    begins_before_the_first,
     reads_what_nobody_wrote,
     overlooks_failed_loads,
     *MANAGER_CALL_FAULTS.values(),

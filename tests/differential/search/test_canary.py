@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 
+import msgspec
 import pytest
 
 from cacheproof.differential.generators.block_hash import block_hash_trace
@@ -30,6 +31,8 @@ from cacheproof.differential.targets.host.kv_cache_faults import KV_CACHE_FAULTS
 from cacheproof.differential.targets.host.media_hash_faults import MEDIA_HASH_FAULTS
 from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
 from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.manager import Add
+from cacheproof.differential.traces.scheduler import Abort
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.reference.semantics import Semantics
 from cacheproof.spec.registry import contracts
@@ -190,3 +193,29 @@ def test_a_canary_of_a_kind_is_planted_beside_other_kinds_and_not_beside_its_own
     found = plant(canaries_in(lane, target, ours), target, lane)
     assert "MH-3, mode of an image (media hash)" in found
     assert "MH-3, list against map (media hash)" not in found
+
+
+@pytest.mark.parametrize(
+    ("release", "otherwise"),
+    [("0.11.0", False), ("0.15.1", False), ("0.18.1", True), ("0.33.0", True)],
+)
+def test_who_ends_inside_an_item_beside_kv_loads_is_found(release: str, otherwise: bool) -> None:
+    """Up to 0.19 entries are given back as soon as they are scheduled: between two steps a request
+    holds one only inside an item."""
+    lane, canary = (
+        LANES["scheduler with KV loads"],
+        Canary("SC-6", "frees_nothing", "after the end"),
+    )
+    target = ReferenceTarget(Semantics.of_vllm(release), release=release)
+    assert canary in canaries_in(lane, target)
+    assert all(plant([canary], target, lane).values())
+    without = [trace_without_its_end(lane.trace(seed, release)) for seed in SEEDS]
+    assert finds_canary(canary, target, without) == otherwise
+
+
+def trace_without_its_end(trace: Trace) -> Trace:
+    """Without the request of the lane that is aborted inside an item at the end of a trace."""
+    *before, added, _, aborted, _ = trace.events
+    if not (isinstance(added, Add) and isinstance(aborted, Abort)):
+        return trace
+    return msgspec.structs.replace(trace, events=tuple(before))

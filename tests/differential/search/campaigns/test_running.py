@@ -1,10 +1,12 @@
 """A campaign comes to the same however it is run: stopped, shared, by however many workers."""
 
+import gc
 import os
 import random
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,14 +14,17 @@ import psycopg
 import pytest
 
 from cacheproof.differential.findings.finding import Finding
+from cacheproof.differential.lanes.all_lanes import lane_called
 from cacheproof.differential.search import verdict
 from cacheproof.differential.search.campaigns import outcomes, reporting
 from cacheproof.differential.search.campaigns.plan_file import CampaignPlan
 from cacheproof.differential.search.campaigns.runners import DEAD_SECONDS, Who
+from cacheproof.differential.search.campaigns.running import Running
 from cacheproof.differential.search.campaigns.schema import JOBS
-from cacheproof.differential.search.campaigns.store import SEARCH, Away, Store
+from cacheproof.differential.search.campaigns.store import SEARCH, About, Away, MadeBy, Store
+from cacheproof.differential.search.work import Job, Search, Worker
 from cacheproof.differential.targets.reference import ReferenceTarget
-from tests.differential.search.campaigns.conftest import ELSEWHERE, Rig
+from tests.differential.search.campaigns.conftest import ELSEWHERE, InlineCrew, Rig
 
 LANES = ("encoder-decoder", "encoder-decoder of several items")
 PLAN = CampaignPlan(targets=("reference",), seeds="0:20", shard_seeds=4)
@@ -301,3 +306,50 @@ def test_a_campaign_that_misses_a_planted_fault_is_void(rig) -> None:
     document = rig.document(store)
     assert document["exit_code"] == verdict.VOID
     assert any("canary of ED-5" in one for one in document["targets"][0]["void_because"])
+
+
+class Constant(InlineCrew):
+    """Comes to the same for each shard; keeps each where shards are to be `kept`."""
+
+    def __init__(self, target: ReferenceTarget, *, kept: bool) -> None:
+        super().__init__(target, number=25)
+        self._kept: list[Job] | None = [] if kept else None
+        self._comes_to = Search(lane_called(LANES[0]), range(2), 3).run(
+            Worker(target, target.another(), None)
+        )
+
+    def submit(self, run: Callable[[Any], Any], task: Job) -> "Future[Any]":
+        if self._kept is not None:
+            self._kept.append(task)
+        future: Future[Any] = Future()
+        future.set_result(self._comes_to)
+        return future
+
+
+def objects_kept_per_shard(rig: Rig, crew: Constant) -> float:
+    """How many objects there are more for each shard that ends."""
+    counts: list[tuple[int, int]] = []
+
+    def count(_: str) -> None:
+        if 100 <= running.totals.next <= 300:  # there are as many under way
+            gc.collect()
+            counts.append((running.totals.next, len(gc.get_objects())))
+
+    about = About("reference", None, "", False, False, LANES[:1])
+    plan = CampaignPlan(targets=("reference",), seeds="0:800", shard_seeds=2)
+    store = Store.create(rig.place(), plan, "", MadeBy("1", "code"), [about], 1.0)
+    runner = store.enlist(ELSEWHERE, crew.number, rig.clock.now())
+    running = Running(store, 0, rig.target, [], runner, crew, list, rig.clock, count)
+    running.run()
+    (before, had), (after, has) = counts[0], counts[-1]
+    return (has - had) / (after - before)
+
+
+def test_a_head_keeps_nothing_of_a_shard(rig) -> None:
+    rig.target = ReferenceTarget()
+    assert objects_kept_per_shard(rig, Constant(rig.target, kept=False)) < 0.5
+
+
+def test_what_is_kept_of_a_shard_is_seen(rig) -> None:
+    rig.target = ReferenceTarget()
+    assert objects_kept_per_shard(rig, Constant(rig.target, kept=True)) >= 1
