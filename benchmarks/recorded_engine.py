@@ -52,7 +52,7 @@ def time_the_recorder(spent):
 
 def answer(engine, prompts, params):
     """Answer requests, of which only so many are there as run."""
-    waiting = list(zip(prompts, params))
+    waiting = list(zip(prompts, params, strict=True))
     there = 0
     while there or waiting:
         while waiting and there < RUNNING:
@@ -107,7 +107,8 @@ def main() -> None:
 
     core.model_executor.execute_model = counted
     pictures = [
-        Image.frombytes("RGB", (8, 8), random.Random(seed).randbytes(192)) for seed in range(PICTURES)
+        Image.frombytes("RGB", (8, 8), random.Random(seed).randbytes(192))
+        for seed in range(PICTURES)
     ]
     print("{}", file=results, flush=True)
     for line in sys.stdin:

@@ -89,7 +89,7 @@ class Evaluator:
         if (
             changed is not None
             and self._held is pre
-            and self.rules.narrowed.states(post, ghost, changed)
+            and self.rules.narrowed.states(pre, post, ghost, changed)
         ):
             self._held = post
             return

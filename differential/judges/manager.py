@@ -299,16 +299,18 @@ class ManagerJudge:
         if operation == "free" and (running is None or request_id not in running):
             self._withdraw(request_id)
         debited = (request_id, input_id) in ghost.debits
+        granted = answer is True
+        call = None
         if rules.promised[operation]:
-            asked = Call(operation, name, number, identifier, size, end, 0, 0, False, debited, "")
-            evaluator.promises(at.state, ghost, at.encoded, asked)
+            call = Call(operation, name, number, identifier, size, end, 0, 0, False, debited, "")
+            evaluator.promises(at.state, ghost, at.encoded, call)
         if operation == "allocate":
             ghost.encode(request_id, input_id, identifier, size)
-            debited = True
+            debited, call = True, None
         elif operation == "reset":
             ghost.reset()
             evaluator.doubt()  # the ghost has forgotten the sizes of all entries
-            debited = False
+            debited, call = False, None
             at.encoded.clear()
             self._state_of_last_step = None
         pre = post = at.state
@@ -318,8 +320,9 @@ class ManagerJudge:
             changed = self._changed(pre, post, delta)
         if operation == "allocate":
             changed = {*changed, identifier}
-        item, granted = (identifier, size, end), answer is True
-        call = Call(operation, name, number, *item, budget or 0, pending or 0, granted, debited, "")
+        if call is None or granted or budget or pending:
+            item, offered = (identifier, size, end), (budget or 0, pending or 0)
+            call = Call(operation, name, number, *item, *offered, granted, debited, "")
         if delta is not None or rules.unchanged[operation]:
             evaluator.transition(pre, post, ghost, call, changed)
         if self._is_decoder:
@@ -402,9 +405,13 @@ class ManagerJudge:
             freeable,
             size,
             holders,
-            pre.queue if queue is None else dict(queue),
+            pre.queue if queue is None else self._queue_after(delta),
             told,
         )
+
+    def _queue_after(self, delta: Any) -> Mapping[str, int]:
+        """The queue that a delta leads to, if it has another."""
+        return dict(delta.queue)
 
     # steps
 
@@ -462,13 +469,7 @@ def judge_of(
 
 def _moved(before: Mapping[str, int], after: Mapping[str, int]) -> Collection[str]:
     """The entries that came to a queue, left it or changed in it; not those that others passed."""
-    names, others = list(before), list(after)
-    come = len(others) - len(names)
-    if come > 0 and others[:-come] == names and [*after.values()][:-come] == [*before.values()]:
-        return others[-come:]
-    if come < 0 and names[-come:] == others and [*before.values()][-come:] == [*after.values()]:
-        return names[:-come]
-    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    return {name for name, _ in before.items() ^ after.items()}
 
 
 def _has_drafter(trace: Trace) -> bool:

@@ -2,13 +2,17 @@
 
 Most contracts speak of all entries, and a call changes one or two of them. What this makes of a
 contract's own text says the same and looks at fewer entries: it keeps the text and narrows what
-`all` ranges over, where one of three rules says that the entries it leaves out cannot break it.
+`all` or a sum ranges over, where one of four rules says that the entries it leaves out cannot break
+it.
 
     key by key   a conjunct that asks the same of every entry by itself, of a state that held it
                  before the call: what did not change, still holds
     difference   a conjunct that asks only of entries that are in a map before the call and not in
                  it afterwards: what did not change, is not asked about
     one point    a conjunct that asks only of the call's own entry
+    sum          an equation between numbers of a state and sums over its entries, of a state that
+                 held it before the call: both sides have grown by the same, and a sum by what those
+                 that changed bring
 
 Whatever no rule covers is asked as it stands. A test holds both texts to the same answers.
 """
@@ -28,9 +32,17 @@ Holds = Callable[..., bool]
 _DOMAIN = ast.Name(CHANGED, ast.Load())
 
 
+_BROUGHT = {
+    "total": "{0}[h] if h in {0} else 0",
+    "total_unheld": "{0}[h] if h in {0} and not {1}[h] else 0",
+}
+"""What an entry brings to the sum that a word of contracts is."""
+
+
 def of_states(rules: Iterable[Contract], followed: Set[str]) -> Holds:
-    """Whether all these contracts of states hold, under s, g and changed, provided that they did
-    before the call. `followed` are the maps of the ghost that change as `changed` says."""
+    """Whether all these contracts of states hold, under pre, s, g and changed, provided that they
+    did before the call, of `pre`. `followed` are the maps of the ghost that change as `changed`
+    says."""
 
     def narrow(conjunct: ast.expr) -> ast.expr:
         match conjunct:
@@ -38,6 +50,10 @@ def of_states(rules: Iterable[Contract], followed: Set[str]) -> Holds:
                 by_key = subset.key_by_key(part, whole)
                 narrowed = narrow(by_key)
                 return conjunct if narrowed is by_key else narrowed
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                sides = _grown(left), _grown(right)
+                if None not in sides:
+                    return ast.parse(f"{sides[0]} == {sides[1]}", mode="eval").body
         generator, over = _quantified(conjunct)
         maps = followed | {one for one in _attributes(conjunct) if one.startswith("s.")}
         if over is None or ast.unparse(over.iter) not in maps:
@@ -46,7 +62,7 @@ def of_states(rules: Iterable[Contract], followed: Set[str]) -> Holds:
         is_by_key = all(_is_of_key(part, _key(over), maps) for part in parts)
         return _narrowed(generator, over, _DOMAIN) if is_by_key else conjunct
 
-    return _compiled(("s", "g", CHANGED), [(rule, narrow) for rule in rules])
+    return _compiled(("pre", "s", "g", CHANGED), [(rule, narrow) for rule in rules])
 
 
 def of_transitions(rules: Iterable[Contract]) -> Holds:
@@ -75,6 +91,34 @@ def of_promises(rules: Iterable[Contract], operation: str) -> Holds:
         return _narrowed(generator, over, ast.parse("(c.identifier,)", mode="eval").body)
 
     return _compiled(("s", "g", "w", "c"), [(rule, narrow) for rule in rules])
+
+
+def _grown(node: ast.expr) -> str | None:
+    """By how much a number of a state, a sum over its entries, or what these add up to, is more
+    than before the call; None where it is something else."""
+    text = ast.unparse(node)
+    match node:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
+            parts = _grown(left), _grown(right)
+            operator = "+" if isinstance(sign, ast.Add) else "-"
+            return None if None in parts else f"({parts[0]} {operator} {parts[1]})"
+        case ast.Attribute(value=ast.Name(id="s")):
+            return f"({text} - {_before(text)})"
+        case ast.Call(func=ast.Name(id=word), args=args) if word in _BROUGHT:
+            if any(_root(one) != "s" for one in args):
+                return None
+            now = _BROUGHT[word].format(*map(ast.unparse, args))
+            return f"sum([({now}) - ({_before(now)}) for h in {CHANGED}])"
+    return None
+
+
+def _before(text: str) -> str:
+    """The same of the state before the call."""
+    tree = ast.parse(text, mode="eval")
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Name) and one.id == "s":
+            one.id = "pre"
+    return ast.unparse(tree)
 
 
 def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narrow]]) -> Holds:

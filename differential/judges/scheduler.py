@@ -16,7 +16,7 @@ from cacheproof.differential.judges.scheduler_kv import KVMirror, follows
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.judges.scheduler_rare import RareStates
-from cacheproof.differential.judges.scheduler_subjects import Outcome, Subjects, is_one_of
+from cacheproof.differential.judges.scheduler_subjects import Advance, Outcome, Subjects, is_one_of
 from cacheproof.differential.targets.host.protocol import REFUSED, Protocol
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add, Update
@@ -44,6 +44,7 @@ from cacheproof.spec.scheduler_records import (
     Plan,
     Presence,
     References,
+    Span,
     Standing,
     Stretch,
     Telling,
@@ -187,11 +188,12 @@ class SchedulerJudge(ManagerJudge):
         telling = [call for call in calls if call.input is not None or call.delta is not None]
         fills = outcome is not None and bool(outcome["encode"] or outcome.get("loads"))
         kept = self._subjects.kept(self._at, telling) if fills else None
-        self._follow_step(outcome, calls)
-        if outcome is not None:
-            self._judge_schedule(outcome, telling, kept)
+        advance = self._follow_step(outcome, calls)
+        if advance is not None:
+            self._judge_schedule(outcome, advance, telling, kept)
 
-    def _follow_step(self, outcome: Any, calls: Any) -> None:
+    def _follow_step(self, outcome: Any, calls: Any) -> Advance | None:
+        """Follow what a step decides and calls; None where it decides nothing."""
         at = self._at
         running = set(outcome["running"]) if outcome else set()
         planning = len(calls)
@@ -204,22 +206,11 @@ class SchedulerJudge(ManagerJudge):
         if outcome is None:
             for call in calls[planning:]:
                 self._call(call, running)
-            return
+            return None
         self._follow_preemptions(outcome, running)
-        step: dict[str, int] = {}
-        for name, tokens in outcome["scheduled"].items():
-            if name not in outcome["computed"]:
-                continue  # preempted after it was scheduled; releases up to 0.11 leave its count in
-            request = at.requests[name]
-            start = outcome["computed"][name]
-            request.computed = step[name] = end = start + tokens
-            if start < request.end_of_items:
-                at.gathered.update(
-                    [request.identifiers[number] for number in request.read_in(start, end)]
-                )
-        at.in_flight.append(step)
+        advance = self._follow_tokens(outcome)
         if not self.protocol.releases_on_update:
-            for name in step:
+            for name in advance.ends:
                 self._confirm(name)
         for call in calls[planning:]:
             self._call(call, running)
@@ -230,6 +221,30 @@ class SchedulerJudge(ManagerJudge):
             self._reach.meet("preempted after encode in the same step")
         self._rare_calls.transfers(outcome, loaded.keys())
         self._finish_step(tuple(outcome["notices"]))
+        return advance
+
+    def _follow_tokens(self, outcome: Outcome) -> Advance:
+        """Follow how far the step brings its requests."""
+        at = self._at
+        requests, prompts, computed = at.requests, at.prompts, outcome["computed"]
+        step, windows, unfinished = Advance({}, {}, set())
+        for name, tokens in outcome["scheduled"].items():
+            start = computed.get(name)
+            if start is None:
+                continue  # preempted after it was scheduled; releases up to 0.11 leave its count in
+            request = requests[name]
+            request.computed = step[name] = end = start + tokens
+            if start < request.end_of_items:
+                windows[name] = Span(start, end)
+                at.gathered.update(
+                    [request.identifiers[number] for number in request.read_in(start, end)]
+                )
+            if end < prompts[name]:
+                unfinished.add(name)
+        if len(step) < len(computed):
+            raise LookupError("a request is computed that is not scheduled")
+        at.in_flight.append(step)
+        return Advance(step, windows, unfinished)
 
     def _follow_preemptions(self, outcome: Outcome, running: set[str]) -> None:
         """Who runs no more needs nothing; the rejected end with the next update."""
@@ -248,12 +263,12 @@ class SchedulerJudge(ManagerJudge):
         ended_last = _NOBODY if self._kv is None else self._kv.ended_last
         claiming = at.ghost.claimed_end
         for step in at.in_flight[: event.steps]:
-            for name in step:
+            for name in [name for name in step if claiming.get(name) or name in finished]:
                 if name in ended_last:
                     continue
                 if name in finished and name in at.running and name in at.requests:
                     self._end(name)
-                elif name in claiming:
+                elif claiming.get(name):
                     self._confirm(name)
         for name in finished:
             self._end(name)
@@ -324,11 +339,15 @@ class SchedulerJudge(ManagerJudge):
         self._check(operation, Answer(raised.type), lambda: f"{raised.type} in {operation}")
 
     def _judge_schedule(
-        self, outcome: Outcome, telling: list[CallRecord], kept: Set[str] | None
+        self,
+        outcome: Outcome,
+        advance: Advance,
+        telling: list[CallRecord],
+        kept: Set[str] | None,
     ) -> None:
         """Judge what a step decided; `telling` are the calls that its items may hang on."""
         at, subjects = self._at, self._subjects
-        plan = subjects.plan(at, outcome)
+        plan = subjects.plan(at, outcome, advance)
         self._check("schedule", plan)
         self._rare.schedule(outcome)
         inputs = _ALL_SENT
@@ -348,7 +367,7 @@ class SchedulerJudge(ManagerJudge):
         self._judge_kv(outcome)
         rest = subjects.rest(at, plan, telling, self._capacity)
         if not self._is_decoder:  # whose items are in no prompt
-            self._judge_items(plan, outcome, telling, kept, rest)
+            self._judge_items(plan, advance, outcome, telling, kept, rest)
         if self._kv is None:
             items = partial(subjects.items, at)
             self._check("schedule", self._order.judge(outcome, at.in_flight[:-1], items, rest))
@@ -369,6 +388,7 @@ class SchedulerJudge(ManagerJudge):
     def _judge_items(
         self,
         plan: Plan,
+        advance: Advance,
         outcome: Outcome,
         calls: Iterable[CallRecord],
         kept: Set[str] | None,
@@ -380,9 +400,9 @@ class SchedulerJudge(ManagerJudge):
         fills = _FILLS_NOTHING if kept is None else subjects.fills(at, outcome, kept)
         self._check("schedule", fills)
         at.follow_claims(outcome, calls)
-        self._check("schedule", subjects.reads(at, plan, fills))
-        self._check("schedule", subjects.claims(at, plan))
-        stops = subjects.stops(at, plan, outcome, calls, rest)
+        self._check("schedule", subjects.reads(at, advance, fills))
+        self._check("schedule", subjects.claims(at, advance))
+        stops = subjects.stops(at, plan, advance, outcome, calls, rest)
         self._check("schedule", stops)
         self._rare.stops(stops, partial(subjects.items, at), rest)
 

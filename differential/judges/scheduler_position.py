@@ -29,7 +29,7 @@ class SchedulerPosition(ManagerPosition):
         arrivals: how requests arrived.
         running: who runs.
         prompts: the length of each prompt, in tokens.
-        claims: request -> the items that it has claimed while it runs.
+        claims: request -> the items that it has claimed while it runs, if any.
         dropped: entries that a step's notices name, until they are allocated anew.
         paused: whether the scheduler is.
         pending: entries whose transfer is outstanding.
@@ -90,5 +90,5 @@ class SchedulerPosition(ManagerPosition):
                 self.claims.setdefault(name, set()).add(number)
                 if is_allocation:
                     self.dropped.discard(self.requests[name].identifiers[number])
-        claims = self.claims
-        self.claims = {name: claims.get(name) or set() for name in outcome["running"]}
+        for name in self.claims.keys() - self.running:
+            del self.claims[name]

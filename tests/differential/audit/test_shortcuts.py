@@ -9,7 +9,6 @@ import pytest
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.judges.evaluator import Evaluator
-from cacheproof.differential.judges.manager import ManagerJudge
 from tests.differential.audit.spoiled import audit, file_of, parts_of, records_of, spoil
 from tests.differential.recording.driven import Driven
 
@@ -65,7 +64,7 @@ def test_a_judge_that_says_that_nothing_changed_says_something_else(
     driven: list[Driven], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = audits(driven)
-    monkeypatch.setattr(ManagerJudge, "_changed", lambda *_: ())
+    monkeypatch.setattr(AuditJudge, "_changed", lambda *_: ())
     assert audits(driven) != right
 
 
