@@ -7,6 +7,7 @@ one that the last step left.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cacheproof.differential.judges.evaluator import Evaluator
@@ -36,6 +37,8 @@ from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
 
 CREDITS = frozenset({"release", "free"})
+_made: Callable[[tuple[Any, ...]], Call] = partial(tuple.__new__, Call)
+"""A call of these fields, in order: without a call of Python, of which there are many."""
 _NOTED = frozenset({"can", "allocate", "check", "release"})
 AS_DEBITED = "as an item is debited"
 """The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""
@@ -302,7 +305,7 @@ class ManagerJudge:
         granted = answer is True
         call = None
         if rules.promised[operation]:
-            call = Call(operation, name, number, identifier, size, end, 0, 0, False, debited, "")
+            call = _made((operation, name, number, identifier, size, end, 0, 0, False, debited, ""))
             evaluator.promises(at.state, ghost, at.encoded, call)
         if operation == "allocate":
             ghost.encode(request_id, input_id, identifier, size)
@@ -318,11 +321,11 @@ class ManagerJudge:
         if delta is not None:
             post = at.state = self._replay(pre, delta)
             changed = self._changed(pre, post, delta)
-        if operation == "allocate":
+        if operation == "allocate" and identifier not in changed:
             changed = {*changed, identifier}
         if call is None or granted or budget or pending:
             item, offered = (identifier, size, end), (budget or 0, pending or 0)
-            call = Call(operation, name, number, *item, *offered, granted, debited, "")
+            call = _made((operation, name, number, *item, *offered, granted, debited, ""))
         if delta is not None or rules.unchanged[operation]:
             evaluator.transition(pre, post, ghost, call, changed)
         if self._is_decoder:
@@ -383,22 +386,30 @@ class ManagerJudge:
         told = pre.notices if notices is None else tuple(notices)
         if self._is_decoder:
             return DecoderCacheState(self._capacity, free, told)
-        known = self._at.ghost.size
         size, holders = pre.size, pre.holders
         if entries:
-            size, holders = dict(size), dict(holders)
+            known = self._at.ghost.size
+            holders = dict(holders)
+            resized: dict[str, int | None] = {}
             for identifier, entry in entries.items():
                 if entry is None:
-                    size.pop(identifier, None)
                     holders.pop(identifier, None)
+                    resized[identifier] = None
                     continue
                 requests, stated = entry
                 holders[identifier] = frozenset(requests)
-                if stated is not None:
-                    size[identifier] = stated
-                elif identifier not in size or identifier in known:
-                    size[identifier] = known.get(identifier, 0)
-        self._residents = len(size)
+                if stated is None and (identifier not in size or identifier in known):
+                    stated = known.get(identifier, 0)
+                if stated is not None and size.get(identifier) != stated:
+                    resized[identifier] = stated
+            if resized:
+                size = dict(size)
+                for identifier, stated in resized.items():
+                    if stated is None:
+                        size.pop(identifier, None)
+                    else:
+                        size[identifier] = stated
+                self._residents = len(size)
         return EncoderCacheState(
             self._capacity,
             free,

@@ -122,38 +122,96 @@ def _before(text: str) -> str:
 
 
 def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narrow]]) -> Holds:
-    conjuncts = _gathered(
+    lines = _gathered(
         narrow(conjunct)
         for rule, narrow in narrows
         for conjunct in _conjuncts(rule.expression.tree)
     )
-    names: Mapping[str, Any] = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
-    text = (
-        f"lambda {', '.join(parameters)}: {' and '.join(f'({one})' for one in conjuncts) or 'True'}"
+    body = "\n    ".join([*lines, "return True"])
+    tree = _Looked(parameters).visit(
+        ast.parse(f"def holds({', '.join(parameters)}):\n    {body}")
     )
-    holds: Holds = eval(compile(text, "<narrowed contracts>", "eval"), dict(names))
+    names: dict[str, Any] = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
+    exec(compile(ast.unparse(tree), "<narrowed contracts>", "exec"), names)
+    holds: Holds = names["holds"]
     return holds
 
 
 def _gathered(conjuncts: Iterable[ast.expr]) -> list[str]:
-    """Texts of conjuncts, of which all that ask the same of what changed are one: what is asked of
-    each of these entries, by where it must be for that."""
-    texts: list[str] = []
-    asked: dict[tuple[str, str], list[str]] = {}
+    """The lines that ask conjuncts, of which all that ask of what changed are one loop: what is
+    asked of each of these entries, by where it must be for that, and what it brings to sums."""
+    lines: list[str] = []
+    equations: list[str] = []
+    sums = _Sums()
+    asked: dict[str, dict[str, list[str]]] = {}
     for conjunct in conjuncts:
         generator, over = _quantified(conjunct)
         if over is not None and ast.unparse(over.iter) == CHANGED and len(over.ifs) == 1:
-            there = ast.unparse(ast.UnaryOp(ast.Not(), over.ifs[0]))
-            element = f"({ast.unparse(generator.elt)})"
-            asked.setdefault((_key(over), there), []).append(element)
+            there = asked.setdefault(_key(over), {}).setdefault(ast.unparse(over.ifs[0]), [])
+            there += _asked(generator.elt, {_key(over)})
+        elif over is not None:
+            lines += _asked(conjunct, set())
         else:
-            texts.append(ast.unparse(conjunct))
-    by_key: dict[str, list[str]] = {}
-    for (key, there), elements in asked.items():
-        by_key.setdefault(key, []).append(f"({there} or {' and '.join(elements)})")
-    for key, parts in by_key.items():
-        texts.append(f"all({' and '.join(parts)} for {key} in {CHANGED})")
-    return texts
+            equations += _asked(sums.visit(conjunct), set())
+    if sums.brought:
+        lines += [f"{name} = 0" for name in sums.brought]
+        asked.setdefault("h", {})
+    for key, elements in asked.items():
+        lines.append(f"for {key} in {CHANGED}:")
+        for there, parts in elements.items():
+            lines += [f"    if {there}:", *(f"        {part}" for part in parts)]
+        if key == "h":
+            lines += [f"    {name} += {brought}" for name, brought in sums.brought.items()]
+    return [*lines, *equations]
+
+
+class _Sums(ast.NodeTransformer):
+    """Puts names in the place of sums of what those that changed bring, which is `brought`."""
+
+    def __init__(self) -> None:
+        self.brought: dict[str, str] = {}
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(func=ast.Name(id="sum"), args=[ast.ListComp(elt=brought)]):
+                name = f"brought_{len(self.brought)}"
+                self.brought[name] = ast.unparse(brought)
+                return ast.Name(name, ast.Load())
+        return self.generic_visit(node)
+
+
+def _asked(node: ast.expr, keys: Set[str]) -> list[str]:
+    """The lines that ask a conjunct, in loops over `keys`: a loop in the place of `all`."""
+    generator, over = _quantified(node)
+    if over is None or _key(over) in keys:
+        parts = list(_conjuncts(node))
+        if len(parts) > 1:
+            return [line for part in parts for line in _asked(part, keys)]
+        return [f"if not ({ast.unparse(node)}): return False"]
+    lines = [f"for {_key(over)} in {ast.unparse(over.iter)}:"]
+    lines += [f"{' ' * depth}if {ast.unparse(one)}:" for depth, one in enumerate(over.ifs, 1)]
+    depth = " " * len(lines)
+    return [*lines, *(depth + line for line in _asked(generator.elt, {*keys, _key(over)}))]
+
+
+class _Looked(ast.NodeTransformer):
+    """Looks each attribute of the parameters up once."""
+
+    def __init__(self, parameters: Sequence[str]) -> None:
+        self._parameters = parameters
+        self._names: dict[str, str] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        looked = [ast.parse(f"{name} = {text}").body[0] for text, name in self._names.items()]
+        node.body = [*looked, *node.body]
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if not isinstance(node.value, ast.Name) or node.value.id not in self._parameters:
+            return self.generic_visit(node)
+        text = ast.unparse(node)
+        return ast.Name(self._names.setdefault(text, text.replace(".", "_")), ast.Load())
 
 
 def _quantified(node: ast.expr) -> tuple[ast.GeneratorExp, ast.comprehension | None]:

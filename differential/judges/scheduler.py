@@ -83,6 +83,8 @@ class SchedulerJudge(ManagerJudge):
         self._keeps_outputs = trace.runner == "second" and is_one_of(
             release, _SECOND_RUNNER_KEEPS_OUTPUTS
         )
+        self._held: dict[type, Any] = {}
+        self._presence: tuple[Any, Any, Any] = (None, None, None)
         self._chunks: dict[str, list[Chunk]] = {}
         self._resumable: set[str] = set()
         self._resumed: set[str] = set()
@@ -319,12 +321,18 @@ class SchedulerJudge(ManagerJudge):
     # what is asked
 
     def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:
-        """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
+        """Judge a subject by all that speak of it; `kind` says in which way one is broken. The very
+        record that held them when one of its type was judged last is not asked about again."""
         self.calls_judged += 1
-        evaluator = self._evaluator
+        if self._held.get(type(subject)) is subject:
+            return
+        evaluator, held = self._evaluator, True
         for rule, holds in evaluator.rules.of_scheduler.get(type(subject), ()):
             if not holds(subject):
+                held = False
                 evaluator.broken(rule, about(rule, subject), operation, "", "", kind())
+        if held:
+            self._held[type(subject)] = subject
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
         """Of a manager that raised the manager's contracts speak, of any other the scheduler's."""
@@ -425,11 +433,14 @@ class SchedulerJudge(ManagerJudge):
         ended = {event.request} if isinstance(event, Abort) else outcome.get("finished", ())
         if ended:
             at.present = at.present.difference(ended)
-        there = {*outcome["running"], *outcome["waiting"]}
-        if self._resumable:
-            there -= self._resumable
-        operation = tag_of(type(event))
-        self._check(operation, Presence(at.present, there))
+        running, waiting, (owed, ran, waited) = outcome["running"], outcome["waiting"], self._presence
+        if at.present is not owed or running is not ran or waiting is not waited:
+            there = {*running, *waiting}
+            if self._resumable:
+                there -= self._resumable
+            self._present = Presence(at.present, there)
+            self._presence = at.present, running, waiting
+        self._check(tag_of(type(event)), self._present)
 
     def _judge_transfers(self, kv: KVTransferMirror, event: Any, outcome: Any) -> None:
         """Judge what an event does with KV that comes from elsewhere, before all else: what a step
@@ -459,8 +470,7 @@ class SchedulerJudge(ManagerJudge):
             return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:
             at.steps_without_token += 1
-            steps_max = self._subjects.tokens_max(map(self._order.added, names))
-            self._check("schedule", Stretch(at.steps_without_token, steps_max))
+            self._check("schedule", Stretch(at.steps_without_token, self._order.tokens_max(names)))
         if not any(at.in_flight[:-1]) and not outcome.get("rejected"):
             self._judge_turn(outcome, stood)  # the rejected end with the next update
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from cacheproof.differential.judges.manager import CREDITS
-from cacheproof.differential.judges.requests import embeds, size
+from cacheproof.differential.judges.requests import embeds, size, tokens_max
 from cacheproof.differential.judges.scheduler_items import Advance, Item, Rest, Stopping
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.targets.host.protocol import Protocol
@@ -217,16 +217,11 @@ class Subjects:
             max(map(embeds, event.items), default=0),
             capacity,
             self._encoder_budget,
-            self._blocks(self.tokens_max([event])),
+            self._blocks(tokens_max(event, config)),
             config.num_blocks - 1,
             together,
             config.max_num_batched_tokens,
         )
-
-    def tokens_max(self, events: Iterable[Add | Chunk]) -> int:
-        """Tokens that these prompts and what is decoded from them may come to."""
-        longest = self._config.max_model_len
-        return sum([min(event.prompt + event.max_tokens, longest) for event in events])
 
     def standing(self, at: SchedulerPosition, outcome: Outcome) -> Standing:
         """How the step leaves the engine."""
