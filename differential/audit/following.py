@@ -1,6 +1,7 @@
 """Makes events and records of a trace out of what an engine recorded."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from cacheproof.differential.recording.ledger import changed
@@ -28,7 +29,7 @@ REQUESTS_MAX = 100_000
 _BY_NAME = ("new", "told_new", "resumed", "preempted", "rejected", "awaiting")
 _BY_REQUEST = ("drafts", "withheld", "sent_again", "dropped")
 _MODES = ("new", "all", "none")
-_NOBODY: list[str] = []
+_NOBODY: dict[str, list[str]] = {word: [] for word in _BY_NAME}
 _NAMES_MAX = 1 << 16
 _STEP = Schedule()
 _TOKENS_FOR_ALL = Update(1, ())
@@ -50,6 +51,13 @@ class Observed(NamedTuple):
 def name_of(number: int) -> str:
     """What a request is called."""
     return f"r{number}"
+
+
+_observed: Callable[[tuple[Any, StepRecord]], Observed] = partial(tuple.__new__, Observed)
+_recorded: Callable[[tuple[Any, ...]], StepRecord] = partial(tuple.__new__, StepRecord)
+_called: Callable[[tuple[Any, ...]], CallRecord] = partial(tuple.__new__, CallRecord)
+_entry: Callable[[tuple[list[str], int | None]], Entry] = partial(tuple.__new__, Entry)
+"""Records of these fields, in order, without a call of Python: there are many a step."""
 
 
 class _Names(dict[int, str]):
@@ -179,7 +187,7 @@ class Follower:
             raise ValueError(f"more than {REQUESTS_MAX} requests at once")
         added = self.present[message.request] = add_of(message)
         self.arrivals[added.request] = message.arrival
-        yield Observed(added, self._record(self._standing(message), message.calls))
+        yield _observed((added, self._record(self._standing(message), message.calls)))
 
     def _scheduled(self, message: Scheduled) -> Iterator[Observed]:
         scheduled, computed = self._tokens(message)
@@ -195,19 +203,18 @@ class Follower:
             "finished": self._names(message.finished),
             "total": rest["total"] if "total" in rest else sum(scheduled.values()),
             "drafts": {},
+            **_NOBODY,
         }
-        for word in _BY_NAME:
-            outcome[word] = list(map(name_of, rest[word])) if word in rest else _NOBODY
-        for word in _BY_REQUEST if rest else ():
-            if word in rest:
-                outcome[word] = _by_request(rest[word])
+        if rest:
+            outcome |= {word: list(map(name_of, rest[word])) for word in _BY_NAME if word in rest}
+            outcome |= {word: _by_request(rest[word]) for word in _BY_REQUEST if word in rest}
         outcome |= self._standing(message)
         calls = self._calls(message.calls)
         if self._has_connector:
             asked = _asked(rest.get("connector", ()), self.present)
             outcome["loads"] = asked["loads"]
             outcome["awaiting"] = [*outcome["awaiting"], *asked["awaiting"]]
-        yield Observed(_STEP, StepRecord(outcome, calls, None, None))
+        yield _observed((_STEP, _recorded((outcome, calls, None, None))))
         for number in message.finished:
             if self.present.pop(number, None) is not None:
                 del self.arrivals[name_of(number)]
@@ -249,7 +256,7 @@ class Follower:
             "finished": self._names(message.ended),
             **self._standing(message),
         }
-        yield Observed(event, self._record(outcome, message.calls))
+        yield _observed((event, self._record(outcome, message.calls)))
 
     def _aborted(self, message: Aborted) -> Iterator[Observed]:
         calls = self._calls(message.calls)
@@ -289,7 +296,7 @@ class Follower:
             yield Observed(event, StepRecord(None, self._calls(message.calls), raised, None))
 
     def _record(self, outcome: Any, calls: Iterable[ManagerCall]) -> StepRecord:
-        return StepRecord(outcome, self._calls(calls), None, None)
+        return _recorded((outcome, self._calls(calls), None, None))
 
     def _standing(self, message: Any) -> dict[str, Any]:
         if message.running is not None:
@@ -313,7 +320,7 @@ class Follower:
         operation, request, number, budget, pending, answer, delta = call
         told = None if delta is None else self._change(*delta)
         name = None if request is None else self._name[request]
-        return CallRecord(OPERATIONS[operation], name, number, budget, pending, answer, told)
+        return _called((OPERATIONS[operation], name, number, budget, pending, answer, told))
 
     def _change(
         self,
@@ -332,7 +339,7 @@ class Follower:
             free,
             freeable,
             {
-                name: None if entry is None else Entry(self._names(entry[0]), entry[1])
+                name: None if entry is None else _entry((self._names(entry[0]), entry[1]))
                 for name, entry in entries.items()
             },
             None if queue is None else list(self._queue.items()),

@@ -38,7 +38,8 @@ from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, 
 
 CREDITS = frozenset({"release", "free"})
 _made: Callable[[tuple[Any, ...]], Call] = partial(tuple.__new__, Call)
-"""A call of these fields, in order: without a call of Python, of which there are many."""
+_state: Callable[[tuple[Any, ...]], EncoderCacheState] = partial(tuple.__new__, EncoderCacheState)
+"""A call and a state of these fields, in order, without a call of Python: there are many."""
 _NOTED = frozenset({"can", "allocate", "check", "release"})
 AS_DEBITED = "as an item is debited"
 """The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""
@@ -367,7 +368,7 @@ class ManagerJudge:
             return
         at = self._at
         if name is None or number is None:
-            call = Call(operation, name or "", -1, "", 0, 0, 0, 0, False, False, "")
+            call = _made((operation, name or "", -1, "", 0, 0, 0, 0, False, False, ""))
         else:
             request = at.requests[name]
             item = request.identifiers[number], request.sizes[number], request.ends[number]
@@ -410,15 +411,8 @@ class ManagerJudge:
                     else:
                         size[identifier] = stated
                 self._residents = len(size)
-        return EncoderCacheState(
-            self._capacity,
-            free,
-            freeable,
-            size,
-            holders,
-            pre.queue if queue is None else self._queue_after(delta),
-            told,
-        )
+        after = pre.queue if queue is None else self._queue_after(delta)
+        return _state((self._capacity, free, freeable, size, holders, after, told))
 
     def _queue_after(self, delta: Any) -> Mapping[str, int]:
         """The queue that a delta leads to, if it has another."""
