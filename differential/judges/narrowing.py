@@ -19,7 +19,7 @@ Whatever no rule covers is asked as it stands. A test holds both texts to the sa
 
 import ast
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
 from cacheproof.spec import subset, vocabulary
@@ -128,9 +128,7 @@ def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narro
         for conjunct in _conjuncts(rule.expression.tree)
     )
     body = "\n    ".join([*lines, "return True"])
-    tree = _Looked(parameters).visit(
-        ast.parse(f"def holds({', '.join(parameters)}):\n    {body}")
-    )
+    tree = _Looked(parameters).visit(ast.parse(f"def holds({', '.join(parameters)}):\n    {body}"))
     names: dict[str, Any] = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
     exec(compile(ast.unparse(tree), "<narrowed contracts>", "exec"), names)
     holds: Holds = names["holds"]
@@ -158,8 +156,8 @@ def _gathered(conjuncts: Iterable[ast.expr]) -> list[str]:
         asked.setdefault("h", {})
     for key, elements in asked.items():
         lines.append(f"for {key} in {CHANGED}:")
-        for there, parts in elements.items():
-            lines += [f"    if {there}:", *(f"        {part}" for part in parts)]
+        for place, parts in elements.items():
+            lines += [f"    if {place}:", *(f"        {part}" for part in parts)]
         if key == "h":
             lines += [f"    {name} += {brought}" for name, brought in sums.brought.items()]
     return [*lines, *equations]

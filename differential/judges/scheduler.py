@@ -11,12 +11,12 @@ from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import entries
 from cacheproof.differential.judges.rules import Rules, about, rules_of
-from cacheproof.differential.judges.scheduler_items import Rest
+from cacheproof.differential.judges.scheduler_items import Advance, Rest
 from cacheproof.differential.judges.scheduler_kv import KVMirror, follows
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.judges.scheduler_rare import RareStates
-from cacheproof.differential.judges.scheduler_subjects import Advance, Outcome, Subjects, is_one_of
+from cacheproof.differential.judges.scheduler_subjects import Outcome, Subjects, is_one_of
 from cacheproof.differential.targets.host.protocol import REFUSED, Protocol
 from cacheproof.differential.traces.base import tag_of
 from cacheproof.differential.traces.manager import Add, Update
@@ -44,7 +44,6 @@ from cacheproof.spec.scheduler_records import (
     Plan,
     Presence,
     References,
-    Span,
     Standing,
     Stretch,
     Telling,
@@ -210,7 +209,7 @@ class SchedulerJudge(ManagerJudge):
                 self._call(call, running)
             return None
         self._follow_preemptions(outcome, running)
-        advance = self._follow_tokens(outcome)
+        advance = at.follow_tokens(outcome)
         if not self.protocol.releases_on_update:
             for name in advance.ends:
                 self._confirm(name)
@@ -224,29 +223,6 @@ class SchedulerJudge(ManagerJudge):
         self._rare_calls.transfers(outcome, loaded.keys())
         self._finish_step(tuple(outcome["notices"]))
         return advance
-
-    def _follow_tokens(self, outcome: Outcome) -> Advance:
-        """Follow how far the step brings its requests."""
-        at = self._at
-        requests, prompts, computed = at.requests, at.prompts, outcome["computed"]
-        step, windows, unfinished = Advance({}, {}, set())
-        for name, tokens in outcome["scheduled"].items():
-            start = computed.get(name)
-            if start is None:
-                continue  # preempted after it was scheduled; releases up to 0.11 leave its count in
-            request = requests[name]
-            request.computed = step[name] = end = start + tokens
-            if start < request.end_of_items:
-                windows[name] = Span(start, end)
-                at.gathered.update(
-                    [request.identifiers[number] for number in request.read_in(start, end)]
-                )
-            if end < prompts[name]:
-                unfinished.add(name)
-        if len(step) < len(computed):
-            raise LookupError("a request is computed that is not scheduled")
-        at.in_flight.append(step)
-        return Advance(step, windows, unfinished)
 
     def _follow_preemptions(self, outcome: Outcome, running: set[str]) -> None:
         """Who runs no more needs nothing; the rejected end with the next update."""
@@ -433,7 +409,11 @@ class SchedulerJudge(ManagerJudge):
         ended = {event.request} if isinstance(event, Abort) else outcome.get("finished", ())
         if ended:
             at.present = at.present.difference(ended)
-        running, waiting, (owed, ran, waited) = outcome["running"], outcome["waiting"], self._presence
+        running, waiting, (owed, ran, waited) = (
+            outcome["running"],
+            outcome["waiting"],
+            self._presence,
+        )
         if at.present is not owed or running is not ran or waiting is not waited:
             there = {*running, *waiting}
             if self._resumable:

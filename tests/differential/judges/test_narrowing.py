@@ -253,7 +253,7 @@ def is_narrowed(make: Callable[[list[Contract]], Any], rule: Contract) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(narrowing, "compile", noted, raising=False)
         make([rule])
-    return "in changed" in texts[0] or "in (c.identifier,)" in texts[0]
+    return "in changed" in texts[0] or "in (c_identifier,)" in texts[0]
 
 
 def test_these_contracts_are_narrowed() -> None:
