@@ -1,11 +1,14 @@
 """How long an audit takes, on one core: of a record of a real engine's scheduler, made for it.
 
-    .venv/bin/python benchmarks/audit.py [--turns 12] [--release 0.32.0]
+    .venv/bin/python benchmarks/audit.py [--turns 12] [--release 0.32.0] [--beside CHECKOUT]
 
-Two kinds of traffic are recorded, short answers and long ones; each audit is timed five times.
+Three kinds of traffic are recorded: short answers, long ones, and dense traffic of sixteen clients
+that send pictures; each audit is timed five times. With --beside another checkout audits the same
+records in turn, for times that a machine which others share can be asked for.
 """
 
 import argparse
+import os
 import resource
 import statistics
 import subprocess
@@ -19,38 +22,52 @@ from recorder import Engine
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.targets.host.session import calm_collector
 
-ANSWERS = {"short answers, 8 to 120 tokens": "", "long answers, 200 to 400 tokens": "long"}
+ANSWERS = {
+    "short answers, 8 to 120 tokens": "",
+    "long answers, 200 to 400 tokens": "long",
+    "dense, answers of 4 to 60 tokens": "dense",
+}
 ROUNDS = 5
+HERE = Path(__file__).parents[1]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--release", default="0.32.0")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="audit with that as well")
     parser.add_argument("--timed", metavar="DIR", help="only time the audit of that record, once")
     arguments = parser.parse_args()
     if arguments.timed:
         timed(arguments.timed)
         return
-    print("| traffic | steps | requests a step | seconds for 100,000 steps | memory, MiB |")
-    print("|---|--:|--:|--:|--:|")
+    checkouts = [HERE, *filter(None, [arguments.beside])]
+    print("| traffic | checkout | steps | requests a step | seconds for 100,000 steps | MiB |")
+    print("|---|---|--:|--:|--:|--:|")
     for words, kind in ANSWERS.items():
         with tempfile.TemporaryDirectory() as folder:
             engine = Engine(arguments.release, Path(folder), kind=kind)
             for seed in range(arguments.turns):
                 engine.turn(seed)
             engine.close()
-            command = [sys.executable, __file__, "--timed", folder]
-            told = [
-                list(map(float, subprocess.check_output(command, text=True).split()))
-                for _ in range(ROUNDS)
-            ]
-        steps, requests = told[0][:2]
-        times = [1e5 * seconds / steps for _, _, seconds, _ in told]
-        print(
-            f"| {words} | {steps:,.0f} | {requests / steps:.2f} | {statistics.median(times):.1f} "
-            f"({min(times):.1f} to {max(times):.1f}) | {told[0][3]:.0f} |"
-        )
+            told = [[once(one, folder) for one in checkouts] for _ in range(ROUNDS)]
+        for checkout, turns in zip(checkouts, zip(*told, strict=True), strict=True):
+            steps, requests, _, memory = turns[0]
+            times = [1e5 * seconds / steps for _, _, seconds, _ in turns]
+            middle, least, most = statistics.median(times), min(times), max(times)
+            print(
+                f"| {words} | {checkout.name} | {steps:,.0f} | {requests / steps:.2f} "
+                f"| {middle:.1f} ({least:.1f} to {most:.1f}) | {memory:.0f} |",
+                flush=True,
+            )
+
+
+def once(checkout: Path, folder: str) -> list[float]:
+    """Steps, requests, seconds and MiB of an audit by the code of a checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    command = [sys.executable, str(HERE / "benchmarks" / "audit.py"), "--timed", folder]
+    told = subprocess.check_output(command, text=True, env=environment, cwd=checkout)
+    return list(map(float, told.split()))
 
 
 def timed(folder: str) -> None:

@@ -1,6 +1,7 @@
 """The engine of `recorder.py`, run in the interpreter of a release: for each seed on standard input
 it answers 48 requests with pictures, and prints how long that took, how much processor time, in how
-many steps, and what of it was the recorder's."""
+many steps, and what of it was the recorder's. In dense traffic these are 192, of 16 clients who
+send their next one when they have an answer, with more pictures than the encoder cache holds."""
 
 import json
 import os
@@ -11,10 +12,11 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(sys.argv[1]).parent))
-REQUESTS = 48
 KIND = sys.argv[2]
 BLOCKS, LAYERS = map(int, sys.argv[3:5])
-TOKENS = (200, 400) if KIND == "long" else (8, 120)
+REQUESTS, PICTURES = (192, 60) if KIND == "dense" else (48, 30)
+TOKENS = {"long": (200, 400), "dense": (4, 60)}.get(KIND, (8, 120))
+RUNNING = 16
 SCARCE = {
     "max_model_len": 400,
     "max_num_batched_tokens": 128,
@@ -48,6 +50,17 @@ def time_the_recorder(spent):
     timed(Writer, "_write_waiting", time.thread_time, "writer")
 
 
+def answer(engine, prompts, params):
+    """Answer requests, of which only so many are there as run."""
+    waiting = list(zip(prompts, params, strict=True))
+    there = 0
+    while there or waiting:
+        while waiting and there < RUNNING:
+            engine.add_request(str(len(waiting)), *waiting.pop())
+            there += 1
+        there -= sum(output.finished for output in engine.step())
+
+
 def main() -> None:
     results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -77,7 +90,7 @@ def main() -> None:
         seed=0,
         enforce_eager=True,
         block_size=32,
-        max_num_seqs=16,
+        max_num_seqs=RUNNING,
         limit_mm_per_prompt={"image": 8},
         disable_log_stats=True,
         **({"load_format": "dummy", "hf_overrides": deeper} if LAYERS else {}),
@@ -94,7 +107,8 @@ def main() -> None:
 
     core.model_executor.execute_model = counted
     pictures = [
-        Image.frombytes("RGB", (8, 8), random.Random(seed).randbytes(192)) for seed in range(30)
+        Image.frombytes("RGB", (8, 8), random.Random(seed).randbytes(192))
+        for seed in range(PICTURES)
     ]
     print("{}", file=results, flush=True)
     for line in sys.stdin:
@@ -115,7 +129,10 @@ def main() -> None:
         steps = 0
         spent.clear()
         begin, worked = time.perf_counter(), time.process_time()
-        llm.generate(prompts, params, use_tqdm=False, **urgency)
+        if KIND == "dense":
+            answer(llm.llm_engine, prompts, params)
+        else:
+            llm.generate(prompts, params, use_tqdm=False, **urgency)
         seconds = time.perf_counter() - begin
         told = {
             "seconds": seconds,

@@ -16,7 +16,7 @@ class Plan(NamedTuple):
 
     tokens: how many are scheduled, of at most `token_budget`.
     encodes: embeddings of the items to encode, of at most `encoder_budget`.
-    windows: what is computed; items: where the request's items stand.
+    windows: what is computed of requests that were not past their items; items: where these stand.
     whole_items: whether an item must not be computed in several steps.
     running: how many requests run, of at most `running_max`.
     """

@@ -21,6 +21,7 @@ from cacheproof.differential.judges.kv_cache import MANAGER as KV_CACHE
 from cacheproof.differential.judges.retrace import Moment, judged
 from cacheproof.differential.judges.violation import Violation
 from cacheproof.differential.recording.messages import (
+    Added,
     Cleared,
     Closed,
     Keyframe,
@@ -42,6 +43,7 @@ from cacheproof.spec.registry import Contract
 WINDOW = 200
 GAPS_MAX = 100
 KINDS_MAX = 1000
+_EVERY_STEP = (Scheduled, Updated, Added)
 _HARD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
 
 
@@ -74,11 +76,13 @@ class Traffic:
     def count(self, observed: Observed) -> None:
         """Count the calls of one event."""
         is_reset = isinstance(observed.event, Reset)
-        for call in observed.record.calls:
-            self.hits += call.operation == "check" and call.answer is True
-            self.encodes += call.operation == "allocate"
-            if call.delta is not None and call.delta.entries and not is_reset:
-                self.evictions += sum(one is None for one in call.delta.entries.values())
+        for operation, _, _, _, _, answer, delta in observed.record.calls:
+            if operation == "check":
+                self.hits += answer is True
+            elif operation == "allocate":
+                self.encodes += 1
+            if delta is not None and not is_reset and None in delta.entries.values():
+                self.evictions += sum(one is None for one in delta.entries.values())
 
 
 @dataclass
@@ -163,6 +167,11 @@ class Auditor:
         self.number, message = part
         account = self.account
         account.records += 1
+        if self.judge is not None and isinstance(message, _EVERY_STEP):
+            account.seconds += message.time / 1e6
+            account.steps += type(message) is Scheduled
+            self._judge(message)
+            return
         if isinstance(message, Opened):
             self._open(message)
             return
@@ -306,15 +315,16 @@ class Auditor:
             and self._is_steady(message, self.judge, self.follower)
         ):
             return
-        arrivals = len(self.follower.present)
+        arrivals, judge, follower = len(self.follower.present), self.judge, self.follower
+        violations = judge.violations
         try:
-            for observed in self.follower.follow(message):
+            for observed in follower.follow(message):
                 self._window.append(observed)
                 if observed.record.calls:
                     self.account.traffic.count(observed)
-                self._judge_event(self.judge, observed)
+                self._judge_event(judge, observed)
                 self.events += 1
-                if self.judge.violations:
+                if violations:
                     self._harvest()
         except (Contradiction, *_HARD) as error:
             self._suspend(f"record {self.number}: {error}")

@@ -1,7 +1,7 @@
 """Makes events and records of a trace out of what an engine recorded."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from cacheproof.differential.recording.ledger import changed
@@ -11,9 +11,11 @@ from cacheproof.differential.recording.messages import (
     Added,
     AnyMessage,
     Cleared,
+    Entries,
     Keyframe,
     KnownRequest,
     ManagerCall,
+    Queue,
     Scheduled,
     Updated,
 )
@@ -27,6 +29,12 @@ REQUESTS_MAX = 100_000
 _BY_NAME = ("new", "told_new", "resumed", "preempted", "rejected", "awaiting")
 _BY_REQUEST = ("drafts", "withheld", "sent_again", "dropped")
 _MODES = ("new", "all", "none")
+_NOBODY: dict[str, list[str]] = {word: [] for word in _BY_NAME}
+_NAMES_MAX = 1 << 16
+_STEP = Schedule()
+_TOKENS_FOR_ALL = Update(1, ())
+_DREW_NOTHING: ManagerCall = (OPERATIONS.index("notices"), None, None, None, None, [], None)
+_NOTHING_DRAWN = CallRecord("notices", None, None, None, None, [], None)
 
 
 class Contradiction(Exception):
@@ -45,8 +53,29 @@ def name_of(number: int) -> str:
     return f"r{number}"
 
 
-_name_of = lru_cache(4096, typed=True)(name_of)
-"""The same text for the same request, step by step."""
+_observed: Callable[[tuple[Any, StepRecord]], Observed] = partial(tuple.__new__, Observed)
+_recorded: Callable[[tuple[Any, ...]], StepRecord] = partial(tuple.__new__, StepRecord)
+_called: Callable[[tuple[Any, ...]], CallRecord] = partial(tuple.__new__, CallRecord)
+_entry: Callable[[tuple[list[str], int | None]], Entry] = partial(tuple.__new__, Entry)
+"""Records of these fields, in order, without a call of Python: there are many a step."""
+
+
+class _Names(dict[int, str]):
+    """What requests are called: the same text for the same request, step by step."""
+
+    def __missing__(self, number: int) -> str:
+        if len(self) >= _NAMES_MAX:
+            self.clear()
+        name = self[number] = name_of(number)
+        return name
+
+
+class Change(Delta):
+    """A delta as a record tells it: with the queue that it leads to, which is never written to, and
+    the entries that came to it, left it, or moved in it."""
+
+    after: Mapping[str, int]
+    moved: Collection[str]
 
 
 def add_of(request: Added | KnownRequest) -> Add:
@@ -98,14 +127,15 @@ class Follower:
         for request in keyframe.requests:
             self.present[request.request] = add_of(request)
         self.arrivals = {name_of(one.request): one.arrival for one in keyframe.requests}
+        self._name = _Names()
         self.running = self._names(keyframe.running)
         self.waiting = self._names(keyframe.waiting)
         self.free_blocks = keyframe.free_blocks
-        self._last_step: dict[int, int] = dict(keyframe.last_step)
-        self._in_flight: list[list[int]] = [list(step) for step in keyframe.in_flight]
+        self._last_step = {self._name[number]: end for number, end in keyframe.last_step.items()}
+        self._in_flight = list(map(self._names, keyframe.in_flight))
         self._queue: dict[str, int] = dict(keyframe.queue)
         self._row = 0
-        self._step_names: list[int] = list(self._last_step)
+        self._step_names = list(self._last_step)
         self._handlers: dict[type, Callable[[Any], Iterator[Observed]]] = {
             Added: self._added,
             Scheduled: self._scheduled,
@@ -147,7 +177,7 @@ class Follower:
         return self._row
 
     def _leave_row(self) -> None:
-        self._last_step = {number: end + self._row for number, end in self._last_step.items()}
+        self._last_step = {name: end + self._row for name, end in self._last_step.items()}
         self._row = 0
 
     def _added(self, message: Added) -> Iterator[Observed]:
@@ -157,70 +187,76 @@ class Follower:
             raise ValueError(f"more than {REQUESTS_MAX} requests at once")
         added = self.present[message.request] = add_of(message)
         self.arrivals[added.request] = message.arrival
-        yield Observed(added, self._record(self._standing(message), message.calls))
+        yield _observed((added, self._record(self._standing(message), message.calls)))
 
     def _scheduled(self, message: Scheduled) -> Iterator[Observed]:
-        gone, told = set(message.gone), {number: (n, c) for number, n, c in message.tokens}
-        steps: dict[int, tuple[int, int | None]] = {
-            number: (1, end)
-            for number, end in self._last_step.items()
-            if number not in gone and number not in told
-        }
-        steps |= told
-        if message.order is not None:
-            steps = {number: steps[number] for number in message.order}
-        self._last_step = {
-            number: computed + tokens
-            for number, (tokens, computed) in steps.items()
-            if computed is not None
-        }
-        self._step_names = list(steps)
+        scheduled, computed = self._tokens(message)
+        self._step_names = list(scheduled)
         self._in_flight.append(self._step_names)
         rest = message.rest
         outcome: dict[str, Any] = {
-            "scheduled": {_name_of(number): tokens for number, (tokens, _) in steps.items()},
-            "computed": {
-                _name_of(number): computed
-                for number, (_, computed) in steps.items()
-                if computed is not None
-            },
+            "scheduled": scheduled,
+            "computed": computed,
             "encode": _by_request(message.encode),
             "notices": message.notices,
             "blocks": _by_request(message.blocks),
             "finished": self._names(message.finished),
-            "total": rest.get("total", sum(tokens for tokens, _ in steps.values())),
+            "total": rest["total"] if "total" in rest else sum(scheduled.values()),
             "drafts": {},
+            **_NOBODY,
         }
-        for word in _BY_NAME:
-            outcome[word] = self._names(rest.get(word, ()))
-        for word in _BY_REQUEST:
-            if word in rest:
-                outcome[word] = _by_request(rest[word])
+        if rest:
+            outcome |= {word: list(map(name_of, rest[word])) for word in _BY_NAME if word in rest}
+            outcome |= {word: _by_request(rest[word]) for word in _BY_REQUEST if word in rest}
         outcome |= self._standing(message)
         calls = self._calls(message.calls)
         if self._has_connector:
             asked = _asked(rest.get("connector", ()), self.present)
             outcome["loads"] = asked["loads"]
-            outcome["awaiting"] += asked["awaiting"]
-        yield Observed(Schedule(), StepRecord(outcome, calls, None, None))
+            outcome["awaiting"] = [*outcome["awaiting"], *asked["awaiting"]]
+        yield _observed((_STEP, _recorded((outcome, calls, None, None))))
         for number in message.finished:
             if self.present.pop(number, None) is not None:
                 del self.arrivals[name_of(number)]
 
+    def _tokens(self, message: Scheduled) -> tuple[dict[str, int], dict[str, int]]:
+        """Tokens of the step by request, and those computed before: one more for each of the step
+        before, but for those that are told of."""
+        computed = dict(self._last_step)
+        for number in message.gone:
+            computed.pop(self._name[number], None)
+        told = {self._name[number]: (tokens, end) for number, tokens, end in message.tokens}
+        for name in told:
+            computed.pop(name, None)
+        scheduled = dict.fromkeys(computed, 1)
+        for name, (tokens, end) in told.items():
+            scheduled[name] = tokens
+            if end is not None:
+                computed[name] = end
+        if message.order is not None:
+            missing = [one for one in message.order if self._name[one] not in scheduled]
+            if missing:
+                raise KeyError(missing[0])
+            scheduled = {name: scheduled[name] for name in self._names(message.order)}
+            computed = {name: computed[name] for name in scheduled if name in computed}
+        self._last_step = {name: end + scheduled[name] for name, end in computed.items()}
+        return scheduled, computed
+
     def _updated(self, message: Updated) -> Iterator[Observed]:
-        step = self._in_flight.pop(0)
-        sampled = {_name_of(number): 1 for number in step if number not in message.sampled}
-        for number, tokens in message.sampled.items():
-            if tokens:
-                sampled[name_of(number)] = tokens
+        step, event = self._in_flight.pop(0), _TOKENS_FOR_ALL
+        sampled = dict.fromkeys(step, 1)
+        if message.sampled:
+            told = {self._name[number]: tokens for number, tokens in message.sampled.items()}
+            sampled = {name: 1 for name in step if name not in told}
+            sampled |= {name: tokens for name, tokens in told.items() if tokens}
+            accepts = tuple(max(0, tokens - 1) for tokens in sampled.values())
+            event = Update(1, accepts if any(accepts) else ())
         outcome = {
             "sampled": sampled,
             "finished": self._names(message.ended),
             **self._standing(message),
         }
-        accepts = tuple(max(0, tokens - 1) for tokens in sampled.values())
-        event = Update(1, accepts if any(accepts) else ())
-        yield Observed(event, self._record(outcome, message.calls))
+        yield _observed((event, self._record(outcome, message.calls)))
 
     def _aborted(self, message: Aborted) -> Iterator[Observed]:
         calls = self._calls(message.calls)
@@ -250,7 +286,7 @@ class Follower:
 
     def _raised(self, message: RaisedMessage) -> Iterator[Observed]:
         events: dict[str, Any] = {
-            "schedule": Schedule(),
+            "schedule": _STEP,
             "update_from_output": Update(),
             "reset_encoder_cache": Reset(),
         }
@@ -260,7 +296,7 @@ class Follower:
             yield Observed(event, StepRecord(None, self._calls(message.calls), raised, None))
 
     def _record(self, outcome: Any, calls: Iterable[ManagerCall]) -> StepRecord:
-        return StepRecord(outcome, self._calls(calls), None, None)
+        return _recorded((outcome, self._calls(calls), None, None))
 
     def _standing(self, message: Any) -> dict[str, Any]:
         if message.running is not None:
@@ -275,30 +311,42 @@ class Follower:
         }
 
     def _names(self, numbers: Iterable[int]) -> list[str]:
-        return list(map(name_of, numbers))
+        return list(map(self._name.__getitem__, numbers))
 
     def _calls(self, calls: Iterable[ManagerCall]) -> list[CallRecord]:
-        return list(map(self._call, calls))
+        return [_NOTHING_DRAWN if one == _DREW_NOTHING else self._call(one) for one in calls]
 
     def _call(self, call: ManagerCall) -> CallRecord:
         operation, request, number, budget, pending, answer, delta = call
-        told = None
-        if delta is not None:
-            free, freeable, entries, queue, notices = delta
-            if queue is not None:
-                self._queue = changed(self._queue, *queue)
-            told = Delta(
-                free,
-                freeable,
-                {
-                    name: None if entry is None else Entry(self._names(entry[0]), entry[1])
-                    for name, entry in entries.items()
-                },
-                None if queue is None else list(self._queue.items()),
-                notices,
-            )
-        name = None if request is None else name_of(request)
-        return CallRecord(OPERATIONS[operation], name, number, budget, pending, answer, told)
+        told = None if delta is None else self._change(*delta)
+        name = None if request is None else self._name[request]
+        return _called((OPERATIONS[operation], name, number, budget, pending, answer, told))
+
+    def _change(
+        self,
+        free: int,
+        freeable: int,
+        entries: Entries,
+        queue: Queue | None,
+        notices: list[str] | None,
+    ) -> Change:
+        moved: Collection[str] = ()
+        if queue is not None:
+            gone, added = queue
+            self._queue = changed(self._queue, gone, added)
+            moved = {*gone, *[name for name, _ in added]}
+        change = Change(
+            free,
+            freeable,
+            {
+                name: None if entry is None else _entry((self._names(entry[0]), entry[1]))
+                for name, entry in entries.items()
+            },
+            None if queue is None else list(self._queue.items()),
+            notices,
+        )
+        change.after, change.moved = self._queue, moved
+        return change
 
 
 def _by_request(values: dict[int, Any]) -> dict[str, Any]:

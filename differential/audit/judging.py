@@ -6,7 +6,7 @@ it is, and judged from there on.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from cacheproof.differential.audit.following import Follower, add_of, name_of
@@ -132,6 +132,14 @@ class AuditJudge(SchedulerJudge):
         if outcome is not None:
             self.step += 1
             self._note_step(outcome["total"])
+
+    def _changed(self, pre: Any, post: Any, delta: Any) -> Collection[str]:
+        """As it was told."""
+        return delta.entries.keys() | delta.moved if delta.moved else delta.entries
+
+    def _queue_after(self, delta: Any) -> Mapping[str, int]:
+        after: Mapping[str, int] = delta.after
+        return after
 
     def _note_step(self, tokens: int) -> None:
         """A worker's store is to be compared with what the step leaves in it."""

@@ -117,15 +117,15 @@ class Stream:
                 else f"records {found.first} to {self._next} come again"
             )
         self._next = found.first + len(found.records)
-        for place, data in enumerate(found.records):
+        for number, data in enumerate(found.records, found.first):
             try:
                 message = _decoder.decode(data)
             except (msgspec.MsgspecError, RecursionError) as error:
-                yield Gap(f"record {found.first + place} is none: {error}")
+                yield Gap(f"record {number} is none: {error}")
                 continue
             if isinstance(message, Opened):
                 self._check(message)
-            yield Numbered(found.first + place, message)
+            yield Numbered(number, message)
 
     def _check(self, opened: Opened) -> None:
         if opened.schema != SCHEMA:

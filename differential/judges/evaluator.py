@@ -28,6 +28,7 @@ class Evaluator:
         self.event = 0
         self.violations: dict[str, Violation] = {}
         self._held: Any = None
+        self._making = Making({})
 
     def forget(self) -> None:
         """Forget what was found: what is judged next follows from nothing that was."""
@@ -46,7 +47,9 @@ class Evaluator:
 
     def promises(self, state: Any, ghost: Ghost, encoded: Mapping[str, int], call: Call) -> None:
         """What the caller promises of a call that is about to come."""
-        if self.rules.narrowed.promised[call.operation](state, ghost, Making(encoded), call):
+        if self._making.encoded is not encoded:
+            self._making = Making(encoded)
+        if self.rules.narrowed.promised[call.operation](state, ghost, self._making, call):
             return
         for rule, holds in self.rules.promised[call.operation]:
             if not holds(state, ghost, encoded, call):
@@ -89,7 +92,7 @@ class Evaluator:
         if (
             changed is not None
             and self._held is pre
-            and self.rules.narrowed.states(post, ghost, changed)
+            and self.rules.narrowed.states(pre, post, ghost, changed)
         ):
             self._held = post
             return

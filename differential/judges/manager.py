@@ -7,6 +7,7 @@ one that the last step left.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cacheproof.differential.judges.evaluator import Evaluator
@@ -36,6 +37,9 @@ from cacheproof.spec.ghost import Ghost
 from cacheproof.spec.records import Call, DecoderCacheState, EncoderCacheState, Step
 
 CREDITS = frozenset({"release", "free"})
+_made: Callable[[tuple[Any, ...]], Call] = partial(tuple.__new__, Call)
+_state: Callable[[tuple[Any, ...]], EncoderCacheState] = partial(tuple.__new__, EncoderCacheState)
+"""A call and a state of these fields, in order, without a call of Python: there are many."""
 _NOTED = frozenset({"can", "allocate", "check", "release"})
 AS_DEBITED = "as an item is debited"
 """The kind in which an encoder-decoder's ledger is wrong at once; releases credit too much."""
@@ -299,16 +303,18 @@ class ManagerJudge:
         if operation == "free" and (running is None or request_id not in running):
             self._withdraw(request_id)
         debited = (request_id, input_id) in ghost.debits
+        granted = answer is True
+        call = None
         if rules.promised[operation]:
-            asked = Call(operation, name, number, identifier, size, end, 0, 0, False, debited, "")
-            evaluator.promises(at.state, ghost, at.encoded, asked)
+            call = _made((operation, name, number, identifier, size, end, 0, 0, False, debited, ""))
+            evaluator.promises(at.state, ghost, at.encoded, call)
         if operation == "allocate":
             ghost.encode(request_id, input_id, identifier, size)
-            debited = True
+            debited, call = True, None
         elif operation == "reset":
             ghost.reset()
             evaluator.doubt()  # the ghost has forgotten the sizes of all entries
-            debited = False
+            debited, call = False, None
             at.encoded.clear()
             self._state_of_last_step = None
         pre = post = at.state
@@ -316,10 +322,11 @@ class ManagerJudge:
         if delta is not None:
             post = at.state = self._replay(pre, delta)
             changed = self._changed(pre, post, delta)
-        if operation == "allocate":
+        if operation == "allocate" and identifier not in changed:
             changed = {*changed, identifier}
-        item, granted = (identifier, size, end), answer is True
-        call = Call(operation, name, number, *item, budget or 0, pending or 0, granted, debited, "")
+        if call is None or granted or budget or pending:
+            item, offered = (identifier, size, end), (budget or 0, pending or 0)
+            call = _made((operation, name, number, *item, *offered, granted, debited, ""))
         if delta is not None or rules.unchanged[operation]:
             evaluator.transition(pre, post, ghost, call, changed)
         if self._is_decoder:
@@ -361,7 +368,7 @@ class ManagerJudge:
             return
         at = self._at
         if name is None or number is None:
-            call = Call(operation, name or "", -1, "", 0, 0, 0, 0, False, False, "")
+            call = _made((operation, name or "", -1, "", 0, 0, 0, 0, False, False, ""))
         else:
             request = at.requests[name]
             item = request.identifiers[number], request.sizes[number], request.ends[number]
@@ -380,31 +387,36 @@ class ManagerJudge:
         told = pre.notices if notices is None else tuple(notices)
         if self._is_decoder:
             return DecoderCacheState(self._capacity, free, told)
-        known = self._at.ghost.size
         size, holders = pre.size, pre.holders
         if entries:
-            size, holders = dict(size), dict(holders)
+            known = self._at.ghost.size
+            holders = dict(holders)
+            resized: dict[str, int | None] = {}
             for identifier, entry in entries.items():
                 if entry is None:
-                    size.pop(identifier, None)
                     holders.pop(identifier, None)
+                    resized[identifier] = None
                     continue
                 requests, stated = entry
                 holders[identifier] = frozenset(requests)
-                if stated is not None:
-                    size[identifier] = stated
-                elif identifier not in size or identifier in known:
-                    size[identifier] = known.get(identifier, 0)
-        self._residents = len(size)
-        return EncoderCacheState(
-            self._capacity,
-            free,
-            freeable,
-            size,
-            holders,
-            pre.queue if queue is None else dict(queue),
-            told,
-        )
+                if stated is None and (identifier not in size or identifier in known):
+                    stated = known.get(identifier, 0)
+                if stated is not None and size.get(identifier) != stated:
+                    resized[identifier] = stated
+            if resized:
+                size = dict(size)
+                for identifier, stated in resized.items():
+                    if stated is None:
+                        size.pop(identifier, None)
+                    else:
+                        size[identifier] = stated
+                self._residents = len(size)
+        after = pre.queue if queue is None else self._queue_after(delta)
+        return _state((self._capacity, free, freeable, size, holders, after, told))
+
+    def _queue_after(self, delta: Any) -> Mapping[str, int]:
+        """The queue that a delta leads to, if it has another."""
+        return dict(delta.queue)
 
     # steps
 
@@ -462,13 +474,7 @@ def judge_of(
 
 def _moved(before: Mapping[str, int], after: Mapping[str, int]) -> Collection[str]:
     """The entries that came to a queue, left it or changed in it; not those that others passed."""
-    names, others = list(before), list(after)
-    come = len(others) - len(names)
-    if come > 0 and others[:-come] == names and [*after.values()][:-come] == [*before.values()]:
-        return others[-come:]
-    if come < 0 and names[-come:] == others and [*before.values()][-come:] == [*after.values()]:
-        return names[:-come]
-    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    return {name for name, _ in before.items() ^ after.items()}
 
 
 def _has_drafter(trace: Trace) -> bool:

@@ -2,20 +2,24 @@
 
 Most contracts speak of all entries, and a call changes one or two of them. What this makes of a
 contract's own text says the same and looks at fewer entries: it keeps the text and narrows what
-`all` ranges over, where one of three rules says that the entries it leaves out cannot break it.
+`all` or a sum ranges over, where one of four rules says that the entries it leaves out cannot break
+it.
 
     key by key   a conjunct that asks the same of every entry by itself, of a state that held it
                  before the call: what did not change, still holds
     difference   a conjunct that asks only of entries that are in a map before the call and not in
                  it afterwards: what did not change, is not asked about
     one point    a conjunct that asks only of the call's own entry
+    sum          an equation between numbers of a state and sums over its entries, of a state that
+                 held it before the call: both sides have grown by the same, and a sum by what those
+                 that changed bring
 
 Whatever no rule covers is asked as it stands. A test holds both texts to the same answers.
 """
 
 import ast
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any
 
 from cacheproof.spec import subset, vocabulary
@@ -28,9 +32,17 @@ Holds = Callable[..., bool]
 _DOMAIN = ast.Name(CHANGED, ast.Load())
 
 
+_BROUGHT = {
+    "total": "{0}[h] if h in {0} else 0",
+    "total_unheld": "{0}[h] if h in {0} and not {1}[h] else 0",
+}
+"""What an entry brings to the sum that a word of contracts is."""
+
+
 def of_states(rules: Iterable[Contract], followed: Set[str]) -> Holds:
-    """Whether all these contracts of states hold, under s, g and changed, provided that they did
-    before the call. `followed` are the maps of the ghost that change as `changed` says."""
+    """Whether all these contracts of states hold, under pre, s, g and changed, provided that they
+    did before the call, of `pre`. `followed` are the maps of the ghost that change as `changed`
+    says."""
 
     def narrow(conjunct: ast.expr) -> ast.expr:
         match conjunct:
@@ -38,6 +50,10 @@ def of_states(rules: Iterable[Contract], followed: Set[str]) -> Holds:
                 by_key = subset.key_by_key(part, whole)
                 narrowed = narrow(by_key)
                 return conjunct if narrowed is by_key else narrowed
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                sides = _grown(left), _grown(right)
+                if None not in sides:
+                    return ast.parse(f"{sides[0]} == {sides[1]}", mode="eval").body
         generator, over = _quantified(conjunct)
         maps = followed | {one for one in _attributes(conjunct) if one.startswith("s.")}
         if over is None or ast.unparse(over.iter) not in maps:
@@ -46,7 +62,7 @@ def of_states(rules: Iterable[Contract], followed: Set[str]) -> Holds:
         is_by_key = all(_is_of_key(part, _key(over), maps) for part in parts)
         return _narrowed(generator, over, _DOMAIN) if is_by_key else conjunct
 
-    return _compiled(("s", "g", CHANGED), [(rule, narrow) for rule in rules])
+    return _compiled(("pre", "s", "g", CHANGED), [(rule, narrow) for rule in rules])
 
 
 def of_transitions(rules: Iterable[Contract]) -> Holds:
@@ -77,39 +93,123 @@ def of_promises(rules: Iterable[Contract], operation: str) -> Holds:
     return _compiled(("s", "g", "w", "c"), [(rule, narrow) for rule in rules])
 
 
+def _grown(node: ast.expr) -> str | None:
+    """By how much a number of a state, a sum over its entries, or what these add up to, is more
+    than before the call; None where it is something else."""
+    text = ast.unparse(node)
+    match node:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
+            parts = _grown(left), _grown(right)
+            operator = "+" if isinstance(sign, ast.Add) else "-"
+            return None if None in parts else f"({parts[0]} {operator} {parts[1]})"
+        case ast.Attribute(value=ast.Name(id="s")):
+            return f"({text} - {_before(text)})"
+        case ast.Call(func=ast.Name(id=word), args=args) if word in _BROUGHT:
+            if any(_root(one) != "s" for one in args):
+                return None
+            now = _BROUGHT[word].format(*map(ast.unparse, args))
+            return f"sum([({now}) - ({_before(now)}) for h in {CHANGED}])"
+    return None
+
+
+def _before(text: str) -> str:
+    """The same of the state before the call."""
+    tree = ast.parse(text, mode="eval")
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Name) and one.id == "s":
+            one.id = "pre"
+    return ast.unparse(tree)
+
+
 def _compiled(parameters: Sequence[str], narrows: Iterable[tuple[Contract, Narrow]]) -> Holds:
-    conjuncts = _gathered(
+    lines = _gathered(
         narrow(conjunct)
         for rule, narrow in narrows
         for conjunct in _conjuncts(rule.expression.tree)
     )
-    names: Mapping[str, Any] = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
-    text = (
-        f"lambda {', '.join(parameters)}: {' and '.join(f'({one})' for one in conjuncts) or 'True'}"
-    )
-    holds: Holds = eval(compile(text, "<narrowed contracts>", "eval"), dict(names))
+    body = "\n    ".join([*lines, "return True"])
+    tree = _Looked(parameters).visit(ast.parse(f"def holds({', '.join(parameters)}):\n    {body}"))
+    names: dict[str, Any] = {word: getattr(vocabulary, word) for word in vocabulary.WORDS}
+    exec(compile(ast.unparse(tree), "<narrowed contracts>", "exec"), names)
+    holds: Holds = names["holds"]
     return holds
 
 
 def _gathered(conjuncts: Iterable[ast.expr]) -> list[str]:
-    """Texts of conjuncts, of which all that ask the same of what changed are one: what is asked of
-    each of these entries, by where it must be for that."""
-    texts: list[str] = []
-    asked: dict[tuple[str, str], list[str]] = {}
+    """The lines that ask conjuncts, of which all that ask of what changed are one loop: what is
+    asked of each of these entries, by where it must be for that, and what it brings to sums."""
+    lines: list[str] = []
+    equations: list[str] = []
+    sums = _Sums()
+    asked: dict[str, dict[str, list[str]]] = {}
     for conjunct in conjuncts:
         generator, over = _quantified(conjunct)
         if over is not None and ast.unparse(over.iter) == CHANGED and len(over.ifs) == 1:
-            there = ast.unparse(ast.UnaryOp(ast.Not(), over.ifs[0]))
-            element = f"({ast.unparse(generator.elt)})"
-            asked.setdefault((_key(over), there), []).append(element)
+            there = asked.setdefault(_key(over), {}).setdefault(ast.unparse(over.ifs[0]), [])
+            there += _asked(generator.elt, {_key(over)})
+        elif over is not None:
+            lines += _asked(conjunct, set())
         else:
-            texts.append(ast.unparse(conjunct))
-    by_key: dict[str, list[str]] = {}
-    for (key, there), elements in asked.items():
-        by_key.setdefault(key, []).append(f"({there} or {' and '.join(elements)})")
-    for key, parts in by_key.items():
-        texts.append(f"all({' and '.join(parts)} for {key} in {CHANGED})")
-    return texts
+            equations += _asked(sums.visit(conjunct), set())
+    if sums.brought:
+        lines += [f"{name} = 0" for name in sums.brought]
+        asked.setdefault("h", {})
+    for key, elements in asked.items():
+        lines.append(f"for {key} in {CHANGED}:")
+        for place, parts in elements.items():
+            lines += [f"    if {place}:", *(f"        {part}" for part in parts)]
+        if key == "h":
+            lines += [f"    {name} += {brought}" for name, brought in sums.brought.items()]
+    return [*lines, *equations]
+
+
+class _Sums(ast.NodeTransformer):
+    """Puts names in the place of sums of what those that changed bring, which is `brought`."""
+
+    def __init__(self) -> None:
+        self.brought: dict[str, str] = {}
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(func=ast.Name(id="sum"), args=[ast.ListComp(elt=brought)]):
+                name = f"brought_{len(self.brought)}"
+                self.brought[name] = ast.unparse(brought)
+                return ast.Name(name, ast.Load())
+        return self.generic_visit(node)
+
+
+def _asked(node: ast.expr, keys: Set[str]) -> list[str]:
+    """The lines that ask a conjunct, in loops over `keys`: a loop in the place of `all`."""
+    generator, over = _quantified(node)
+    if over is None or _key(over) in keys:
+        parts = list(_conjuncts(node))
+        if len(parts) > 1:
+            return [line for part in parts for line in _asked(part, keys)]
+        return [f"if not ({ast.unparse(node)}): return False"]
+    lines = [f"for {_key(over)} in {ast.unparse(over.iter)}:"]
+    lines += [f"{' ' * depth}if {ast.unparse(one)}:" for depth, one in enumerate(over.ifs, 1)]
+    depth = " " * len(lines)
+    return [*lines, *(depth + line for line in _asked(generator.elt, {*keys, _key(over)}))]
+
+
+class _Looked(ast.NodeTransformer):
+    """Looks each attribute of the parameters up once."""
+
+    def __init__(self, parameters: Sequence[str]) -> None:
+        self._parameters = parameters
+        self._names: dict[str, str] = {}
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        looked = [ast.parse(f"{name} = {text}").body[0] for text, name in self._names.items()]
+        node.body = [*looked, *node.body]
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if not isinstance(node.value, ast.Name) or node.value.id not in self._parameters:
+            return self.generic_visit(node)
+        text = ast.unparse(node)
+        return ast.Name(self._names.setdefault(text, text.replace(".", "_")), ast.Load())
 
 
 def _quantified(node: ast.expr) -> tuple[ast.GeneratorExp, ast.comprehension | None]:

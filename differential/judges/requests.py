@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Item
 from cacheproof.differential.traces.manager import Add
-from cacheproof.differential.traces.scheduler import Chunk
+from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
 from cacheproof.spec.scheduler_records import Span
 
 
@@ -17,6 +17,11 @@ def embeds(item: Item) -> int:
 def size(item: Item, protocol: Protocol) -> int:
     """Embeddings that an item takes of the cache and of the compute budget."""
     return embeds(item) if protocol.counts_embeds else item.length
+
+
+def tokens_max(event: Add | Chunk, config: SchedulerConfig) -> int:
+    """Tokens that a prompt and what is decoded from it may come to."""
+    return min(event.prompt + event.max_tokens, config.max_model_len)
 
 
 class JudgedRequest:

@@ -11,7 +11,7 @@ from cacheproof.differential.judges.manager import ManagerJudge
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.requests import entries
 from cacheproof.differential.judges.rules import Rules, about, rules_of
-from cacheproof.differential.judges.scheduler_items import Rest
+from cacheproof.differential.judges.scheduler_items import Advance, Rest
 from cacheproof.differential.judges.scheduler_kv import KVMirror, follows
 from cacheproof.differential.judges.scheduler_order import Order
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
@@ -82,6 +82,8 @@ class SchedulerJudge(ManagerJudge):
         self._keeps_outputs = trace.runner == "second" and is_one_of(
             release, _SECOND_RUNNER_KEEPS_OUTPUTS
         )
+        self._held: dict[type, Any] = {}
+        self._presence: tuple[Any, Any, Any] = (None, None, None)
         self._chunks: dict[str, list[Chunk]] = {}
         self._resumable: set[str] = set()
         self._resumed: set[str] = set()
@@ -189,11 +191,12 @@ class SchedulerJudge(ManagerJudge):
         telling = [call for call in calls if call.input is not None or call.delta is not None]
         fills = outcome is not None and bool(outcome["encode"] or outcome.get("loads"))
         kept = self._subjects.kept(self._at, telling) if fills else None
-        self._follow_step(outcome, calls)
-        if outcome is not None:
-            self._judge_schedule(outcome, telling, kept)
+        advance = self._follow_step(outcome, calls)
+        if advance is not None:
+            self._judge_schedule(outcome, advance, telling, kept)
 
-    def _follow_step(self, outcome: Any, calls: Any) -> None:
+    def _follow_step(self, outcome: Any, calls: Any) -> Advance | None:
+        """Follow what a step decides and calls; None where it decides nothing."""
         at = self._at
         running = set(outcome["running"]) if outcome else set()
         planning = len(calls)
@@ -206,22 +209,11 @@ class SchedulerJudge(ManagerJudge):
         if outcome is None:
             for call in calls[planning:]:
                 self._call(call, running)
-            return
+            return None
         self._follow_preemptions(outcome, running)
-        step: dict[str, int] = {}
-        for name, tokens in outcome["scheduled"].items():
-            if name not in outcome["computed"]:
-                continue  # preempted after it was scheduled; releases up to 0.11 leave its count in
-            request = at.requests[name]
-            start = outcome["computed"][name]
-            request.computed = step[name] = end = start + tokens
-            if start < request.end_of_items:
-                at.gathered.update(
-                    [request.identifiers[number] for number in request.read_in(start, end)]
-                )
-        at.in_flight.append(step)
+        advance = at.follow_tokens(outcome)
         if not self.protocol.releases_on_update:
-            for name in step:
+            for name in advance.ends:
                 self._confirm(name)
         for call in calls[planning:]:
             self._call(call, running)
@@ -232,6 +224,7 @@ class SchedulerJudge(ManagerJudge):
             self._reach.meet("preempted after encode in the same step")
         self._rare_calls.transfers(outcome, loaded.keys())
         self._finish_step(tuple(outcome["notices"]))
+        return advance
 
     def _follow_preemptions(self, outcome: Outcome, running: set[str]) -> None:
         """Who runs no more needs nothing; the rejected end with the next update."""
@@ -250,12 +243,12 @@ class SchedulerJudge(ManagerJudge):
         ended_last = _NOBODY if self._kv is None else self._kv.ended_last
         claiming = at.ghost.claimed_end
         for step in at.in_flight[: event.steps]:
-            for name in step:
+            for name in [name for name in step if claiming.get(name) or name in finished]:
                 if name in ended_last:
                     continue
                 if name in finished and name in at.running and name in at.requests:
                     self._end(name)
-                elif name in claiming:
+                elif claiming.get(name):
                     self._confirm(name)
         for name in finished:
             self._end(name)
@@ -306,12 +299,18 @@ class SchedulerJudge(ManagerJudge):
     # what is asked
 
     def _check(self, operation: str, subject: Any, kind: Callable[[], str] = str) -> None:
-        """Judge a subject by all that speak of it; `kind` says in which way one is broken."""
+        """Judge a subject by all that speak of it; `kind` says in which way one is broken. The very
+        record that held them when one of its type was judged last is not asked about again."""
         self.calls_judged += 1
-        evaluator = self._evaluator
+        if self._held.get(type(subject)) is subject:
+            return
+        evaluator, held = self._evaluator, True
         for rule, holds in evaluator.rules.of_scheduler.get(type(subject), ()):
             if not holds(subject):
+                held = False
                 evaluator.broken(rule, about(rule, subject), operation, "", "", kind())
+        if held:
+            self._held[type(subject)] = subject
 
     def _raised(self, event: Any, calls: Iterable[CallRecord], raised: Raised) -> None:
         """Of a manager that raised the manager's contracts speak, of any other the scheduler's."""
@@ -326,11 +325,15 @@ class SchedulerJudge(ManagerJudge):
         self._check(operation, Answer(raised.type), lambda: f"{raised.type} in {operation}")
 
     def _judge_schedule(
-        self, outcome: Outcome, telling: list[CallRecord], kept: Set[str] | None
+        self,
+        outcome: Outcome,
+        advance: Advance,
+        telling: list[CallRecord],
+        kept: Set[str] | None,
     ) -> None:
         """Judge what a step decided; `telling` are the calls that its items may hang on."""
         at, subjects = self._at, self._subjects
-        plan = subjects.plan(at, outcome)
+        plan = subjects.plan(at, outcome, advance)
         self._check("schedule", plan)
         self._rare.schedule(outcome)
         inputs = _ALL_SENT
@@ -350,7 +353,7 @@ class SchedulerJudge(ManagerJudge):
         self._judge_kv(outcome)
         rest = subjects.rest(at, plan, telling, self._capacity)
         if not self._is_decoder:  # whose items are in no prompt
-            self._judge_items(plan, outcome, telling, kept, rest)
+            self._judge_items(plan, advance, outcome, telling, kept, rest)
         if self._kv is None:
             items = partial(subjects.items, at)
             self._check("schedule", self._order.judge(outcome, at.in_flight[:-1], items, rest))
@@ -371,6 +374,7 @@ class SchedulerJudge(ManagerJudge):
     def _judge_items(
         self,
         plan: Plan,
+        advance: Advance,
         outcome: Outcome,
         calls: Iterable[CallRecord],
         kept: Set[str] | None,
@@ -382,9 +386,9 @@ class SchedulerJudge(ManagerJudge):
         fills = _FILLS_NOTHING if kept is None else subjects.fills(at, outcome, kept)
         self._check("schedule", fills)
         at.follow_claims(outcome, calls)
-        self._check("schedule", subjects.reads(at, plan, fills))
-        self._check("schedule", subjects.claims(at, plan))
-        stops = subjects.stops(at, plan, outcome, calls, rest)
+        self._check("schedule", subjects.reads(at, advance, fills))
+        self._check("schedule", subjects.claims(at, advance))
+        stops = subjects.stops(at, plan, advance, outcome, calls, rest)
         self._check("schedule", stops)
         self._rare.stops(stops, partial(subjects.items, at), rest)
 
@@ -406,11 +410,18 @@ class SchedulerJudge(ManagerJudge):
             at.present = at.present | {event.request}
         if ended := outcome.get("finished"):
             at.present = at.present.difference(ended)
-        there = {*outcome["running"], *outcome["waiting"]}
-        if self._resumable:
-            there -= self._resumable
-        operation = tag_of(type(event))
-        self._check(operation, Presence(at.present, there))
+        running, waiting, (owed, ran, waited) = (
+            outcome["running"],
+            outcome["waiting"],
+            self._presence,
+        )
+        if at.present is not owed or running is not ran or waiting is not waited:
+            there = {*running, *waiting}
+            if self._resumable:
+                there -= self._resumable
+            self._present = Presence(at.present, there)
+            self._presence = at.present, running, waiting
+        self._check(tag_of(type(event)), self._present)
 
     def _judge_transfers(self, kv: KVTransferMirror, event: Any, outcome: Any) -> None:
         """Judge what an event does with KV that comes from elsewhere, before all else: what a step
@@ -440,8 +451,7 @@ class SchedulerJudge(ManagerJudge):
             return  # a session may wait for more prompt; who waits in vain is ended by updates
         if outcome["scheduled"]:
             at.steps_without_token += 1
-            steps_max = self._subjects.tokens_max(map(self._order.added, names))
-            self._check("schedule", Stretch(at.steps_without_token, steps_max))
+            self._check("schedule", Stretch(at.steps_without_token, self._order.tokens_max(names)))
         if not any(at.in_flight[:-1]) and not outcome.get("rejected"):
             self._judge_turn(outcome, stood)  # the rejected end with the next update
 

@@ -5,7 +5,20 @@ from typing import NamedTuple
 
 from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.reference.semantics import Semantics
-from cacheproof.spec.scheduler_records import Plan, Stops
+from cacheproof.spec.scheduler_records import Plan, Span, Stops
+
+
+class Advance(NamedTuple):
+    """How far a step brings its requests, in tokens.
+
+    ends: where each of them then is.
+    windows: what it computes of those that were not past their items.
+    unfinished: those whose prompt goes on after it.
+    """
+
+    ends: dict[str, int]
+    windows: dict[str, Span]
+    unfinished: set[str]
 
 
 class Rest(NamedTuple):
@@ -52,29 +65,39 @@ class Stopping:
     def judge(
         self,
         plan: Plan,
+        advance: Advance,
         refused: Mapping[str, int],
-        prompts: Mapping[str, int],
         items: Callable[[str], Iterable[Item]],
         rest: Rest,
         *,
         preempted: bool,
     ) -> Stops:
         """Where the step stops. `refused` says where the items start that the cache refused,
-        `prompts` how long prompts are, `items` what a request's are; a step that preempts gives
-        tokens back, which hides what each request could have had."""
+        `items` what a request's are; a step that preempts gives tokens back, which hides what each
+        request could have had."""
         allowed: dict[str, Set[int]] = {}
-        left, windows = plan.token_budget, plan.windows
+        if advance.unfinished and not preempted:
+            allowed = dict(self._allowed(plan, advance, items, rest))
+        if refused:
+            refused = {name: start - self._before_refused for name, start in refused.items()}
+        return Stops(advance.ends, refused, allowed)
+
+    def _allowed(
+        self,
+        plan: Plan,
+        advance: Advance,
+        items: Callable[[str], Iterable[Item]],
+        rest: Rest,
+    ) -> Iterator[tuple[str, Set[int]]]:
+        """Where those may end that could have had more tokens and did not get them."""
+        left = plan.token_budget
         threshold = self._config.long_prefill_token_threshold
         for name, count in plan.tokens.items():
             most = min(left, threshold) if threshold else left
-            window = windows.get(name)
-            if window and not preempted and count < most and window.end < prompts[name]:
-                ends = self._ends(items(name), window.start + most, rest)
-                allowed[name] = frozenset(ends)
+            if name in advance.unfinished and count < most:
+                furthest = advance.ends[name] - count + most
+                yield name, frozenset(self._ends(items(name), furthest, rest))
             left -= count
-        if refused:
-            refused = {name: start - self._before_refused for name, start in refused.items()}
-        return Stops({name: window.end for name, window in windows.items()}, refused, allowed)
 
     def _ends(self, items: Iterable[Item], furthest: int, rest: Rest) -> Iterator[int]:
         """Where an item may end a chunk that could reach so far."""

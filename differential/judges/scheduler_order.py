@@ -8,6 +8,7 @@ budgets is no more than it had when it came to the request.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from cacheproof.differential.judges.requests import tokens_max
 from cacheproof.differential.judges.scheduler_items import Item, Rest
 from cacheproof.differential.judges.scheduler_position import Arrivals
 from cacheproof.differential.traces.manager import Add
@@ -31,11 +32,12 @@ class Order:
         """A request arrives."""
         self._arrived[request.request] = len(self._arrived)
         self._added[request.request] = request
+        self._tokens[request.request] = tokens_max(request, self._config)
 
     def forget(self, names: Iterable[str]) -> None:
         """These requests are gone."""
         for name in names:
-            del self._arrived[name], self._added[name]
+            del self._arrived[name], self._added[name], self._tokens[name]
             self._has_run.discard(name)
         self._arrived = {other: place for place, other in enumerate(self._arrived)}
 
@@ -43,6 +45,11 @@ class Order:
         """Go on from there; what arrives and runs is noted in it."""
         self._added, self._has_run = arrivals.added, arrivals.has_run
         self._arrived = {name: place for place, name in enumerate(self._added)}
+        self._tokens = {name: tokens_max(one, self._config) for name, one in self._added.items()}
+
+    def tokens_max(self, names: Iterable[str]) -> int:
+        """Tokens that these requests may come to, together."""
+        return sum(map(self._tokens.__getitem__, names))
 
     def added(self, name: str) -> Add:
         """How the request arrived."""
@@ -61,9 +68,14 @@ class Order:
         a request. Who is rejected only waits for its end.
         """
         admitted = list(self._admitted(outcome)) if outcome["waiting"] else ()
+        may_be = outcome["waiting"] if admitted else ()
+        if may_be and self._config.policy != "priority" and self._has_run.isdisjoint(may_be):
+            place = self._arrived.__getitem__
+            if min(map(place, may_be)) > max(map(place, admitted)):
+                may_be = ()  # all arrived after whom the step admitted
         overtaken = {
             name
-            for name in (outcome["waiting"] if admitted else ())
+            for name in may_be
             if not self._added[name].resumable
             and name not in outcome["rejected"]
             and any(self._is_due_before(name, other) for other in admitted)

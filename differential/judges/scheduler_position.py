@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproof.differential.judges.manager import ManagerPosition
+from cacheproof.differential.judges.scheduler_items import Advance
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.records import CallRecord
-from cacheproof.spec.scheduler_records import Standing
+from cacheproof.spec.scheduler_records import Span, Standing
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -29,7 +30,7 @@ class SchedulerPosition(ManagerPosition):
         arrivals: how requests arrived.
         running: who runs.
         prompts: the length of each prompt, in tokens.
-        claims: request -> the items that it has claimed while it runs.
+        claims: request -> the items that it has claimed while it runs, if any.
         dropped: entries that a step's notices name, until they are allocated anew.
         paused: whether the scheduler is.
         pending: entries whose transfer is outstanding.
@@ -64,6 +65,28 @@ class SchedulerPosition(ManagerPosition):
         self.preempted.discard(name)
         self.withheld.pop(name, None)
 
+    def follow_tokens(self, outcome: Mapping[str, Any]) -> Advance:
+        """Follow how far the step brings its requests."""
+        requests, prompts, computed = self.requests, self.prompts, outcome["computed"]
+        step, windows, unfinished = Advance({}, {}, set())
+        for name, tokens in outcome["scheduled"].items():
+            start = computed.get(name)
+            if start is None:
+                continue  # preempted after it was scheduled; releases up to 0.11 leave its count in
+            request = requests[name]
+            request.computed = step[name] = end = start + tokens
+            if start < request.end_of_items:
+                windows[name] = Span(start, end)
+                self.gathered.update(
+                    [request.identifiers[number] for number in request.read_in(start, end)]
+                )
+            if end < prompts[name]:
+                unfinished.add(name)
+        if len(step) < len(computed):
+            raise LookupError("a request is computed that is not scheduled")
+        self.in_flight.append(step)
+        return Advance(step, windows, unfinished)
+
     def follow_withheld(self, outcome: Mapping[str, Any]) -> bool:
         """Follow what workers were not sent; whether there is anything of it."""
         withheld = self.withheld
@@ -90,5 +113,5 @@ class SchedulerPosition(ManagerPosition):
                 self.claims.setdefault(name, set()).add(number)
                 if is_allocation:
                     self.dropped.discard(self.requests[name].identifiers[number])
-        claims = self.claims
-        self.claims = {name: claims.get(name) or set() for name in outcome["running"]}
+        for name in self.claims.keys() - self.running:
+            del self.claims[name]

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from cacheproof.differential.judges.manager import CREDITS
-from cacheproof.differential.judges.requests import embeds, size
-from cacheproof.differential.judges.scheduler_items import Item, Rest, Stopping
+from cacheproof.differential.judges.requests import embeds, size, tokens_max
+from cacheproof.differential.judges.scheduler_items import Advance, Item, Rest, Stopping
 from cacheproof.differential.judges.scheduler_position import SchedulerPosition
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.manager import Add
@@ -63,22 +63,20 @@ class Subjects:
         self._draft_items = 0 if reads_none else draft_reads
         self._encoder_budget = max(config.compute_budget, _largest_item(trace, protocol))
 
-    def plan(self, at: SchedulerPosition, outcome: Outcome) -> Plan:
+    def plan(self, at: SchedulerPosition, outcome: Outcome, advance: Advance) -> Plan:
         """Tokens and encodes of the step, beside what limits them."""
-        tokens, computed = outcome["scheduled"], outcome["computed"]
-        windows = {name: Span(start, start + tokens[name]) for name, start in computed.items()}
         requests = at.requests
         return Plan(
             self._config.max_num_batched_tokens,
-            tokens,
+            outcome["scheduled"],
             self._encoder_budget,
             {
                 name: sum([requests[name].sizes[number] for number in inputs])
                 for name, inputs in outcome["encode"].items()
             },
             int(self.has_whole_items),
-            windows,
-            {name: requests[name].spans for name in windows},
+            advance.windows,
+            {name: requests[name].spans for name in advance.windows},
             self._config.max_num_seqs,
             len(outcome["running"]),
         )
@@ -128,30 +126,30 @@ class Subjects:
         )
         return Fills(filled, kept)
 
-    def reads(self, at: SchedulerPosition, plan: Plan, fills: Fills) -> Reads:
+    def reads(self, at: SchedulerPosition, advance: Advance, fills: Fills) -> Reads:
         """What target model and drafter read in the step."""
+        if not advance.windows:
+            return _READS_NOTHING
         state = at.state
         resident = state.size if isinstance(state, EncoderCacheState) else ()
         pending = () if self._protocol.keyed_by_identifier else state.notices
         wanted: dict[str, Set[str]] = {}
         claimed: dict[str, Set[str]] = {}
-        for name, window in plan.windows.items():
-            if window.start < at.requests[name].end_of_items:
-                numbers = self._read(at, name, window)
-                if numbers:
-                    wanted[name] = _identifiers(at, name, numbers)
-                    of_these = numbers & at.claims.get(name, frozenset())
-                    claimed[name] = _identifiers(at, name, of_these)
+        for name, window in advance.windows.items():
+            numbers = self._read(at, name, window)
+            if numbers:
+                wanted[name] = _identifiers(at, name, numbers)
+                of_these = numbers & at.claims.get(name, frozenset())
+                claimed[name] = _identifiers(at, name, of_these)
         if not wanted:
             return _READS_NOTHING
         return Reads(wanted, {*resident, *pending, *fills.filled}, claimed, at.dropped)
 
-    def claims(self, at: SchedulerPosition, plan: Plan) -> Claims:
+    def claims(self, at: SchedulerPosition, advance: Advance) -> Claims:
         """Which occurrences the target model reads in the step, and who has claimed them."""
         reads = {
-            name: set(request.read_in(*window))
-            for name, window in plan.windows.items()
-            if window.start < (request := at.requests[name]).end_of_items
+            name: set(at.requests[name].read_in(*window))
+            for name, window in advance.windows.items()
         }
         return Claims(reads, {name: at.claims.get(name, _NOTHING) for name in reads})
 
@@ -159,6 +157,7 @@ class Subjects:
         self,
         at: SchedulerPosition,
         plan: Plan,
+        advance: Advance,
         outcome: Outcome,
         calls: Iterable[CallRecord],
         rest: Rest,
@@ -169,11 +168,11 @@ class Subjects:
             for call in calls
             if call.operation == "can" and call.answer is False
             if call.request is not None and call.input is not None
-            if call.request in plan.windows
+            if call.request in advance.ends
         }
         preempted = bool(outcome["preempted"])
         items = partial(self.items, at)
-        return self._stopping.judge(plan, refused, at.prompts, items, rest, preempted=preempted)
+        return self._stopping.judge(plan, advance, refused, items, rest, preempted=preempted)
 
     def items(self, at: SchedulerPosition, name: str) -> list[Item]:
         """The items of a request, as admission sees them after the step."""
@@ -218,16 +217,11 @@ class Subjects:
             max(map(embeds, event.items), default=0),
             capacity,
             self._encoder_budget,
-            self._blocks(self.tokens_max([event])),
+            self._blocks(tokens_max(event, config)),
             config.num_blocks - 1,
             together,
             config.max_num_batched_tokens,
         )
-
-    def tokens_max(self, events: Iterable[Add | Chunk]) -> int:
-        """Tokens that these prompts and what is decoded from them may come to."""
-        longest = self._config.max_model_len
-        return sum([min(event.prompt + event.max_tokens, longest) for event in events])
 
     def standing(self, at: SchedulerPosition, outcome: Outcome) -> Standing:
         """How the step leaves the engine."""

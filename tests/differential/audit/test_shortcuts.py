@@ -9,7 +9,8 @@ import pytest
 from cacheproof.differential.audit.auditor import Auditor
 from cacheproof.differential.audit.judging import AuditJudge
 from cacheproof.differential.judges.evaluator import Evaluator
-from cacheproof.differential.judges.manager import ManagerJudge
+from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.spec.scheduler_records import Presence
 from tests.differential.audit.spoiled import audit, file_of, parts_of, records_of, spoil
 from tests.differential.recording.driven import Driven
 
@@ -65,8 +66,30 @@ def test_a_judge_that_says_that_nothing_changed_says_something_else(
     driven: list[Driven], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = audits(driven)
-    monkeypatch.setattr(ManagerJudge, "_changed", lambda *_: ())
+    monkeypatch.setattr(AuditJudge, "_changed", lambda *_: ())
     assert audits(driven) != right
+
+
+def test_who_is_there_is_asked_again_where_it_may_have_changed(
+    driven: list[Driven], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = audits(driven)
+    judge_presence = SchedulerJudge._judge_presence
+
+    def afresh(self: SchedulerJudge, event: Any, outcome: Any) -> None:
+        self._presence = None, None, None
+        judge_presence(self, event, outcome)
+
+    def never_again(self: SchedulerJudge, event: Any, outcome: Any) -> None:
+        judge_presence(self, event, outcome)
+        self._presence = self._at.present, outcome["running"], outcome["waiting"]
+        self._held[Presence] = self._present
+
+    monkeypatch.setattr(SchedulerJudge, "_judge_presence", afresh)
+    assert audits(driven) == asked
+    assert any(("SC-19", "") in broken for broken, *_ in asked)
+    monkeypatch.setattr(SchedulerJudge, "_judge_presence", never_again)
+    assert audits(driven) != asked
 
 
 def judges(driven: list[Driven]) -> Iterator[AuditJudge]:
