@@ -124,12 +124,15 @@ def _of_rows(tags: torch.Tensor) -> torch.Tensor:
 
 
 def prefix_tags(request: RequestState, *, has_placeholders: bool = True) -> torch.Tensor:
-    """A digest of the prefix through each token of a request, [tokens], those of drafts too. Items
-    without placeholders come before them all."""
+    """A digest of the prefix through each token of a request, [tokens], those of drafts too. Its
+    salt, its adapter, and items without placeholders come before them all."""
     token_ids = [*request.token_ids, *request.verified]
     content: list[tuple[object, ...]] = [(token,) for token in token_ids]
     items = request.prompt.items
-    prefix = b"" if has_placeholders else repr([one.feature.identifier for one in items]).encode()
+    before = [] if has_placeholders else [one.feature.identifier for one in items]
+    adapter = request.prompt.adapter
+    name = None if adapter is None else adapter.request.lora_name
+    prefix = repr((request.prompt.cache_salt, name, before)).encode()
     for item in items if has_placeholders else ():
         where = item.feature.mm_position
         for at in range(where.offset, where.end):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from cacheproof.gpu_runner.adapters import Adapter
 from cacheproof.gpu_runner.cross_attention import CrossStep, CrossWindow
 from cacheproof.gpu_runner.devices import in_words, upload
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
@@ -148,16 +149,18 @@ class Runner:
             )
 
     def _encode(self, step: SchedulerOutput) -> None:
-        """Encode the step's items, those of one modality and shape at once; like vLLM's workers
-        none whose data was withheld."""
-        items = []
+        """Encode the step's items, those of one modality, shape and adapter at once; like vLLM's
+        workers none whose data was withheld."""
+        items: list[tuple[MediaItem, Adapter | None]] = []
         for request_id, indices in step.scheduled_encoder_inputs.items():
             request = self.batch.of(request_id)
             given = [index for index in indices if index not in request.withheld_inputs]
-            items += [request.prompt.items[index] for index in given]
+            items += [(request.prompt.items[index], request.prompt.adapter) for index in given]
         for _, alike in groupby(sorted(items, key=_kind), key=_kind):
-            together = list(alike)
-            for item, encoded in zip(together, self.model.encode(together), strict=True):
+            together, adapters = zip(*alike, strict=True)
+            with self.model.adapted([(slice(None), adapters[0])]):
+                outputs = self.model.encode(together)
+            for item, encoded in zip(together, outputs, strict=True):
                 name = item.feature.identifier
                 beside = {}
                 if encoded.positions is not None:
@@ -201,7 +204,12 @@ class Runner:
         paged = PagedStep(self.kv_store, self._upload(torch.cat(slots)), tuple(windows), cross)
         if self.origins is not None:
             self._note_origins(self.origins, scheduled, gatherings, paged)
-        hidden = self.model.decode(embeds, placed, paged)
+        adapters = [
+            (slice(window.start, window.end), request.prompt.adapter)
+            for window, (_, request, _) in zip(windows, scheduled, strict=True)
+        ]
+        with self.model.adapted(adapters):
+            hidden = self.model.decode(embeds, placed, paged)
         if not done:
             return {}
         sampled = iter(_greedy(self.model.logits(hidden[self._upload(rows)])))
@@ -362,9 +370,10 @@ def _num_rows(prompt: Prompt) -> int:
     return sum(item.feature.mm_position.get_num_embeds() for item in prompt.items)
 
 
-def _kind(item: MediaItem) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:
+def _kind(one: tuple[MediaItem, Adapter | None]) -> tuple[object, ...]:
+    item, adapter = one
     shapes = sorted((name, tuple(tensor.shape)) for name, tensor in item.inputs.items())
-    return item.modality, shapes
+    return item.modality, shapes, "" if adapter is None else adapter.request.lora_name
 
 
 def _positions(own: RotaryPositions | None, start: int, end: int) -> torch.Tensor:

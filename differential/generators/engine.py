@@ -7,11 +7,15 @@ of one. In some, items stand close to one another, and steps are large: many are
 and give up their places one by one. How long a model's items are is its processor's word: where
 they are of any size, there is a row for every square, and of a video that is pruned some are kept.
 Where a model is told when each frame of a video is, text stands between the rows of one item.
+What requests may ask for beside their prompt is drawn from a source of its own.
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from cacheproof.differential.generators.engine_steps import (
     BLOCK_SIZE,
@@ -19,7 +23,7 @@ from cacheproof.differential.generators.engine_steps import (
     with_steps_ahead,
 )
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.traces.base import SCHEMA, Item
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
 from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
 from cacheproof.differential.traces.manager import Add, Reset
 from cacheproof.differential.traces.scheduler import ResetPrefix
@@ -27,6 +31,13 @@ from cacheproof.differential.traces.trace import Trace
 
 VERSION = "engine/1"
 PRUNING_RATE = 0.5
+Asked = Literal["salts", "adapters", "tower adapters"]
+"""What requests of a trace ask for beside their prompt."""
+SALTS = (None, "tenant 1", "tenant 2")
+ADAPTERS = (
+    None,
+    *(Adapter(f"skill {number}", number, f"adapter {number}") for number in (1, 2, 3)),
+)
 _PICTURE_ROWS = 16
 _GAPS = (0, 1, 1, 3, 9, 17)
 
@@ -46,13 +57,19 @@ class _Medium(NamedTuple):
 
 
 def engine_trace(
-    seed: int, model: EngineModel = "llava", *, prunes: bool = False, ahead: bool = False
+    seed: int,
+    model: EngineModel = "llava",
+    *,
+    prunes: bool = False,
+    ahead: bool = False,
+    asked: Asked | None = None,
 ) -> Trace:
     """The engine-depth trace of a seed; one that `prunes` drops rows of videos. Where it runs
-    `ahead`, two steps are in flight, or drafts are verified, or both."""
+    `ahead`, two steps are in flight, or drafts are verified, or both. A Whisper is `asked` for
+    nothing beside its prompt."""
     if model == "whisper":
         return whisper_trace(seed, ahead=ahead)
-    return _EngineTrace(seed, model, prunes, ahead).build()
+    return _EngineTrace(seed, model, prunes, ahead, asked).build()
 
 
 def _pictures(random: Random) -> list[_Medium]:
@@ -98,6 +115,12 @@ def _sounds(random: Random) -> list[_Medium]:
     return [_Medium(f"sound {number} of {length}", length) for number, length in enumerate(lengths)]
 
 
+def _pictures_or_films(random: Random) -> list[_Medium]:
+    """Pictures of any size, or films."""
+    make = random.choice((_picture, _film))
+    return [make(number, random) for number in range(random.randint(2, 6))]
+
+
 def _picture(number: int, random: Random) -> _Medium:
     height, width = random.randint(1, 5), random.randint(1, 4)
     return _Medium(f"picture {number} of {height}x{width}", height * width)
@@ -118,13 +141,25 @@ _MEDIA: dict[tuple[EngineModel, bool], Callable[[Random], list[_Medium]]] = {
 }
 
 
+def _encoded_under(lora: Adapter, item: Item) -> Item:
+    """The item as encoded under an adapter, whose name is part of what it is called."""
+    return msgspec.structs.replace(
+        item, identifier=f"{lora.lora_name}:{item.identifier}", mm_hash=item.identifier
+    )
+
+
 class _EngineTrace:
-    def __init__(self, seed: int, model: EngineModel, prunes: bool, ahead: bool) -> None:
+    def __init__(
+        self, seed: int, model: EngineModel, prunes: bool, ahead: bool, asked: Asked | None
+    ) -> None:
         name = f"{model} that prunes" if prunes else model
         self._ahead = Random(f"{VERSION}/{name}/ahead/{seed}") if ahead else None
+        self._asked, self._asking = asked, Random(f"{VERSION}/{name}/{asked}/{seed}")
         random = self._random = Random(f"{VERSION}/{name}/{seed}")
         self._seed, self._model, self._prunes = seed, model, prunes
-        self._media = _MEDIA[model, prunes](random)
+        # A step that encodes both, one under an adapter, ends 0.32.0 (docs/runner.md#adapters).
+        is_of_a_kind = asked == "tower adapters"
+        self._media = (_pictures_or_films if is_of_a_kind else _MEDIA[model, prunes])(random)
         self._rows = max(medium.rows for medium in self._media)
         # Where items are marked, two of them never touch.
         self._apart = 0 if model == "llava" else 2
@@ -154,6 +189,14 @@ class _EngineTrace:
             model=self._model,
             video_pruning_rate=PRUNING_RATE if self._prunes else 0.0,
         )
+        if self._asked is not None:
+            config = msgspec.structs.replace(config, prefix_caching=True)
+        if self._asked in ("adapters", "tower adapters"):
+            config = msgspec.structs.replace(
+                config,
+                max_loras=self._asking.choice((1, 2, 2)),
+                tower_adapters=self._asked == "tower adapters",
+            )
         return config if self._ahead is None else with_steps_ahead(config, self._ahead)
 
     def _prompt(self) -> tuple[int, tuple[Item, ...]]:
@@ -190,10 +233,15 @@ class _EngineTrace:
         random = self._random
         prompt, items = random.choice(self._prompts)
         most = self._config.max_model_len - prompt
+        lora = self._asking.choice(ADAPTERS) if self._config.max_loras else None
+        if lora is not None and self._config.tower_adapters:
+            items = tuple(map(partial(_encoded_under, lora), items))
         return Add(
             name,
             prompt,
             items,
             max_tokens=random.randint(1, min(most, 24)),
             priority=random.randint(0, 2),
+            lora=lora,
+            salt=self._asking.choice(SALTS) if self._asked == "salts" else None,
         )

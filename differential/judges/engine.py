@@ -8,12 +8,12 @@ from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.traces.base import Item
+from cacheproof.differential.traces.base import Adapter, Item
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
-Prompt = tuple[int, tuple[Item, ...]]
+Prompt = tuple[int, tuple[Item, ...], Adapter | None]
 _OF_THE_STORE = frozenset({"mirror"})
 
 
@@ -27,12 +27,14 @@ class EngineJudge(SchedulerJudge):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._prompt_of: dict[str, Prompt] = {}
+        self._salt_of: dict[str, str | None] = {}
         self._decided: dict[str, list[int]] = {}
         self._tied: set[str] = set()
 
     def _add(self, event: Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)
-        self._prompt_of[event.request] = (event.prompt, event.items)
+        self._prompt_of[event.request] = (event.prompt, event.items, event.lora)
+        self._salt_of[event.request] = event.salt
         self._decided[event.request] = []
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
@@ -88,17 +90,27 @@ class EngineJudge(SchedulerJudge):
 
     def _judge_twins(self, name: str) -> None:
         for twin, prompt in self._prompt_of.items():
-            if twin == name or prompt != self._prompt_of[name]:
-                continue
             both = min(len(self._decided[name]), len(self._decided[twin]))
+            if twin == name or prompt != self._prompt_of[name]:
+                if both and _bare(prompt) == _bare(self._prompt_of[name]):
+                    self._reach.meet("equal prompts under two adapters")
+                continue
             if both:
                 self._reach.meet("equal prompts decoded")
+                if self._salt_of[name] != self._salt_of[twin]:
+                    self._reach.meet("equal prompts under two salts")
                 twins = Twins(tuple(self._decided[twin][:both]), tuple(self._decided[name][:both]))
                 self._check("update", twins, self._misled)
 
     def _misled(self) -> str:
         """Whether a request read KV that is not right before: a kind in which answers part."""
         return "over KV that is not right" if "SC-15" in self.violations else ""
+
+
+def _bare(prompt: Prompt) -> tuple[Any, ...]:
+    """The prompt under no adapter; equal to itself alone."""
+    length, items, _ = prompt
+    return length, tuple((one.mm_hash or one.identifier, one.offset) for one in items)
 
 
 def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:

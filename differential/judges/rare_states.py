@@ -39,6 +39,8 @@ RARE_STATES = {
     "preempted after encode in the same step": "a scheduled encode is dropped by a preemption",
     "began anew beside another item": "a decoder that was preempted and another's encode together",
     "equal prompts decoded": "two requests of one prompt have decoded a token or more",
+    "equal prompts under two salts": "and two cache salts, one of which may be none",
+    "equal prompts under two adapters": "and two adapters, one of which may be none",
     "rows of known origin read": "a step gathers rows that carry what they are",
     "slots of known origin read": "a step attends to KV slots that carry what they are",
     "best two logits nearly tie": "rounding may decide on a token; what follows is not compared",

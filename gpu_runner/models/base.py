@@ -1,11 +1,14 @@
 """What a runner asks of a model."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from cacheproof.gpu_runner.adapters import AdaptedLayers, Windows
 from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.paged_attention import PagedStep
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
@@ -37,6 +40,9 @@ class MultiModalModel(Protocol):
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
         """Where a prompt's tokens stand, on each axis; None: they count up from 0, on one."""
 
+    def adapted(self, windows: Windows) -> AbstractContextManager[None]:
+        """While this lasts, these rows of what is encoded or decoded run under adapters."""
+
     def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
         """What is kept of each item, in one call of the encoder.
 
@@ -64,6 +70,14 @@ class TransformersModel:
 
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
         return None
+
+    def adapted(self, windows: Windows) -> AbstractContextManager[None]:
+        is_adapted = any(adapter is not None for _, adapter in windows)
+        return self._layers.under(windows) if is_adapted else nullcontext()
+
+    @cached_property
+    def _layers(self) -> AdaptedLayers:
+        return AdaptedLayers(self._whole)
 
     def _stacked(self, items: Sequence[MediaItem], name: str) -> torch.Tensor:
         """That input of each item, as the encoder takes it."""

@@ -18,6 +18,7 @@ from typing import Any
 import vllm
 from vllm import LLM, SamplingParams
 from vllm.config import SchedulerConfig
+from vllm.lora.request import LoRARequest
 from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -25,16 +26,27 @@ from vllm.v1.executor.uniproc_executor import UniProcExecutor
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.request import Request, RequestStatus
 
+from .adapter_files import adapter_directory
+from .engine_adapters import leave_rows_without_adapter_alone
 from .engine_drafts import ReplacedDrafts, speculative_config
-from .engine_faults import ENGINE_FAULTS, WORKER_FAULTS
+from .engine_faults import ADAPTER_FAULTS, ENGINE_FAULTS, WORKER_FAULTS
 from .engine_in_flight import (
     keeping_async_scheduling,
     register_kernels_once,
     stand_in_for_streams,
 )
-from .engine_limits import BLOCK_SIZE, ITEMS_MAX, LIMITS, MODELS_SETTING, NUM_DRAFTS
+from .engine_key_faults import ADAPTER_KEY_FAULTS, SALT_KEY_FAULTS
+from .engine_limits import (
+    ADAPTER_RANK_MAX,
+    BLOCK_SIZE,
+    ITEMS_MAX,
+    LIMITS,
+    MAX_ADAPTERS,
+    MODELS_SETTING,
+    NUM_DRAFTS,
+)
 from .engine_memory import memory_of
-from .media_inputs import collapsed, medium_of, token_ids_of
+from .media_inputs import collapsed, medium_of, name_of, token_ids_of
 from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
@@ -42,6 +54,8 @@ from .scheduler_build import REFUSALS, refusal
 from .scheduler_session import STOP_TOKEN_ID, Executed, SchedulerKit, SchedulerSession
 from .scheduler_settings import settings_of
 from .session import run_events
+
+_CHANGES = WORKER_FAULTS | ADAPTER_FAULTS | SALT_KEY_FAULTS | ADAPTER_KEY_FAULTS
 
 
 class Release:
@@ -78,6 +92,7 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
             config["model"],
             config["video_pruning_rate"],
             _drafts_of(config),
+            _adapters_of(config),
             is_asynchronous=config["async_scheduling"],
         )
     except Illegal as reason:
@@ -102,27 +117,48 @@ class _Core:
     @classmethod
     @functools.cache
     def of(
-        cls, model: str, video_pruning_rate: float, drafts: str | None, *, is_asynchronous: bool
+        cls,
+        model: str,
+        video_pruning_rate: float,
+        drafts: str | None,
+        adapters: str | None,
+        *,
+        is_asynchronous: bool,
     ) -> "_Core":
-        return cls(model, video_pruning_rate, drafts, is_asynchronous=is_asynchronous)
+        return cls(model, video_pruning_rate, drafts, adapters, is_asynchronous=is_asynchronous)
 
     def __init__(
-        self, model: str, video_pruning_rate: float, drafts: str | None, *, is_asynchronous: bool
+        self,
+        model: str,
+        video_pruning_rate: float,
+        drafts: str | None,
+        adapters: str | None,
+        *,
+        is_asynchronous: bool,
     ) -> None:
         self._model = model
         self._is_asynchronous = is_asynchronous
         made = functools.partial(
             ours("gpu_runner.tiny_models").ensure, folder=Path(os.environ[MODELS_SETTING])
         )
-        speculative = {}
+        self._directory = made(model)
+        beside: dict[str, Any] = {}
+        if adapters is not None:
+            leave_rows_without_adapter_alone()
+            beside |= {
+                "enable_lora": True,
+                "max_loras": MAX_ADAPTERS,
+                "max_lora_rank": ADAPTER_RANK_MAX,
+                "enable_tower_connector_lora": adapters == "towers",
+            }
         if drafts is not None:
             drafter = made("drafter") if drafts == "drafter" else None
-            speculative = {"speculative_config": speculative_config(drafter)}
+            beside["speculative_config"] = speculative_config(drafter)
         if is_asynchronous or drafts is not None:
             stand_in_for_streams()
         with keeping_async_scheduling():
             llm = LLM(
-                model=str(made(model)),
+                model=str(self._directory),
                 dtype="float32",
                 seed=0,
                 enforce_eager=True,
@@ -138,7 +174,7 @@ class _Core:
                 # By its class: releases before 0.23 take its name for that of another on CPUs.
                 distributed_executor_backend=UniProcExecutor,
                 disable_log_stats=True,
-                **speculative,
+                **beside,
             )
         self._engine = llm.llm_engine
         self._core = self._engine.engine_core.engine_core
@@ -173,6 +209,7 @@ class _Core:
             raise Illegal("a CPU's worker has the first model runner")
         if config["block_size"] != BLOCK_SIZE:
             raise Illegal(f"the engine was made for blocks of {BLOCK_SIZE}")
+        self._config = config
         try:
             scheduler = self._make_scheduler(config, largest_item)
         except REFUSALS as error:
@@ -219,6 +256,9 @@ class _Core:
         # Slots for what is read ahead end where the model does.
         vllm_config.model_config = copy.copy(base.model_config)
         vllm_config.model_config.max_model_len = config["max_model_len"]
+        if config["max_loras"]:
+            vllm_config.lora_config = copy.copy(base.lora_config)
+            vllm_config.lora_config.max_loras = config["max_loras"]
         old = self._core.scheduler
         scheduler = type(old)(
             vllm_config=vllm_config,
@@ -255,6 +295,7 @@ class _Core:
             self._engine.get_supported_tasks(),
             arrival_time=arrival_time,
             priority=event["priority"],
+            lora_request=self._adapter(event["lora"]),
         )
         if self._is_decoder:
             _name_items(made.mm_features, event)
@@ -263,24 +304,35 @@ class _Core:
         self._identifiers[event["request"]] = tuple(item["identifier"] for item in event["items"])
         return request
 
+    def _adapter(self, asked: Event | None) -> LoRARequest | None:
+        """The adapter that a request asks for, by the directory where it lies."""
+        if asked is None:
+            return None
+        found = adapter_directory(self._directory, asked, self._config)
+        return LoRARequest(**{**asked, "lora_path": str(found)})
+
     def _prompt(self, event: Event) -> dict[str, Any]:
         """The prompt as a user hands it over: an encoder's input stands beside a decoder's."""
         data: dict[str, list[Any]] = {}
         uuids: dict[str, list[str]] = {}
         for item in event["items"]:
-            medium = medium_of(item["identifier"])
+            medium = medium_of(name_of(item))
             data.setdefault(medium.modality, []).append(medium.given)
-            uuids.setdefault(medium.modality, []).append(item["identifier"])
-        media = {"multi_modal_data": data, "multi_modal_uuids": uuids} if data else {}
+            uuids.setdefault(medium.modality, []).append(name_of(item))
+        beside: dict[str, Any] = {}
+        if data:
+            beside |= {"multi_modal_data": data, "multi_modal_uuids": uuids}
+        if event["salt"] is not None:
+            beside["cache_salt"] = event["salt"]
         if self._is_decoder:
             return {
-                "encoder_prompt": {"prompt": "", **media},
+                "encoder_prompt": {"prompt": "", **beside},
                 "decoder_prompt": {
                     "prompt_token_ids": token_ids_of(event, self._model, has_placeholders=False)
                 },
             }
         token_ids = collapsed(token_ids_of(event, self._model), event["items"])
-        return {"prompt_token_ids": token_ids, **media}
+        return {"prompt_token_ids": token_ids, **beside}
 
     def execute(self, output: Any) -> Executed:
         """Execute a step with the engine's worker."""
@@ -329,9 +381,9 @@ class _Core:
         ]
 
     def plant(self, fault: str) -> None:
-        """Plant a fault in the worker, until the trace has ended."""
-        if fault in WORKER_FAULTS:
-            owner, name, change = WORKER_FAULTS[fault](self._runner)
+        """Plant a fault in the engine, until the trace has ended."""
+        if fault in _CHANGES:
+            owner, name, change = _CHANGES[fault](self._runner)
             self._planted = owner, name, vars(owner).get(name)
             setattr(owner, name, change)
             return
@@ -385,6 +437,15 @@ def _drafts_of(config: Event) -> str | None:
     if drafts == "lookup" and config["async_scheduling"]:
         raise Illegal("prompt lookup needs the tokens on the host")
     return drafts
+
+
+def _adapters_of(config: Event) -> str | None:
+    """What adapters have weights for. Raises Illegal where no engine runs so many."""
+    if config["max_loras"] > MAX_ADAPTERS:
+        raise Illegal(f"the engine was made for {MAX_ADAPTERS} adapters")
+    if config["max_loras"] == 0:
+        return None
+    return "towers" if config["tower_adapters"] else "decoder"
 
 
 def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[float]]:

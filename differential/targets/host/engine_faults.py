@@ -121,6 +121,24 @@ def loses_a_token(runner: Any) -> Change:
     return runner, "_sample", mean
 
 
+def takes_the_last_slot_for_none(runner: Any) -> Change:
+    """Rows without an adapter get that of the last slot: the kernel as the release has it."""
+    from vllm.lora.ops.torch_ops import lora_ops  # the faults' names are read where it is not
+
+    return lora_ops, "bgmv_shrink", lora_ops.bgmv_shrink.__wrapped__
+
+
+def maps_tokens_in_reverse(runner: Any) -> Change:
+    """The tokens of a step run under its adapters in reverse."""
+    activate = runner._set_active_loras
+
+    def reverse(of_prompts: Any, of_tokens: Any, *others: Any) -> None:
+        activate(of_prompts, of_tokens[::-1], *others)
+
+    return runner, "_set_active_loras", reverse
+
+
+ADAPTER_FAULTS = by_name(takes_the_last_slot_for_none, maps_tokens_in_reverse)
 WORKER_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
     accepts_one_too_many,
     does_not_roll_back,

@@ -91,6 +91,12 @@ def medium_of(identifier: str) -> Medium | Sound:
     return Medium(modality, noise.randint(0, 256, shape, dtype=numpy.uint8))
 
 
+def name_of(item: Event) -> str:
+    """What an item is called by whoever hands it over: its identifier, but for an adapter's name
+    before it."""
+    return str(item["mm_hash"] or item["identifier"])
+
+
 def _modality_of(identifier: str) -> str:
     """Of what kind the medium is that an identifier stands for."""
     return "audio" if identifier.startswith("sound ") else _shape_of(identifier)[0]
@@ -132,9 +138,9 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
 
 def _tokens_of(item: Event, model: str) -> list[int]:
     """What stands for an item between its marks. Raises Illegal where the trace says otherwise."""
-    if model not in _TIMED or _modality_of(item["identifier"]) != "video":
-        return [_placeholder(item["identifier"])] * item["length"]
-    _, frames, height, width = _shape_of(item["identifier"])
+    if model not in _TIMED or _modality_of(name_of(item)) != "video":
+        return [_placeholder(name_of(item))] * item["length"]
+    _, frames, height, width = _shape_of(name_of(item))
     token_ids: list[int] = []
     for number in range(frames // FRAMES_TOGETHER):
         time = TIME_TOKEN_IDS[number] if number < len(TIME_TOKEN_IDS) else UNKNOWN_TOKEN_ID
@@ -147,7 +153,7 @@ def _tokens_of(item: Event, model: str) -> list[int]:
 
 def _check_modalities(items: list[Event], model: str) -> None:
     for item in items:
-        modality = _modality_of(item["identifier"])
+        modality = _modality_of(name_of(item))
         if modality not in _MODALITIES[model]:
             raise Illegal(f"{item['identifier']} is of kind {modality}, which {model} cannot take")
 
@@ -156,7 +162,7 @@ def collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
     """The prompt as a user writes it: one placeholder for each item."""
     for item in reversed(items):
         start, end = item["offset"], item["offset"] + item["length"]
-        token_ids[start:end] = [_placeholder(item["identifier"])]
+        token_ids[start:end] = [_placeholder(name_of(item))]
     return token_ids
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .adapter_faults import ADAPTER_FAULTS, ADAPTER_KEY_FAULTS
 from .ahead_faults import AHEAD_FAULTS
 from .audio_faults import AUDIO_FAULTS
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
@@ -20,15 +21,30 @@ from .deepstack_faults import DEEPSTACK_FAULTS
 from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
 from .media_hash_alone import REFERENCE_SETTING
-from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, Sound, medium_of, token_ids_of
+from .media_inputs import (
+    FRAMES_PER_SECOND,
+    FRAMES_TOGETHER,
+    Sound,
+    medium_of,
+    name_of,
+    token_ids_of,
+)
 from .package import ours
 from .protocol import Event, HostError
 from .recalled_drafts import RecalledDrafts
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
+from .salt_faults import SALT_FAULTS
 
 _FAULTS = (
-    RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS | DEEPSTACK_FAULTS | AUDIO_FAULTS | AHEAD_FAULTS
+    RUNNER_FAULTS
+    | ROTARY_FAULTS
+    | CROSS_FAULTS
+    | DEEPSTACK_FAULTS
+    | AUDIO_FAULTS
+    | AHEAD_FAULTS
+    | ADAPTER_FAULTS
 )
+_FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS
 
 
 class Release:
@@ -66,7 +82,7 @@ class Release:
         )
         try:
             plant = _FAULTS.get(fault or "")
-            of_decisions = None if plant else fault
+            of_decisions = None if plant or fault in _FAULTS_OF_KEYS else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             model = _model(config["model"], config["video_pruning_rate"], self._device)
             worker = _Worker(
@@ -80,6 +96,8 @@ class Release:
                 pairs_rows_by_place(worker.runner)
             if plant:
                 plant(worker.runner)
+            if fault in _FAULTS_OF_KEYS:
+                kit = kit._replace(make_request=_FAULTS_OF_KEYS[fault](kit.make_request))
             kit = worker.told(kit)
             records = session.run_events(depth.SchedulerSession(kit, config), trace["events"])
         except protocol.Illegal as reason:
@@ -128,17 +146,41 @@ class _Worker:
             drafter=self._draft if self._takes_drafts else None,
             reads_ahead=reads_ahead and self._drafts is not None,
         )
-        self._model = config["model"]
+        self._config = config
 
     def told(self, kit: Any) -> Any:
         """The kit with this worker, which hears of every request that is made."""
 
         def make_request(event: Event, arrival_time: float) -> Any:
             request = kit.make_request(event, arrival_time)
-            self.runner.add(event["request"], _prompt(event, request, self._model))
+            self.runner.add(event["request"], self._prompt(event, request))
             return request
 
         return kit._replace(make_request=make_request, worker=self)
+
+    def _prompt(self, event: Event, request: Any) -> Any:
+        requests, model = ours("gpu_runner.requests"), self._config["model"]
+        items = tuple(
+            requests.MediaItem(feature, *_inputs(model, name_of(item)))
+            for feature, item in zip(request.mm_features, event["items"], strict=True)
+        )
+        token_ids = token_ids_of(event, model, has_placeholders=model != "whisper")
+        return requests.Prompt(tuple(token_ids), items, event["salt"], self._adapter(event["lora"]))
+
+    def _adapter(self, asked: Event | None) -> Any:
+        """The adapter that a request asks for."""
+        if asked is None:
+            return None
+        adapters = ours("gpu_runner.adapters")
+        return adapters.load(
+            # It raises the package's own Illegal, as the reference does.
+            ours("differential.targets.host.adapter_files").adapter_directory(
+                _directory(self._config["model"]), asked, self._config
+            ),
+            ours("reference.request").LoRARequest(**asked),
+            dtype=self.runner.model.dtype,
+            device=self.runner.model.device,
+        )
 
     def _draft(self, requests: Mapping[str, Any]) -> Mapping[str, list[int]]:
         """What is proposed to follow the tokens of requests."""
@@ -251,13 +293,3 @@ def _is_told_frame_rates() -> bool:
         return True
     model = Path(found.origin).parent / "model_executor" / "models" / "qwen2_5_vl.py"
     return "video_needs_metadata" in model.read_text()
-
-
-def _prompt(event: Event, request: Any, model: str) -> Any:
-    requests = ours("gpu_runner.requests")
-    items = tuple(
-        requests.MediaItem(feature, *_inputs(model, feature.identifier))
-        for feature in request.mm_features
-    )
-    token_ids = token_ids_of(event, model, has_placeholders=model != "whisper")
-    return requests.Prompt(tuple(token_ids), items)
