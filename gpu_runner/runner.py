@@ -8,6 +8,7 @@ whose known tokens are all computed get their next one, or with drafts that are 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -110,6 +111,14 @@ class Runner:
                 places[index] = self._upload(torch.tensor(mask).nonzero().flatten())
         request = RequestState(prompt, list(prompt.token_ids), positions, places)
         self.batch.add(request_id, request)
+
+    def reload(self, directory: Path) -> None:
+        """The model's weights become those of a directory, in place. Like vLLM's workers it drops
+        its encoder outputs; a scheduler has to forget those, and the KV blocks, by itself."""
+        self.model.reload(directory)
+        self.encoder_store.free(list(self.encoder_store.sizes))
+        if self.origins is not None:
+            self.origins.renew()
 
     @torch.inference_mode()
     def execute(self, step: SchedulerOutput) -> dict[str, list[Sampled]]:
@@ -352,7 +361,7 @@ class Runner:
             for (request, *_), across in zip(ranges, paged.cross.windows, strict=True):
                 origins.looked_across(request, across.slots)
         tags = [
-            prefix_tags(request, has_placeholders=paged.cross is None)[:end]
+            prefix_tags(request, origins.weights, has_placeholders=paged.cross is None)[:end]
             for request, _, end in ranges
         ]
         for of_request, window in zip(tags, paged.windows, strict=True):

@@ -24,20 +24,21 @@ from cacheproof.differential.generators.engine_steps import (
 )
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
-from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
+from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel, Reload
 from cacheproof.differential.traces.manager import Add, Reset
-from cacheproof.differential.traces.scheduler import ResetPrefix
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.scheduler import Abort, ResetPrefix
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 VERSION = "engine/1"
 PRUNING_RATE = 0.5
-Asked = Literal["salts", "adapters", "tower adapters"]
+Asked = Literal["salts", "adapters", "tower adapters", "weights"]
 """What requests of a trace ask for beside their prompt."""
 SALTS = (None, "tenant 1", "tenant 2")
 ADAPTERS = (
     None,
     *(Adapter(f"skill {number}", number, f"adapter {number}") for number in (1, 2, 3)),
 )
+VERSIONS = (0, 1, 2)
 _PICTURE_ROWS = 16
 _GAPS = (0, 1, 1, 3, 9, 17)
 
@@ -115,12 +116,6 @@ def _sounds(random: Random) -> list[_Medium]:
     return [_Medium(f"sound {number} of {length}", length) for number, length in enumerate(lengths)]
 
 
-def _pictures_or_films(random: Random) -> list[_Medium]:
-    """Pictures of any size, or films."""
-    make = random.choice((_picture, _film))
-    return [make(number, random) for number in range(random.randint(2, 6))]
-
-
 def _picture(number: int, random: Random) -> _Medium:
     height, width = random.randint(1, 5), random.randint(1, 4)
     return _Medium(f"picture {number} of {height}x{width}", height * width)
@@ -156,10 +151,13 @@ class _EngineTrace:
         self._ahead = Random(f"{VERSION}/{name}/ahead/{seed}") if ahead else None
         self._asked, self._asking = asked, Random(f"{VERSION}/{name}/{asked}/{seed}")
         random = self._random = Random(f"{VERSION}/{name}/{seed}")
+        self._version, self._names = 0, list[str]()
         self._seed, self._model, self._prunes = seed, model, prunes
-        # A step that encodes both, one under an adapter, ends 0.32.0 (docs/runner.md#adapters).
-        is_of_a_kind = asked == "tower adapters"
-        self._media = (_pictures_or_films if is_of_a_kind else _MEDIA[model, prunes])(random)
+        self._media = _MEDIA[model, prunes](random)
+        if asked == "tower adapters":
+            # A step that encodes both kinds, one under an adapter, ends 0.32.0.
+            kind = self._media[0].identifier.split()[0]
+            self._media = [one for one in self._media if one.identifier.startswith(kind)]
         self._rows = max(medium.rows for medium in self._media)
         # Where items are marked, two of them never touch.
         self._apart = 0 if model == "llava" else 2
@@ -189,7 +187,9 @@ class _EngineTrace:
             model=self._model,
             video_pruning_rate=PRUNING_RATE if self._prunes else 0.0,
         )
-        if self._asked is not None:
+        if self._asked == "weights":
+            config = msgspec.structs.replace(config, prefix_caching=self._asking.random() < 0.5)
+        elif self._asked is not None:
             config = msgspec.structs.replace(config, prefix_caching=True)
         if self._asked in ("adapters", "tower adapters"):
             config = msgspec.structs.replace(
@@ -223,14 +223,26 @@ class _EngineTrace:
             random,
             random.randint(3, 9),
             self._add,
-            lambda: random.choice((Reset(), ResetPrefix())),
+            self._new_weights
+            if self._asked == "weights"
+            else lambda: (random.choice((Reset(), ResetPrefix())),),
             in_flight=2 if self._config.async_scheduling else 1,
+            resets=0.04 if self._asked == "weights" else 0.01,
         )
         header = EngineHeader(SCHEMA, "encoder_cache", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))
 
+    def _new_weights(self) -> tuple[AnyEvent, ...]:
+        """Other weights, and all caches reset. Requests in flight start over, or with prefix
+        caching are ended before: one that has hit an item and starts over ends releases from 0.29.0
+        on (docs/findings/stripped-item.md)."""
+        self._version = self._asking.choice([one for one in VERSIONS if one != self._version])
+        ended = map(Abort, self._names if self._config.prefix_caching else ())
+        return *ended, ResetPrefix(running=True), Reload(self._version), Reset()
+
     def _add(self, name: str) -> Add:
         random = self._random
+        self._names.append(name)
         prompt, items = random.choice(self._prompts)
         most = self._config.max_model_len - prompt
         lora = self._asking.choice(ADAPTERS) if self._config.max_loras else None

@@ -108,6 +108,15 @@ LANES = (
         since="0.32.0",
     ),
     Lane(
+        "LLaVA with new weights",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, asked="weights"),
+        RARE - {"hit after preemption"} | {"new weights"},
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
         "Whisper",
         "engine",
         "encoder_decoder",

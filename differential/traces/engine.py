@@ -4,11 +4,20 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from cacheproof.differential.traces.base import Event
 from cacheproof.differential.traces.headers import EncoderHeader
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.scheduler import Abort, ResetPrefix, Schedule, SchedulerConfig
 
-EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
+
+class Reload(Event, tag="reload", frozen=True):
+    """The model's weights become those of a version, in place; version 0 is what the engine began
+    with. Workers drop their encoder outputs with it, and nothing else is reset."""
+
+    version: Annotated[int, msgspec.Meta(ge=0, le=9)]
+
+
+EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Reload
 EngineModel = Literal["llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper"]
 
 

@@ -37,6 +37,9 @@ class MultiModalModel(Protocol):
     dtype: torch.dtype
     device: torch.device
 
+    def reload(self, directory: Path) -> None:
+        """Take the weights of that directory, in place."""
+
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
         """Where a prompt's tokens stand, on each axis; None: they count up from 0, on one."""
 
@@ -67,6 +70,12 @@ class TransformersModel:
     _whole: Any
     dtype: torch.dtype
     device: torch.device
+
+    def reload(self, directory: Path) -> None:
+        other = type(self._whole).from_pretrained(
+            directory, dtype=self.dtype, local_files_only=True, use_safetensors=True
+        )
+        self._whole.load_state_dict(other.state_dict())
 
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
         return None

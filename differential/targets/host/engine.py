@@ -27,9 +27,9 @@ from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.request import Request, RequestStatus
 
 from .adapter_files import adapter_directory
-from .engine_adapters import leave_rows_without_adapter_alone
-from .engine_drafts import ReplacedDrafts, speculative_config
-from .engine_faults import ADAPTER_FAULTS, ENGINE_FAULTS, WORKER_FAULTS
+from .engine_adapters import adapters_of, leave_rows_without_adapter_alone
+from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
+from .engine_faults import ADAPTER_FAULTS, ENGINE_FAULTS, WEIGHT_FAULTS, WORKER_FAULTS
 from .engine_in_flight import (
     keeping_async_scheduling,
     register_kernels_once,
@@ -43,7 +43,6 @@ from .engine_limits import (
     LIMITS,
     MAX_ADAPTERS,
     MODELS_SETTING,
-    NUM_DRAFTS,
 )
 from .engine_memory import memory_of
 from .media_inputs import collapsed, medium_of, name_of, token_ids_of
@@ -55,7 +54,7 @@ from .scheduler_session import STOP_TOKEN_ID, Executed, SchedulerKit, SchedulerS
 from .scheduler_settings import settings_of
 from .session import run_events
 
-_CHANGES = WORKER_FAULTS | ADAPTER_FAULTS | SALT_KEY_FAULTS | ADAPTER_KEY_FAULTS
+_CHANGES = WORKER_FAULTS | ADAPTER_FAULTS | WEIGHT_FAULTS | SALT_KEY_FAULTS | ADAPTER_KEY_FAULTS
 
 
 class Release:
@@ -91,8 +90,8 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
         core = _Core.of(
             config["model"],
             config["video_pruning_rate"],
-            _drafts_of(config),
-            _adapters_of(config),
+            drafts_of(config),
+            adapters_of(config),
             is_asynchronous=config["async_scheduling"],
         )
     except Illegal as reason:
@@ -184,6 +183,7 @@ class _Core:
         # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
         # loading of its own, does not, and fails at the first item.
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
+        self._version = 0
         self._executed: list[Any] = []
         self._identifiers: dict[str, tuple[str, ...]] = {}
         self._planted: tuple[Any, str, Any] | None = None
@@ -404,6 +404,16 @@ class _Core:
         """Forget every encoder output."""
         self._runner.reset_encoder_cache()
 
+    def reload(self, version: int) -> None:
+        """Have the worker load the weights of a version, as a user does."""
+        directory = ours("gpu_runner.tiny_weights").ensure(
+            self._directory, version, self._directory.parent
+        )
+        self._core.model_executor.collective_rpc(
+            "reload_weights", kwargs={"weights_path": str(directory)}
+        )
+        self._version = version
+
     def clear(self) -> None:
         """End all of the worker's requests, and empty the store: a trace begins with nothing. Its
         scheduler is its own; that of the trace before may have been left in the middle."""
@@ -424,28 +434,10 @@ class _Core:
             if own is not None:
                 setattr(owner, name, own)
             self._planted = None
+        if self._version:
+            self.reload(0)
         if self._runner.requests:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
-
-
-def _drafts_of(config: Event) -> str | None:
-    """How drafts are made. Raises Illegal where no engine makes them so."""
-    count = config["num_speculative_tokens"]
-    if count not in (0, NUM_DRAFTS):
-        raise Illegal(f"the engine was made for {NUM_DRAFTS} drafts")
-    drafts = None if count == 0 else "drafter" if config["drafter"] else "lookup"
-    if drafts == "lookup" and config["async_scheduling"]:
-        raise Illegal("prompt lookup needs the tokens on the host")
-    return drafts
-
-
-def _adapters_of(config: Event) -> str | None:
-    """What adapters have weights for. Raises Illegal where no engine runs so many."""
-    if config["max_loras"] > MAX_ADAPTERS:
-        raise Illegal(f"the engine was made for {MAX_ADAPTERS} adapters")
-    if config["max_loras"] == 0:
-        return None
-    return "towers" if config["tower_adapters"] else "decoder"
 
 
 def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[float]]:

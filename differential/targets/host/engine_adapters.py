@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from vllm.lora.ops.torch_ops import lora_ops
 
+from .engine_limits import MAX_ADAPTERS
+from .protocol import Event, Illegal
+
 
 @functools.cache
 def leave_rows_without_adapter_alone() -> None:
@@ -25,3 +28,12 @@ def leave_rows_without_adapter_alone() -> None:
         outputs[slots < 0] = 0
 
     lora_ops.bgmv_shrink = shrink
+
+
+def adapters_of(config: Event) -> str | None:
+    """What adapters have weights for. Raises Illegal where no engine runs so many."""
+    if config["max_loras"] > MAX_ADAPTERS:
+        raise Illegal(f"the engine was made for {MAX_ADAPTERS} adapters")
+    if config["max_loras"] == 0:
+        return None
+    return "towers" if config["tower_adapters"] else "decoder"

@@ -138,6 +138,26 @@ def maps_tokens_in_reverse(runner: Any) -> Change:
     return runner, "_set_active_loras", reverse
 
 
+def keeps_old_weights(runner: Any) -> Change:
+    """A worker that is to load weights drops its encoder outputs, and loads nothing."""
+    return runner, "reload_weights", lambda **where: runner.reset_encoder_cache()
+
+
+def keeps_the_tower(runner: Any) -> Change:
+    """Of new weights those that encode items are not taken."""
+    reload = runner.reload_weights
+
+    def partly(**where: Any) -> None:
+        tower = runner.get_model().vision_tower.state_dict()
+        old = {name: one.clone() for name, one in tower.items()}
+        reload(**where)
+        for name, one in tower.items():
+            one.copy_(old[name])
+
+    return runner, "reload_weights", partly
+
+
+WEIGHT_FAULTS = by_name(keeps_old_weights, keeps_the_tower)
 ADAPTER_FAULTS = by_name(takes_the_last_slot_for_none, maps_tokens_in_reverse)
 WORKER_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
     accepts_one_too_many,

@@ -34,6 +34,7 @@ from .protocol import Event, HostError
 from .recalled_drafts import RecalledDrafts
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
 from .salt_faults import SALT_FAULTS
+from .weight_faults import RESET_FAULTS, WEIGHT_FAULTS
 
 _FAULTS = (
     RUNNER_FAULTS
@@ -43,6 +44,7 @@ _FAULTS = (
     | AUDIO_FAULTS
     | AHEAD_FAULTS
     | ADAPTER_FAULTS
+    | WEIGHT_FAULTS
 )
 _FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS
 
@@ -75,6 +77,7 @@ class Release:
         if trace["header"]["depth"] != "engine":
             raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
         scheduler = ours("differential.targets.reference_scheduler")
+        worker = None
         # Of the package, as the reference scheduler knows them: it raises its own Illegal.
         protocol, session, depth = (
             ours(f"differential.targets.host.{name}")
@@ -82,7 +85,7 @@ class Release:
         )
         try:
             plant = _FAULTS.get(fault or "")
-            of_decisions = None if plant or fault in _FAULTS_OF_KEYS else fault
+            of_decisions = None if plant or fault in _FAULTS_OF_KEYS | RESET_FAULTS else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             model = _model(config["model"], config["video_pruning_rate"], self._device)
             worker = _Worker(
@@ -96,12 +99,17 @@ class Release:
                 pairs_rows_by_place(worker.runner)
             if plant:
                 plant(worker.runner)
+            if fault in RESET_FAULTS:
+                RESET_FAULTS[fault](kit.scheduler)
             if fault in _FAULTS_OF_KEYS:
                 kit = kit._replace(make_request=_FAULTS_OF_KEYS[fault](kit.make_request))
             kit = worker.told(kit)
             records = session.run_events(depth.SchedulerSession(kit, config), trace["events"])
         except protocol.Illegal as reason:
             return {"records": [], "illegal": str(reason)}
+        finally:
+            if worker is not None:
+                worker.end()
         return {"records": records, "capacity": kit.recorder.manager.cache_size}
 
     def _store_size(self, trace: Event, kit: Any) -> int:
@@ -147,6 +155,7 @@ class _Worker:
             reads_ahead=reads_ahead and self._drafts is not None,
         )
         self._config = config
+        self._version = 0
 
     def told(self, kit: Any) -> Any:
         """The kit with this worker, which hears of every request that is made."""
@@ -217,6 +226,18 @@ class _Worker:
         """Forget every encoder output."""
         store = self.runner.encoder_store
         store.free(list(store.sizes))
+
+    def reload(self, version: int) -> None:
+        """Take other weights."""
+        directory = _directory(self._config["model"])
+        weights = ours("gpu_runner.tiny_weights")
+        self.runner.reload(weights.ensure(directory, version, directory.parent))
+        self._version = version
+
+    def end(self) -> None:
+        """Leave the model, which the next trace has too, with the weights that it began with."""
+        if self._version:
+            self.reload(0)
 
 
 def _decoded(request: Any) -> tuple[Any, list[int]]:

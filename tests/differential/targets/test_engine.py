@@ -188,7 +188,7 @@ def test_rows_that_are_mapped_to_adapters_otherwise_than_encoded_end_an_engine(
     media: Sequence[str],
     sizes: tuple[int, int],
 ) -> None:
-    """See docs/runner.md#adapters: on a CPU the release fails where rows and mapping differ."""
+    """The release fails on a CPU where the two differ: docs/runner-requests.md#adapters."""
     trace = engine_trace(0, model, asked="tower adapters" if model != "llava" else "adapters")
     header = replace_config(
         trace, tower_adapters=True, capacity=64, compute_budget=64, max_num_batched_tokens=96
