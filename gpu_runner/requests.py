@@ -10,6 +10,9 @@ from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.request import MultiModalFeature
 from cacheproof.reference.scheduler.output import BlockIds, SchedulerOutput
 
+GIVEN = "given"
+"""The modality of rows that are not encoded: their only input, `rows`, is what the model reads."""
+
 
 class UnknownRequest(LookupError):
     """A step has tokens of a request that the runner was never told of, or that has ended."""

@@ -18,10 +18,10 @@ from cacheproof.gpu_runner.cross_attention import CrossStep, CrossWindow
 from cacheproof.gpu_runner.devices import in_words, upload
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
-from cacheproof.gpu_runner.models.base import MultiModalModel
+from cacheproof.gpu_runner.models.base import Encoded, MultiModalModel
 from cacheproof.gpu_runner.origins import Origins, prefix_tags
 from cacheproof.gpu_runner.paged_attention import PagedStep, Window
-from cacheproof.gpu_runner.requests import Batch, MediaItem, Prompt, RequestState
+from cacheproof.gpu_runner.requests import GIVEN, Batch, MediaItem, Prompt, RequestState
 from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.scheduler.output import SchedulerOutput
 
@@ -167,8 +167,11 @@ class Runner:
             items += [(request.prompt.items[index], request.prompt.adapter) for index in given]
         for _, alike in groupby(sorted(items, key=_kind), key=_kind):
             together, adapters = zip(*alike, strict=True)
-            with self.model.adapted([(slice(None), adapters[0])]):
-                outputs = self.model.encode(together)
+            if together[0].modality == GIVEN:
+                outputs = list(map(self._given, together))
+            else:
+                with self.model.adapted([(slice(None), adapters[0])]):
+                    outputs = self.model.encode(together)
             for item, encoded in zip(together, outputs, strict=True):
                 name = item.feature.identifier
                 beside = {}
@@ -177,6 +180,10 @@ class Runner:
                 if self.origins is not None:
                     beside["tags"] = self.origins.encoded(name, len(encoded.rows))
                 self.encoder_store.put(name, encoded.rows, **beside)
+
+    def _given(self, item: MediaItem) -> Encoded:
+        """What is kept of rows that a user gives."""
+        return Encoded(item.inputs["rows"].to(self.model.device, self.model.dtype))
 
     def _decode(
         self, scheduled: Sequence[tuple[str, RequestState, int]]

@@ -31,7 +31,7 @@ from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 VERSION = "engine/1"
 PRUNING_RATE = 0.5
-Asked = Literal["salts", "adapters", "tower adapters", "weights"]
+Asked = Literal["salts", "adapters", "tower adapters", "weights", "embeddings"]
 """What requests of a trace ask for beside their prompt."""
 SALTS = (None, "tenant 1", "tenant 2")
 ADAPTERS = (
@@ -116,6 +116,13 @@ def _sounds(random: Random) -> list[_Medium]:
     return [_Medium(f"sound {number} of {length}", length) for number, length in enumerate(lengths)]
 
 
+def _pictures_and_embeddings(random: Random) -> list[_Medium]:
+    """Pictures of one size, and rows that are given."""
+    lengths = [random.randint(1, 12) for _ in range(random.randint(1, 4))]
+    given = [_Medium(f"embeddings {one} of {rows}", rows) for one, rows in enumerate(lengths)]
+    return _pictures(random) + given
+
+
 def _picture(number: int, random: Random) -> _Medium:
     height, width = random.randint(1, 5), random.randint(1, 4)
     return _Medium(f"picture {number} of {height}x{width}", height * width)
@@ -153,7 +160,8 @@ class _EngineTrace:
         random = self._random = Random(f"{VERSION}/{name}/{seed}")
         self._version, self._names = 0, list[str]()
         self._seed, self._model, self._prunes = seed, model, prunes
-        self._media = _MEDIA[model, prunes](random)
+        media = _pictures_and_embeddings if asked == "embeddings" else _MEDIA[model, prunes]
+        self._media = media(random)
         if asked == "tower adapters":
             # A step that encodes both kinds, one under an adapter, ends 0.32.0.
             kind = self._media[0].identifier.split()[0]
@@ -190,7 +198,9 @@ class _EngineTrace:
         if self._asked == "weights":
             config = msgspec.structs.replace(config, prefix_caching=self._asking.random() < 0.5)
         elif self._asked is not None:
-            config = msgspec.structs.replace(config, prefix_caching=True)
+            config = msgspec.structs.replace(
+                config, prefix_caching=True, prompt_embeds=self._asked == "embeddings"
+            )
         if self._asked in ("adapters", "tower adapters"):
             config = msgspec.structs.replace(
                 config,
@@ -215,6 +225,9 @@ class _EngineTrace:
             items.append(Item(medium.identifier, start, medium.length, is_embed=medium.is_embed))
             at = start + medium.length + (0 if self._close else random.choice(_GAPS))
             at += self._apart // 2
+        if not any(item.identifier.startswith("picture") for item in items):
+            # A release takes embeddings as items beside others alone.
+            items = [item for item in items if not item.identifier.startswith("embeddings")]
         return min(at, room) + random.randint(1, 8), tuple(items)
 
     def build(self) -> Trace:

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.targets.host.media_inputs import is_given
 from cacheproof.differential.targets.host.protocol import Protocol
 from cacheproof.differential.traces.base import Adapter, Item
 from cacheproof.differential.traces.engine import Reload
@@ -41,6 +44,8 @@ class EngineJudge(SchedulerJudge):
         super()._add(event, outcome, calls)
         self._prompt_of[event.request] = (event.prompt, event.items, event.lora, self._weights)
         self._salt_of[event.request] = event.salt
+        if len({is_given(msgspec.to_builtins(item)) for item in event.items}) > 1:
+            self._reach.meet("embeddings beside media")
         self._decided[event.request] = []
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:

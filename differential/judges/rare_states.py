@@ -41,6 +41,7 @@ RARE_STATES = {
     "equal prompts decoded": "two requests of one prompt have decoded a token or more",
     "equal prompts under two salts": "and two cache salts, one of which may be none",
     "equal prompts under two adapters": "and two adapters, one of which may be none",
+    "embeddings beside media": "a prompt has rows that are given, and items that are encoded",
     "rows of known origin read": "a step gathers rows that carry what they are",
     "slots of known origin read": "a step attends to KV slots that carry what they are",
     "best two logits nearly tie": "rounding may decide on a token; what follows is not compared",

@@ -117,6 +117,15 @@ LANES = (
         since="0.32.0",
     ),
     Lane(
+        "LLaVA with embeddings given",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, asked="embeddings"),
+        RARE | {"embeddings beside media"},
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
         "Whisper",
         "engine",
         "encoder_decoder",

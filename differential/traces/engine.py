@@ -24,11 +24,13 @@ EngineModel = Literal["llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper
 class EngineConfig(SchedulerConfig, frozen=True):
     """What an engine is made with: its scheduler's configuration, which of
     `gpu_runner.tiny_models` it executes, and the share of a video's rows that is not kept.
-    `tower_adapters` have weights for what encodes items too."""
+    `tower_adapters` have weights for what encodes items too. Where it takes `prompt_embeds`, rows
+    may be given in the place of tokens."""
 
     model: EngineModel = "llava"
     video_pruning_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     tower_adapters: bool = False
+    prompt_embeds: bool = False
 
 
 class EngineHeader(EncoderHeader, frozen=True, tag="engine"):

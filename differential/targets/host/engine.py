@@ -29,12 +29,19 @@ from vllm.v1.request import Request, RequestStatus
 from .adapter_files import adapter_directory
 from .engine_adapters import adapters_of, leave_rows_without_adapter_alone
 from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
-from .engine_faults import ADAPTER_FAULTS, ENGINE_FAULTS, WEIGHT_FAULTS, WORKER_FAULTS
+from .engine_faults import (
+    ADAPTER_FAULTS,
+    ENGINE_FAULTS,
+    GIVEN_FAULTS,
+    WEIGHT_FAULTS,
+    WORKER_FAULTS,
+)
 from .engine_in_flight import (
     keeping_async_scheduling,
     register_kernels_once,
     stand_in_for_streams,
 )
+from .engine_items import check_items, name_items
 from .engine_key_faults import ADAPTER_KEY_FAULTS, SALT_KEY_FAULTS
 from .engine_limits import (
     ADAPTER_RANK_MAX,
@@ -45,7 +52,15 @@ from .engine_limits import (
     MODELS_SETTING,
 )
 from .engine_memory import memory_of
-from .media_inputs import collapsed, medium_of, name_of, token_ids_of
+from .media_inputs import (
+    GIVEN_TOKEN_ID,
+    collapsed,
+    embeddings_of,
+    is_given,
+    medium_of,
+    name_of,
+    token_ids_of,
+)
 from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
@@ -54,7 +69,14 @@ from .scheduler_session import STOP_TOKEN_ID, Executed, SchedulerKit, SchedulerS
 from .scheduler_settings import settings_of
 from .session import run_events
 
-_CHANGES = WORKER_FAULTS | ADAPTER_FAULTS | WEIGHT_FAULTS | SALT_KEY_FAULTS | ADAPTER_KEY_FAULTS
+_CHANGES = (
+    WORKER_FAULTS
+    | ADAPTER_FAULTS
+    | WEIGHT_FAULTS
+    | GIVEN_FAULTS
+    | SALT_KEY_FAULTS
+    | ADAPTER_KEY_FAULTS
+)
 
 
 class Release:
@@ -93,6 +115,7 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
             drafts_of(config),
             adapters_of(config),
             is_asynchronous=config["async_scheduling"],
+            takes_embeddings=config["prompt_embeds"],
         )
     except Illegal as reason:
         return {"records": [], "illegal": str(reason)}
@@ -121,10 +144,9 @@ class _Core:
         video_pruning_rate: float,
         drafts: str | None,
         adapters: str | None,
-        *,
-        is_asynchronous: bool,
+        **how: bool,
     ) -> "_Core":
-        return cls(model, video_pruning_rate, drafts, adapters, is_asynchronous=is_asynchronous)
+        return cls(model, video_pruning_rate, drafts, adapters, **how)
 
     def __init__(
         self,
@@ -134,6 +156,7 @@ class _Core:
         adapters: str | None,
         *,
         is_asynchronous: bool,
+        takes_embeddings: bool,
     ) -> None:
         self._model = model
         self._is_asynchronous = is_asynchronous
@@ -167,6 +190,7 @@ class _Core:
                 max_num_batched_tokens=LIMITS["max_num_batched_tokens"],
                 num_gpu_blocks_override=LIMITS["num_blocks"],
                 limit_mm_per_prompt=ITEMS_MAX[model],
+                enable_prompt_embeds=takes_embeddings,
                 video_pruning_rate=video_pruning_rate or None,
                 enable_prefix_caching=None,  # as the model allows
                 async_scheduling=is_asynchronous,
@@ -178,6 +202,7 @@ class _Core:
         self._engine = llm.llm_engine
         self._core = self._engine.engine_core.engine_core
         self._is_decoder = self._core.vllm_config.model_config.is_encoder_decoder
+        self._hidden_size = self._core.vllm_config.model_config.get_hidden_size()
         self._hasher = self._core.request_block_hasher
         self._runner = self._core.model_executor.driver_worker.worker.model_runner
         # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
@@ -297,10 +322,9 @@ class _Core:
             priority=event["priority"],
             lora_request=self._adapter(event["lora"]),
         )
-        if self._is_decoder:
-            _name_items(made.mm_features, event)
+        name_items(made.mm_features, event, is_decoder=self._is_decoder)
         request, _ = self._core.preprocess_add_request(made)
-        _check_items(request, event)
+        check_items(request, event)
         self._identifiers[event["request"]] = tuple(item["identifier"] for item in event["items"])
         return request
 
@@ -315,7 +339,11 @@ class _Core:
         """The prompt as a user hands it over: an encoder's input stands beside a decoder's."""
         data: dict[str, list[Any]] = {}
         uuids: dict[str, list[str]] = {}
+        given: list[Any] = []
         for item in event["items"]:
+            if is_given(item):
+                given.append(embeddings_of(item["identifier"], self._hidden_size))
+                continue
             medium = medium_of(name_of(item))
             data.setdefault(medium.modality, []).append(medium.given)
             uuids.setdefault(medium.modality, []).append(name_of(item))
@@ -332,7 +360,11 @@ class _Core:
                 },
             }
         token_ids = collapsed(token_ids_of(event, self._model), event["items"])
-        return {"prompt_token_ids": token_ids, **beside}
+        prompt = {"prompt_token_ids": token_ids, **beside}
+        if given:  # as a chat's embeddings are handed on, which alone may have items beside them
+            prompt["_prompt_embeds"] = given, GIVEN_TOKEN_ID
+            return dict(self._engine.input_processor.renderer._process_tokens(prompt))
+        return prompt
 
     def execute(self, output: Any) -> Executed:
         """Execute a step with the engine's worker."""
@@ -455,31 +487,3 @@ def _largest_item(trace: Event) -> int:
     """Rows of the trace's largest item."""
     items = [item for event in trace["events"] for item in event.get("items", ())]
     return max((sum(item["is_embed"] or [item["length"]]) for item in items), default=0)
-
-
-def _name_items(features: list[Any], event: Event) -> None:
-    """Let items have the names that the trace gives them: where neither prefixes nor processed
-    items are cached, as with an encoder-decoder, releases before 0.30 take names of their own."""
-    for feature, item in zip(features, event["items"], strict=True):
-        feature.identifier = item["identifier"]
-
-
-def _check_items(request: Any, event: Event) -> None:
-    """The engine's processor must have made of the prompt what the trace says."""
-    made = [
-        (one.identifier, where.offset, where.length, _mask_of(where.is_embed))
-        for one in request.mm_features
-        for where in (one.mm_position,)
-    ]
-    said = [
-        (item["identifier"], item["offset"], item["length"], _mask_of(item["is_embed"]))
-        for item in event["items"]
-    ]
-    if made != said:
-        raise Illegal(f"the engine makes of its items {made}, not {said}")
-
-
-def _mask_of(is_embed: Any) -> list[bool] | None:
-    """Which tokens of an item get rows; None: all of them."""
-    mask = None if is_embed is None else list(map(bool, is_embed))
-    return None if mask is None or all(mask) else mask

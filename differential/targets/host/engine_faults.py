@@ -157,6 +157,27 @@ def keeps_the_tower(runner: Any) -> Change:
     return runner, "reload_weights", partly
 
 
+def _change_given(runner: Any, change: Callable[[Any], Any]) -> Change:
+    keep = runner._cache_encoder_output
+
+    def changed(identifier: str, rows: Any, *others: Any) -> None:
+        keep(identifier, change(rows) if identifier.startswith("embeddings ") else rows, *others)
+
+    return runner, "_cache_encoder_output", changed
+
+
+def takes_embeddings_in_reverse(runner: Any) -> Change:
+    """Of embeddings that are given the last comes first."""
+    return _change_given(runner, lambda rows: rows.flip(0))
+
+
+def keeps_the_embeddings_given_first(runner: Any) -> Change:
+    """Embeddings of one count are those that were given first."""
+    kept: dict[int, Any] = {}
+    return _change_given(runner, lambda rows: kept.setdefault(len(rows), rows))
+
+
+GIVEN_FAULTS = by_name(takes_embeddings_in_reverse, keeps_the_embeddings_given_first)
 WEIGHT_FAULTS = by_name(keeps_old_weights, keeps_the_tower)
 ADAPTER_FAULTS = by_name(takes_the_last_slot_for_none, maps_tokens_in_reverse)
 WORKER_FAULTS: dict[str, Callable[[Any], Change]] = by_name(

@@ -20,11 +20,14 @@ from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .deepstack_faults import DEEPSTACK_FAULTS
 from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
+from .given_faults import GIVEN_FAULTS
 from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import (
     FRAMES_PER_SECOND,
     FRAMES_TOGETHER,
     Sound,
+    embeddings_of,
+    is_given,
     medium_of,
     name_of,
     token_ids_of,
@@ -45,6 +48,7 @@ _FAULTS = (
     | AHEAD_FAULTS
     | ADAPTER_FAULTS
     | WEIGHT_FAULTS
+    | GIVEN_FAULTS
 )
 _FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS
 
@@ -170,11 +174,18 @@ class _Worker:
     def _prompt(self, event: Event, request: Any) -> Any:
         requests, model = ours("gpu_runner.requests"), self._config["model"]
         items = tuple(
-            requests.MediaItem(feature, *_inputs(model, name_of(item)))
+            requests.MediaItem(feature, *self._inputs(item))
             for feature, item in zip(request.mm_features, event["items"], strict=True)
         )
         token_ids = token_ids_of(event, model, has_placeholders=model != "whisper")
         return requests.Prompt(tuple(token_ids), items, event["salt"], self._adapter(event["lora"]))
+
+    def _inputs(self, item: Event) -> tuple[str, dict[str, Any]]:
+        """An item's modality, and what the runner gets of it."""
+        if not is_given(item):
+            return _inputs(self._config["model"], name_of(item))
+        rows = embeddings_of(item["identifier"], self.runner.model.hidden_size)
+        return ours("gpu_runner.requests").GIVEN, {"rows": rows}
 
     def _adapter(self, asked: Event | None) -> Any:
         """The adapter that a request asks for."""

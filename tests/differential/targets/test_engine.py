@@ -13,7 +13,11 @@ from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries, finds_canary
-from cacheproof.differential.targets.host.engine_faults import ADAPTER_FAULTS, WORKER_FAULTS
+from cacheproof.differential.targets.host.engine_faults import (
+    ADAPTER_FAULTS,
+    GIVEN_FAULTS,
+    WORKER_FAULTS,
+)
 from cacheproof.differential.targets.host.engine_key_faults import (
     ADAPTER_KEY_FAULTS,
     SALT_KEY_FAULTS,
@@ -117,6 +121,31 @@ def test_requests_of_several_salts_are_decided_on_and_answered_alike(
         assert examination.illegal is None
         assert examination.difference is None
         assert examination.broken <= LISTED
+
+
+def test_embeddings_that_are_given_beside_pictures_are_answered_alike(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    for seed in SEEDS:
+        trace = engine_trace(seed, asked="embeddings")
+        _, examination = beside_runner(trace, engine, runner)
+        assert examination.illegal is None
+        assert examination.difference is None
+        assert examination.broken <= LISTED
+
+
+@pytest.mark.parametrize("fault", GIVEN_FAULTS)
+def test_embeddings_that_a_worker_takes_otherwise_are_seen(
+    engine: HostTarget, runner: ReferenceTarget, fault: str
+) -> None:
+    for seed in range(20):
+        trace = engine_trace(seed, asked="embeddings")
+        (broken,) = engine.run([trace], fault)
+        difference = compare(runner.run([trace])[0], broken)
+        if difference is not None:
+            assert difference.field.startswith(("token", "log prob"))
+            return
+    pytest.fail(f"{fault} was not seen")
 
 
 @pytest.mark.parametrize("fault", SALT_KEY_FAULTS)
