@@ -31,7 +31,7 @@ from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 VERSION = "engine/1"
 PRUNING_RATE = 0.5
-Asked = Literal["salts", "adapters", "tower adapters", "weights", "embeddings"]
+Asked = Literal["salts", "adapters", "tower adapters", "weights", "embeddings", "priority"]
 """What requests of a trace ask for beside their prompt."""
 SALTS = (None, "tenant 1", "tenant 2")
 ADAPTERS = (
@@ -197,6 +197,18 @@ class _EngineTrace:
         )
         if self._asked == "weights":
             config = msgspec.structs.replace(config, prefix_caching=self._asking.random() < 0.5)
+        elif self._asked == "priority":
+            config = msgspec.structs.replace(
+                config,
+                policy="priority",
+                max_num_seqs=self._asking.choice((3, 4, 6)),
+                max_num_batched_tokens=self._asking.choice((13, 24, 40)),
+                compute_budget=4 * rows,
+                capacity=4 * rows,
+                num_blocks=1 + longest + self._asking.choice((0, 0, 1)),
+                long_prefill_token_threshold=self._asking.choice((3, 5, 7)),
+                prefix_caching=self._asking.random() < 0.3,
+            )
         elif self._asked is not None:
             config = msgspec.structs.replace(
                 config, prefix_caching=True, prompt_embeds=self._asked == "embeddings"
@@ -241,6 +253,7 @@ class _EngineTrace:
             else lambda: (random.choice((Reset(), ResetPrefix())),),
             in_flight=2 if self._config.async_scheduling else 1,
             resets=0.04 if self._asked == "weights" else 0.01,
+            aborts=0.06 if self._asked == "priority" else 0.02,
         )
         header = EngineHeader(SCHEMA, "encoder_cache", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))
@@ -266,7 +279,7 @@ class _EngineTrace:
             prompt,
             items,
             max_tokens=random.randint(1, min(most, 24)),
-            priority=random.randint(0, 2),
+            priority=random.randint(0, 2) if self._asked != "priority" else -len(self._names),
             lora=lora,
             salt=self._asking.choice(SALTS) if self._asked == "salts" else None,
         )

@@ -38,9 +38,10 @@ def under_pressure(
     *,
     in_flight: int = 1,
     resets: float = 0.01,
+    aborts: float = 0.02,
 ) -> Iterator[AnyEvent]:
-    """`waiting` requests, which `add` makes by name, among steps, aborts and, before a
-    share `resets` of the steps, what `reset` draws.
+    """`waiting` requests, which `add` makes by name, among steps; before a share `aborts`
+    of those one is aborted, before a share `resets` comes what `reset` draws.
     With two steps `in_flight` one is mostly decided on before the output of the one before it."""
     live: list[str] = []
     ahead = 0
@@ -49,7 +50,7 @@ def under_pressure(
             waiting -= 1
             live.append(f"r{len(live)}")
             yield add(live[-1])
-        if random.random() < 0.02:
+        if random.random() < aborts:
             yield Abort(random.choice(live))
         if random.random() < resets:
             yield from reset()

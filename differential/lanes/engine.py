@@ -23,6 +23,17 @@ RARE = frozenset(
         "equal prompts decoded",
     }
 )
+INSIDE_ITEMS = frozenset(
+    {
+        "abort inside an item",
+        "preemption inside an item",
+        "hit after preemption",
+        "equal prompts decoded",
+        "repeated item",
+        "shared",
+    }
+)
+"""Under tight KV blocks and priorities, where encoder cache is plenty."""
 SILENT_ON = KV_TRANSFERS | {"WM-5", "WM-6"}
 """The rows of an engine do not say what they are; those of the runner do."""
 
@@ -122,6 +133,15 @@ LANES = (
         "encoder_cache",
         partial(engine_trace, asked="embeddings"),
         RARE | {"embeddings beside media"},
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
+        "LLaVA under priorities",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, asked="priority"),
+        INSIDE_ITEMS,
         silent_on=SILENT_ON,
         since="0.32.0",
     ),

@@ -66,7 +66,7 @@ from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
 from .scheduler_build import REFUSALS, refusal
 from .scheduler_session import STOP_TOKEN_ID, Executed, SchedulerKit, SchedulerSession
-from .scheduler_settings import settings_of
+from .scheduler_settings import LATER, settings_of
 from .session import run_events
 
 _CHANGES = (
@@ -234,6 +234,9 @@ class _Core:
             raise Illegal("a CPU's worker has the first model runner")
         if config["block_size"] != BLOCK_SIZE:
             raise Illegal(f"the engine was made for blocks of {BLOCK_SIZE}")
+        for name, plain in LATER.items():
+            if config[name] != plain:
+                raise Illegal(f"the engine was made without {name}")
         self._config = config
         try:
             scheduler = self._make_scheduler(config, largest_item)

@@ -123,11 +123,12 @@ def test_requests_of_several_salts_are_decided_on_and_answered_alike(
         assert examination.broken <= LISTED
 
 
-def test_embeddings_that_are_given_beside_pictures_are_answered_alike(
-    engine: HostTarget, runner: ReferenceTarget
+@pytest.mark.parametrize("asked", ["embeddings", "priority"])
+def test_what_requests_of_a_llava_ask_for_is_answered_alike(
+    engine: HostTarget, runner: ReferenceTarget, asked: Asked
 ) -> None:
     for seed in SEEDS:
-        trace = engine_trace(seed, asked="embeddings")
+        trace = engine_trace(seed, asked=asked)
         _, examination = beside_runner(trace, engine, runner)
         assert examination.illegal is None
         assert examination.difference is None
@@ -356,6 +357,8 @@ def test_a_configuration_that_the_engine_refuses_is_illegal(engine: HostTarget) 
     large = replace_config(trace, num_blocks=10_000)
     (result,) = engine.run([large])
     assert result.illegal == "the engine was made for num_blocks up to 256"
+    (result,) = engine.run([replace_config(trace, scheduler_reserve_full_isl=False)])
+    assert result.illegal == "the engine was made without scheduler_reserve_full_isl"
     (result,) = engine.run([trace.under_runner("second")])
     assert result.illegal == "a CPU's worker has the first model runner"
     (result,) = engine.run([trace])
