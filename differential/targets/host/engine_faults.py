@@ -171,13 +171,12 @@ def takes_embeddings_in_reverse(runner: Any) -> Change:
     return _change_given(runner, lambda rows: rows.flip(0))
 
 
-def keeps_the_embeddings_given_first(runner: Any) -> Change:
-    """Embeddings of one count are those that were given first."""
-    kept: dict[int, Any] = {}
-    return _change_given(runner, lambda rows: kept.setdefault(len(rows), rows))
+def takes_half_of_embeddings(runner: Any) -> Change:
+    """Embeddings that are given are scaled."""
+    return _change_given(runner, lambda rows: rows / 2)
 
 
-GIVEN_FAULTS = by_name(takes_embeddings_in_reverse, keeps_the_embeddings_given_first)
+GIVEN_FAULTS = by_name(takes_embeddings_in_reverse, takes_half_of_embeddings)
 WEIGHT_FAULTS = by_name(keeps_old_weights, keeps_the_tower)
 ADAPTER_FAULTS = by_name(takes_the_last_slot_for_none, maps_tokens_in_reverse)
 WORKER_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
