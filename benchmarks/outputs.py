@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.generators.engine import Asked, engine_trace
 from cacheproof.differential.judges import lockstep
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.outputs import is_tie
@@ -29,6 +29,7 @@ from cacheproof.differential.traces.records import TraceResult
 WORKLOADS = 1000
 AT_A_TIME = 10
 MODELS: tuple[EngineModel, ...] = get_args(EngineModel)
+ASKED: tuple[Asked, ...] = get_args(Asked)
 COLUMNS = (
     *("engine", "model", "workloads", "of which differ", "steps", "tokens", "of which equal"),
     *("log probabilities at most apart", "workloads that break a contract"),
@@ -89,12 +90,13 @@ def compare(
     seeds: range,
     *,
     ahead: bool = False,
+    asked: Asked | None = None,
 ) -> tuple[Tally, Differences]:
     """The tally, and each workload that differs."""
     tally, differences = Tally(), []
     for first in range(seeds.start, seeds.stop, AT_A_TIME):
         numbers = range(first, min(first + AT_A_TIME, seeds.stop))
-        traces = [engine_trace(seed, model, ahead=ahead) for seed in numbers]
+        traces = [engine_trace(seed, model, ahead=ahead, asked=asked) for seed in numbers]
         engine.submit(traces)
         ours = runner.run(traces)
         for seed, trace, mine, theirs in zip(
@@ -130,6 +132,7 @@ def main() -> None:
     parser.add_argument("--workloads", type=int, default=WORKLOADS)
     parser.add_argument("--model", choices=MODELS, default="llava")
     parser.add_argument("--ahead", action="store_true", help="two steps in flight, and drafts")
+    parser.add_argument("--asked", choices=ASKED, help="what requests ask for beside their prompt")
     parser.add_argument("--all", action="store_true", help="every engine and model, in a table")
     options = parser.parse_args()
     differs = every_engine(options) if options.all else one_engine(options)
@@ -156,15 +159,17 @@ def every_engine(options: Namespace) -> bool:
     return bool(notes)
 
 
-def offered(version: str, *, ahead: bool) -> Iterator[EngineModel]:
+def offered(version: str, *, ahead: bool) -> tuple[EngineModel, ...]:
     """Models that an engine of that release is searched with, in lanes with steps ahead or not."""
+    models: dict[EngineModel, None] = {}
     for lane in LANES.values():
         if lane.depth == "engine" and lane.is_offered_by(version):
             config = lane.make(0).header.config
             assert isinstance(config, EngineConfig)
             is_ahead = config.async_scheduling or config.num_speculative_tokens > 0
             if is_ahead == ahead and not config.video_pruning_rate:
-                yield config.model
+                models[config.model] = None
+    return tuple(models)
 
 
 def row(version: str, model: str, tally: Tally, differences: Differences) -> Iterator[str]:
@@ -185,7 +190,9 @@ def one_engine(options: Namespace) -> bool:
     engine, runner = pair_of(options.target)
     begun = time.perf_counter()
     seeds = range(options.first, options.first + options.workloads)
-    tally, differences = compare(engine, runner, options.model, seeds, ahead=options.ahead)
+    tally, differences = compare(
+        engine, runner, options.model, seeds, ahead=options.ahead, asked=options.asked
+    )
     seconds = time.perf_counter() - begun
     engine.close()
     runner.close()

@@ -108,6 +108,8 @@ class Engine:
                 request_id,
                 prompt.token_ids,
                 [item.feature for item in prompt.items],
+                None if prompt.adapter is None else prompt.adapter.request,
+                prompt.cache_salt,
                 block_hasher=self._hasher,
                 is_decoder=self._is_decoder,
                 max_tokens=max_tokens,

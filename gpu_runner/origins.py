@@ -46,6 +46,8 @@ class Origins:
     def __init__(self, num_slots: int, device: torch.device) -> None:
         self.slot_tags = torch.zeros(num_slots, dtype=torch.int64, device=device)
         self.cross_slot_tags = torch.zeros_like(self.slot_tags)
+        self.weights = 0
+        """How often the model got other weights: what is made of others is another's."""
         self._encodes: Counter[str] = Counter()
         self.rows, self.slots = Reads(), Reads()
 
@@ -54,6 +56,10 @@ class Origins:
         taken = self.rows, self.slots
         self.rows, self.slots = Reads(), Reads()
         return taken
+
+    def renew(self) -> None:
+        """The model gets other weights."""
+        self.weights += 1
 
     def encoded(self, identifier: str, count: int) -> torch.Tensor:
         """The tags of an item's rows, [rows, 3], now that it is encoded once more."""
@@ -112,7 +118,8 @@ class Origins:
         )
 
     def _tags(self, identifier: str, count: int) -> torch.Tensor:
-        item = torch.full((count,), zlib.crc32(identifier.encode()), dtype=torch.int64)
+        name = zlib.crc32(f"{self.weights} {identifier}".encode())
+        item = torch.full((count,), name, dtype=torch.int64)
         encode = torch.full((count,), self._encodes[identifier], dtype=torch.int64)
         return torch.stack((item, torch.arange(count), encode), dim=1)
 
@@ -123,13 +130,19 @@ def _of_rows(tags: torch.Tensor) -> torch.Tensor:
     return tags[:, 0] << 20 | tags[:, 1]
 
 
-def prefix_tags(request: RequestState, *, has_placeholders: bool = True) -> torch.Tensor:
-    """A digest of the prefix through each token of a request, [tokens], those of drafts too. Items
-    without placeholders come before them all."""
+def prefix_tags(
+    request: RequestState, weights: int, *, has_placeholders: bool = True
+) -> torch.Tensor:
+    """A digest of the prefix through each token of a request, [tokens], those of drafts too. The
+    model's weights, by number, the request's salt, its adapter, and items without placeholders come
+    before them all."""
     token_ids = [*request.token_ids, *request.verified]
     content: list[tuple[object, ...]] = [(token,) for token in token_ids]
     items = request.prompt.items
-    prefix = b"" if has_placeholders else repr([one.feature.identifier for one in items]).encode()
+    before = [] if has_placeholders else [one.feature.identifier for one in items]
+    adapter = request.prompt.adapter
+    name = None if adapter is None else adapter.request.lora_name
+    prefix = repr((weights, request.prompt.cache_salt, name, before)).encode()
     for item in items if has_placeholders else ():
         where = item.feature.mm_position
         for at in range(where.offset, where.end):

@@ -5,9 +5,13 @@ from dataclasses import dataclass, field
 
 import torch
 
+from cacheproof.gpu_runner.adapters import Adapter
 from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.request import MultiModalFeature
 from cacheproof.reference.scheduler.output import BlockIds, SchedulerOutput
+
+GIVEN = "given"
+"""The modality of rows that are not encoded: their only input, `rows`, is what the model reads."""
 
 
 class UnknownRequest(LookupError):
@@ -28,10 +32,14 @@ class MediaItem:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a request begins with. `token_ids` hold an item's placeholders in full."""
+    """What a request begins with. `token_ids` hold an item's placeholders in full. KV blocks are
+    shared by prompts of one `cache_salt` and one `adapter` alone, rows of items by those whose
+    identifiers are equal."""
 
     token_ids: tuple[int, ...]
     items: tuple[MediaItem, ...] = ()
+    cache_salt: str | None = None
+    adapter: Adapter | None = None
 
 
 @dataclass

@@ -8,18 +8,20 @@ whose known tokens are all computed get their next one, or with drafts that are 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
+from cacheproof.gpu_runner.adapters import Adapter
 from cacheproof.gpu_runner.cross_attention import CrossStep, CrossWindow
 from cacheproof.gpu_runner.devices import in_words, upload
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
-from cacheproof.gpu_runner.models.base import MultiModalModel
+from cacheproof.gpu_runner.models.base import Encoded, MultiModalModel
 from cacheproof.gpu_runner.origins import Origins, prefix_tags
 from cacheproof.gpu_runner.paged_attention import PagedStep, Window
-from cacheproof.gpu_runner.requests import Batch, MediaItem, Prompt, RequestState
+from cacheproof.gpu_runner.requests import GIVEN, Batch, MediaItem, Prompt, RequestState
 from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.scheduler.output import SchedulerOutput
 
@@ -110,6 +112,14 @@ class Runner:
         request = RequestState(prompt, list(prompt.token_ids), positions, places)
         self.batch.add(request_id, request)
 
+    def reload(self, directory: Path) -> None:
+        """The model's weights become those of a directory, in place. Like vLLM's workers it drops
+        its encoder outputs; a scheduler has to forget those, and the KV blocks, by itself."""
+        self.model.reload(directory)
+        self.encoder_store.free(list(self.encoder_store.sizes))
+        if self.origins is not None:
+            self.origins.renew()
+
     @torch.inference_mode()
     def execute(self, step: SchedulerOutput) -> dict[str, list[Sampled]]:
         """Execute a step; answers the next tokens of those requests that get some: one, and one
@@ -148,16 +158,21 @@ class Runner:
             )
 
     def _encode(self, step: SchedulerOutput) -> None:
-        """Encode the step's items, those of one modality and shape at once; like vLLM's workers
-        none whose data was withheld."""
-        items = []
+        """Encode the step's items, those of one modality, shape and adapter at once; like vLLM's
+        workers none whose data was withheld."""
+        items: list[tuple[MediaItem, Adapter | None]] = []
         for request_id, indices in step.scheduled_encoder_inputs.items():
             request = self.batch.of(request_id)
             given = [index for index in indices if index not in request.withheld_inputs]
-            items += [request.prompt.items[index] for index in given]
+            items += [(request.prompt.items[index], request.prompt.adapter) for index in given]
         for _, alike in groupby(sorted(items, key=_kind), key=_kind):
-            together = list(alike)
-            for item, encoded in zip(together, self.model.encode(together), strict=True):
+            together, adapters = zip(*alike, strict=True)
+            if together[0].modality == GIVEN:
+                outputs = list(map(self._given, together))
+            else:
+                with self.model.adapted([(slice(None), adapters[0])]):
+                    outputs = self.model.encode(together)
+            for item, encoded in zip(together, outputs, strict=True):
                 name = item.feature.identifier
                 beside = {}
                 if encoded.positions is not None:
@@ -165,6 +180,10 @@ class Runner:
                 if self.origins is not None:
                     beside["tags"] = self.origins.encoded(name, len(encoded.rows))
                 self.encoder_store.put(name, encoded.rows, **beside)
+
+    def _given(self, item: MediaItem) -> Encoded:
+        """What is kept of rows that a user gives."""
+        return Encoded(item.inputs["rows"].to(self.model.device, self.model.dtype))
 
     def _decode(
         self, scheduled: Sequence[tuple[str, RequestState, int]]
@@ -201,7 +220,12 @@ class Runner:
         paged = PagedStep(self.kv_store, self._upload(torch.cat(slots)), tuple(windows), cross)
         if self.origins is not None:
             self._note_origins(self.origins, scheduled, gatherings, paged)
-        hidden = self.model.decode(embeds, placed, paged)
+        adapters = [
+            (slice(window.start, window.end), request.prompt.adapter)
+            for window, (_, request, _) in zip(windows, scheduled, strict=True)
+        ]
+        with self.model.adapted(adapters):
+            hidden = self.model.decode(embeds, placed, paged)
         if not done:
             return {}
         sampled = iter(_greedy(self.model.logits(hidden[self._upload(rows)])))
@@ -344,7 +368,7 @@ class Runner:
             for (request, *_), across in zip(ranges, paged.cross.windows, strict=True):
                 origins.looked_across(request, across.slots)
         tags = [
-            prefix_tags(request, has_placeholders=paged.cross is None)[:end]
+            prefix_tags(request, origins.weights, has_placeholders=paged.cross is None)[:end]
             for request, _, end in ranges
         ]
         for of_request, window in zip(tags, paged.windows, strict=True):
@@ -362,9 +386,10 @@ def _num_rows(prompt: Prompt) -> int:
     return sum(item.feature.mm_position.get_num_embeds() for item in prompt.items)
 
 
-def _kind(item: MediaItem) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:
+def _kind(one: tuple[MediaItem, Adapter | None]) -> tuple[object, ...]:
+    item, adapter = one
     shapes = sorted((name, tuple(tensor.shape)) for name, tensor in item.inputs.items())
-    return item.modality, shapes
+    return item.modality, shapes, "" if adapter is None else adapter.request.lora_name
 
 
 def _positions(own: RotaryPositions | None, start: int, end: int) -> torch.Tensor:

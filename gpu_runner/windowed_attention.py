@@ -73,15 +73,16 @@ def patch_places(grid: Grid, merge: int) -> torch.Tensor:
 
 
 class WindowedAttention(torch.nn.Module):
-    """In place of a tower's own attention module, over its projections.
+    """In place of a tower's own attention module, over its projections, which keep their names.
 
     `windows` are the lengths of the windows of one frame, in patches, equal ones behind one
     another: the whole frame is one window of a layer of full attention.
     """
 
-    def __init__(self, own: torch.nn.Module) -> None:
+    def __init__(self, own: Any) -> None:
         super().__init__()
-        self.own = own
+        self.qkv, self.proj = own.qkv, own.proj
+        self._num_heads, self._scaling = own.num_heads, own.scaling
 
     def forward(
         self,
@@ -92,9 +93,9 @@ class WindowedAttention(torch.nn.Module):
         **_: Any,
     ) -> torch.Tensor:
         """Hidden states of [patches, hidden size], frame after frame."""
-        own: Any = self.own
         cos, sin = position_embeddings
-        query, key, value = own.qkv(hidden_states).unflatten(-1, (3, own.num_heads, -1)).unbind(1)
+        projected = self.qkv(hidden_states).unflatten(-1, (3, self._num_heads, -1))
+        query, key, value = projected.unbind(1)
         query, key = apply_rotary_pos_emb_vision(query, key, cos, sin)
         frames = [one.unflatten(0, (-1, sum(cu_seqlens))) for one in (query, key, value)]
         answers, begin = [], 0
@@ -104,8 +105,8 @@ class WindowedAttention(torch.nn.Module):
                 one[:, begin:end].unflatten(1, (-1, length)).flatten(0, 1).transpose(1, 2)
                 for one in frames
             ]
-            answer = scaled_dot_product_attention(*windows, scale=own.scaling).transpose(1, 2)
+            answer = scaled_dot_product_attention(*windows, scale=self._scaling).transpose(1, 2)
             answers.append(answer.unflatten(0, (len(frames[0]), -1)).flatten(1, 2))
             begin = end
-        attended: torch.Tensor = own.proj(torch.cat(answers, dim=1).flatten(0, 1).flatten(1))
+        attended: torch.Tensor = self.proj(torch.cat(answers, dim=1).flatten(0, 1).flatten(1))
         return attended

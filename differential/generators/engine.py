@@ -7,11 +7,15 @@ of one. In some, items stand close to one another, and steps are large: many are
 and give up their places one by one. How long a model's items are is its processor's word: where
 they are of any size, there is a row for every square, and of a video that is pruned some are kept.
 Where a model is told when each frame of a video is, text stands between the rows of one item.
+What requests may ask for beside their prompt is drawn from a source of its own.
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import msgspec
 
 from cacheproof.differential.generators.engine_steps import (
     BLOCK_SIZE,
@@ -19,14 +23,22 @@ from cacheproof.differential.generators.engine_steps import (
     with_steps_ahead,
 )
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.traces.base import SCHEMA, Item
-from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
+from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel, Reload
 from cacheproof.differential.traces.manager import Add, Reset
-from cacheproof.differential.traces.scheduler import ResetPrefix
-from cacheproof.differential.traces.trace import Trace
+from cacheproof.differential.traces.scheduler import Abort, ResetPrefix
+from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 VERSION = "engine/1"
 PRUNING_RATE = 0.5
+Asked = Literal["salts", "adapters", "tower adapters", "weights", "embeddings", "priority"]
+"""What requests of a trace ask for beside their prompt."""
+SALTS = (None, "tenant 1", "tenant 2")
+ADAPTERS = (
+    None,
+    *(Adapter(f"skill {number}", number, f"adapter {number}") for number in (1, 2, 3)),
+)
+VERSIONS = (0, 1, 2)
 _PICTURE_ROWS = 16
 _GAPS = (0, 1, 1, 3, 9, 17)
 
@@ -46,13 +58,19 @@ class _Medium(NamedTuple):
 
 
 def engine_trace(
-    seed: int, model: EngineModel = "llava", *, prunes: bool = False, ahead: bool = False
+    seed: int,
+    model: EngineModel = "llava",
+    *,
+    prunes: bool = False,
+    ahead: bool = False,
+    asked: Asked | None = None,
 ) -> Trace:
     """The engine-depth trace of a seed; one that `prunes` drops rows of videos. Where it runs
-    `ahead`, two steps are in flight, or drafts are verified, or both."""
+    `ahead`, two steps are in flight, or drafts are verified, or both. A Whisper is `asked` for
+    nothing beside its prompt."""
     if model == "whisper":
         return whisper_trace(seed, ahead=ahead)
-    return _EngineTrace(seed, model, prunes, ahead).build()
+    return _EngineTrace(seed, model, prunes, ahead, asked).build()
 
 
 def _pictures(random: Random) -> list[_Medium]:
@@ -98,6 +116,13 @@ def _sounds(random: Random) -> list[_Medium]:
     return [_Medium(f"sound {number} of {length}", length) for number, length in enumerate(lengths)]
 
 
+def _pictures_and_embeddings(random: Random) -> list[_Medium]:
+    """Pictures of one size, and rows that are given."""
+    lengths = [random.randint(1, 12) for _ in range(random.randint(1, 4))]
+    given = [_Medium(f"embeddings {one} of {rows}", rows) for one, rows in enumerate(lengths)]
+    return _pictures(random) + given
+
+
 def _picture(number: int, random: Random) -> _Medium:
     height, width = random.randint(1, 5), random.randint(1, 4)
     return _Medium(f"picture {number} of {height}x{width}", height * width)
@@ -118,13 +143,29 @@ _MEDIA: dict[tuple[EngineModel, bool], Callable[[Random], list[_Medium]]] = {
 }
 
 
+def _encoded_under(lora: Adapter, item: Item) -> Item:
+    """The item as encoded under an adapter, whose name is part of what it is called."""
+    return msgspec.structs.replace(
+        item, identifier=f"{lora.lora_name}:{item.identifier}", mm_hash=item.identifier
+    )
+
+
 class _EngineTrace:
-    def __init__(self, seed: int, model: EngineModel, prunes: bool, ahead: bool) -> None:
+    def __init__(
+        self, seed: int, model: EngineModel, prunes: bool, ahead: bool, asked: Asked | None
+    ) -> None:
         name = f"{model} that prunes" if prunes else model
         self._ahead = Random(f"{VERSION}/{name}/ahead/{seed}") if ahead else None
+        self._asked, self._asking = asked, Random(f"{VERSION}/{name}/{asked}/{seed}")
         random = self._random = Random(f"{VERSION}/{name}/{seed}")
+        self._version, self._names = 0, list[str]()
         self._seed, self._model, self._prunes = seed, model, prunes
-        self._media = _MEDIA[model, prunes](random)
+        media = _pictures_and_embeddings if asked == "embeddings" else _MEDIA[model, prunes]
+        self._media = media(random)
+        if asked == "tower adapters":
+            # A step that encodes both kinds, one under an adapter, ends 0.32.0.
+            kind = self._media[0].identifier.split()[0]
+            self._media = [one for one in self._media if one.identifier.startswith(kind)]
         self._rows = max(medium.rows for medium in self._media)
         # Where items are marked, two of them never touch.
         self._apart = 0 if model == "llava" else 2
@@ -154,6 +195,30 @@ class _EngineTrace:
             model=self._model,
             video_pruning_rate=PRUNING_RATE if self._prunes else 0.0,
         )
+        if self._asked == "weights":
+            config = msgspec.structs.replace(config, prefix_caching=self._asking.random() < 0.5)
+        elif self._asked == "priority":
+            config = msgspec.structs.replace(
+                config,
+                policy="priority",
+                max_num_seqs=self._asking.choice((3, 4, 6)),
+                max_num_batched_tokens=self._asking.choice((13, 24, 40)),
+                compute_budget=4 * rows,
+                capacity=4 * rows,
+                num_blocks=1 + longest + self._asking.choice((0, 0, 1)),
+                long_prefill_token_threshold=self._asking.choice((3, 5, 7)),
+                prefix_caching=self._asking.random() < 0.3,
+            )
+        elif self._asked is not None:
+            config = msgspec.structs.replace(
+                config, prefix_caching=True, prompt_embeds=self._asked == "embeddings"
+            )
+        if self._asked in ("adapters", "tower adapters"):
+            config = msgspec.structs.replace(
+                config,
+                max_loras=self._asking.choice((1, 2, 2)),
+                tower_adapters=self._asked == "tower adapters",
+            )
         return config if self._ahead is None else with_steps_ahead(config, self._ahead)
 
     def _prompt(self) -> tuple[int, tuple[Item, ...]]:
@@ -172,6 +237,9 @@ class _EngineTrace:
             items.append(Item(medium.identifier, start, medium.length, is_embed=medium.is_embed))
             at = start + medium.length + (0 if self._close else random.choice(_GAPS))
             at += self._apart // 2
+        if not any(item.identifier.startswith("picture") for item in items):
+            # A release takes embeddings as items beside others alone.
+            items = [item for item in items if not item.identifier.startswith("embeddings")]
         return min(at, room) + random.randint(1, 8), tuple(items)
 
     def build(self) -> Trace:
@@ -180,20 +248,38 @@ class _EngineTrace:
             random,
             random.randint(3, 9),
             self._add,
-            lambda: random.choice((Reset(), ResetPrefix())),
+            self._new_weights
+            if self._asked == "weights"
+            else lambda: (random.choice((Reset(), ResetPrefix())),),
             in_flight=2 if self._config.async_scheduling else 1,
+            resets=0.04 if self._asked == "weights" else 0.01,
+            aborts=0.06 if self._asked == "priority" else 0.02,
         )
         header = EngineHeader(SCHEMA, "encoder_cache", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))
 
+    def _new_weights(self) -> tuple[AnyEvent, ...]:
+        """Other weights, and all caches reset. Requests in flight start over, or with prefix
+        caching are ended before: one that has hit an item and starts over ends releases from 0.29.0
+        on (docs/findings/stripped-item.md)."""
+        self._version = self._asking.choice([one for one in VERSIONS if one != self._version])
+        ended = map(Abort, self._names if self._config.prefix_caching else ())
+        return *ended, ResetPrefix(running=True), Reload(self._version), Reset()
+
     def _add(self, name: str) -> Add:
         random = self._random
+        self._names.append(name)
         prompt, items = random.choice(self._prompts)
         most = self._config.max_model_len - prompt
+        lora = self._asking.choice(ADAPTERS) if self._config.max_loras else None
+        if lora is not None and self._config.tower_adapters:
+            items = tuple(map(partial(_encoded_under, lora), items))
         return Add(
             name,
             prompt,
             items,
             max_tokens=random.randint(1, min(most, 24)),
-            priority=random.randint(0, 2),
+            priority=random.randint(0, 2) if self._asked != "priority" else -len(self._names),
+            lora=lora,
+            salt=self._asking.choice(SALTS) if self._asked == "salts" else None,
         )

@@ -1,6 +1,6 @@
 """What comes to an engine, whatever its model: requests now and then, among many steps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 import msgspec
@@ -34,11 +34,14 @@ def under_pressure(
     random: Random,
     waiting: int,
     add: Callable[[str], Add],
-    reset: Callable[[], AnyEvent],
+    reset: Callable[[], Iterable[AnyEvent]],
     *,
     in_flight: int = 1,
+    resets: float = 0.01,
+    aborts: float = 0.02,
 ) -> Iterator[AnyEvent]:
-    """`waiting` requests, which `add` makes by name, among steps, aborts and what `reset` draws.
+    """`waiting` requests, which `add` makes by name, among steps; before a share `aborts`
+    of those one is aborted, before a share `resets` comes what `reset` draws.
     With two steps `in_flight` one is mostly decided on before the output of the one before it."""
     live: list[str] = []
     ahead = 0
@@ -47,10 +50,10 @@ def under_pressure(
             waiting -= 1
             live.append(f"r{len(live)}")
             yield add(live[-1])
-        if random.random() < 0.02:
+        if random.random() < aborts:
             yield Abort(random.choice(live))
-        if random.random() < 0.01:
-            yield reset()
+        if random.random() < resets:
+            yield from reset()
         yield Schedule()
         ahead += 1
         while ahead == in_flight or (ahead and random.random() < 0.1):

@@ -67,7 +67,7 @@ class _WhisperTrace:
         random = self._random
         in_flight = 2 if self._config.async_scheduling else 1
         events = under_pressure(
-            random, random.randint(4, 12), self._add, Reset, in_flight=in_flight
+            random, random.randint(4, 12), self._add, lambda: (Reset(),), in_flight=in_flight
         )
         header = EngineHeader(SCHEMA, "encoder_decoder", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))

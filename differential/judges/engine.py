@@ -1,19 +1,24 @@
 """Judges an engine: its scheduler's decisions, what its worker's store holds, and its answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.judges.rare_states import Reachability
 from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
+from cacheproof.differential.targets.host.media_inputs import is_given
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.traces.base import Item
+from cacheproof.differential.traces.base import Adapter, Item
+from cacheproof.differential.traces.engine import Reload
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
-Prompt = tuple[int, tuple[Item, ...]]
+Prompt = tuple[int, tuple[Item, ...], Adapter | None, int]
+"""Length, items, adapter, and by number the weights that the model had when it was asked."""
 _OF_THE_STORE = frozenset({"mirror"})
 
 
@@ -27,12 +32,20 @@ class EngineJudge(SchedulerJudge):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._prompt_of: dict[str, Prompt] = {}
+        self._weights = 0
+        self._salt_of: dict[str, str | None] = {}
         self._decided: dict[str, list[int]] = {}
         self._tied: set[str] = set()
 
+    def _handlers_by_event(self) -> dict[type, Callable[[Any, Any, Any], None]]:
+        return super()._handlers_by_event() | {Reload: self._reload}
+
     def _add(self, event: Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)
-        self._prompt_of[event.request] = (event.prompt, event.items)
+        self._prompt_of[event.request] = (event.prompt, event.items, event.lora, self._weights)
+        self._salt_of[event.request] = event.salt
+        if len({is_given(msgspec.to_builtins(item)) for item in event.items}) > 1:
+            self._reach.meet("embeddings beside media")
         self._decided[event.request] = []
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
@@ -50,6 +63,15 @@ class EngineJudge(SchedulerJudge):
         begun = {self._prompt_of[name][1] for name in outcome["encode"]}
         if len(begun) > 1 and outcome["resumed"]:
             self._reach.meet("began anew beside another item")
+
+    def _reload(self, event: Reload, outcome: Any, calls: Any) -> None:
+        """What is kept in blocks is wrong from now on, and who is there has a twin no longer."""
+        self._only_calls(event, outcome, calls)
+        self._reach.meet("new weights")
+        self._weights += 1
+        self._tied |= self._decided.keys()
+        if self._kv_blocks is not None:
+            self._kv_blocks.forget()
 
     def _update(self, event: Update, outcome: Any, calls: Any) -> None:
         super()._update(event, outcome, calls)
@@ -88,17 +110,27 @@ class EngineJudge(SchedulerJudge):
 
     def _judge_twins(self, name: str) -> None:
         for twin, prompt in self._prompt_of.items():
-            if twin == name or prompt != self._prompt_of[name]:
-                continue
             both = min(len(self._decided[name]), len(self._decided[twin]))
+            if twin == name or prompt != self._prompt_of[name]:
+                if both and _bare(prompt) == _bare(self._prompt_of[name]):
+                    self._reach.meet("equal prompts under two adapters")
+                continue
             if both:
                 self._reach.meet("equal prompts decoded")
+                if self._salt_of[name] != self._salt_of[twin]:
+                    self._reach.meet("equal prompts under two salts")
                 twins = Twins(tuple(self._decided[twin][:both]), tuple(self._decided[name][:both]))
                 self._check("update", twins, self._misled)
 
     def _misled(self) -> str:
         """Whether a request read KV that is not right before: a kind in which answers part."""
         return "over KV that is not right" if "SC-15" in self.violations else ""
+
+
+def _bare(prompt: Prompt) -> tuple[Any, ...]:
+    """The prompt under no adapter; equal to itself alone."""
+    length, items, _, weights = prompt
+    return weights, length, tuple((one.mm_hash or one.identifier, one.offset) for one in items)
 
 
 def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:

@@ -163,6 +163,10 @@ class KVMirror:
             del self._tables[name]
             self._computed.pop(name, None)
 
+    def forget(self) -> None:
+        """What any block holds is right for nobody any more."""
+        self._blocks.clear()
+
     def _write(self, name: str, start: int, end: int) -> None:
         text, table = self._texts[name], self._tables[name]
         # What is computed twice, down to before the first token, is against SC-14.

@@ -23,6 +23,17 @@ RARE = frozenset(
         "equal prompts decoded",
     }
 )
+INSIDE_ITEMS = frozenset(
+    {
+        "abort inside an item",
+        "preemption inside an item",
+        "hit after preemption",
+        "equal prompts decoded",
+        "repeated item",
+        "shared",
+    }
+)
+"""Under tight KV blocks and priorities, where encoder cache is plenty."""
 SILENT_ON = KV_TRANSFERS | {"WM-5", "WM-6"}
 """The rows of an engine do not say what they are; those of the runner do."""
 
@@ -77,6 +88,60 @@ LANES = (
         "encoder_cache",
         partial(engine_trace, model="qwen2_5_vl", ahead=True),
         RARE,
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
+        "LLaVA with cache salts",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, asked="salts"),
+        RARE | {"equal prompts under two salts"},
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
+        "LLaVA with adapters",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, asked="adapters"),
+        RARE | {"equal prompts under two adapters"},
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
+        "Qwen2.5-VL with adapters of its tower too",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="qwen2_5_vl", asked="tower adapters"),
+        RARE | {"equal prompts under two adapters"},
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
+        "LLaVA with new weights",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, asked="weights"),
+        RARE - {"hit after preemption"} | {"new weights"},
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
+        "LLaVA with embeddings given",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, asked="embeddings"),
+        RARE | {"embeddings beside media"},
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
+        "LLaVA under priorities",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, asked="priority"),
+        INSIDE_ITEMS,
         silent_on=SILENT_ON,
         since="0.32.0",
     ),

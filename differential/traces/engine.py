@@ -4,20 +4,33 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from cacheproof.differential.traces.base import Event
 from cacheproof.differential.traces.headers import EncoderHeader
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.scheduler import Abort, ResetPrefix, Schedule, SchedulerConfig
 
-EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix
+
+class Reload(Event, tag="reload", frozen=True):
+    """The model's weights become those of a version, in place; version 0 is what the engine began
+    with. Workers drop their encoder outputs with it, and nothing else is reset."""
+
+    version: Annotated[int, msgspec.Meta(ge=0, le=9)]
+
+
+EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Reload
 EngineModel = Literal["llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper"]
 
 
 class EngineConfig(SchedulerConfig, frozen=True):
     """What an engine is made with: its scheduler's configuration, which of
-    `gpu_runner.tiny_models` it executes, and the share of a video's rows that is not kept."""
+    `gpu_runner.tiny_models` it executes, and the share of a video's rows that is not kept.
+    `tower_adapters` have weights for what encodes items too. Where it takes `prompt_embeds`, rows
+    may be given in the place of tokens."""
 
     model: EngineModel = "llava"
     video_pruning_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    tower_adapters: bool = False
+    prompt_embeds: bool = False
 
 
 class EngineHeader(EncoderHeader, frozen=True, tag="engine"):

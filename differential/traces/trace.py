@@ -17,7 +17,7 @@ from cacheproof.differential.traces.encoder_connector import (
     EncoderConnectorEvent,
     EncoderConnectorHeader,
 )
-from cacheproof.differential.traces.engine import EngineHeader
+from cacheproof.differential.traces.engine import EngineHeader, Reload
 from cacheproof.differential.traces.kv_cache import Arrive, KVCacheEvent, KVCacheHeader
 from cacheproof.differential.traces.manager import Add, ManagerEvent, ManagerHeader
 from cacheproof.differential.traces.media_hash import MediaHashEvent, MediaHashHeader
@@ -35,6 +35,7 @@ AnyEvent = (
     | MediaHashEvent
     | KVCacheEvent
     | EncoderConnectorEvent
+    | Reload
 )
 Arrival = Add | Prompt | Arrive
 Showing = Arrival | Chunk | Continue

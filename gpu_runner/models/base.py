@@ -1,11 +1,14 @@
 """What a runner asks of a model."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from cacheproof.gpu_runner.adapters import AdaptedLayers, Windows
 from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.paged_attention import PagedStep
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
@@ -34,8 +37,14 @@ class MultiModalModel(Protocol):
     dtype: torch.dtype
     device: torch.device
 
+    def reload(self, directory: Path) -> None:
+        """Take the weights of that directory, in place."""
+
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
         """Where a prompt's tokens stand, on each axis; None: they count up from 0, on one."""
+
+    def adapted(self, windows: Windows) -> AbstractContextManager[None]:
+        """While this lasts, these rows of what is encoded or decoded run under adapters."""
 
     def encode(self, items: Sequence[MediaItem]) -> list[Encoded]:
         """What is kept of each item, in one call of the encoder.
@@ -62,8 +71,22 @@ class TransformersModel:
     dtype: torch.dtype
     device: torch.device
 
+    def reload(self, directory: Path) -> None:
+        other = type(self._whole).from_pretrained(
+            directory, dtype=self.dtype, local_files_only=True, use_safetensors=True
+        )
+        self._whole.load_state_dict(other.state_dict())
+
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions | None:
         return None
+
+    def adapted(self, windows: Windows) -> AbstractContextManager[None]:
+        is_adapted = any(adapter is not None for _, adapter in windows)
+        return self._layers.under(windows) if is_adapted else nullcontext()
+
+    @cached_property
+    def _layers(self) -> AdaptedLayers:
+        return AdaptedLayers(self._whole)
 
     def _stacked(self, items: Sequence[MediaItem], name: str) -> torch.Tensor:
         """That input of each item, as the encoder takes it."""

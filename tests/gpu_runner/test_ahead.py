@@ -3,19 +3,15 @@
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-import msgspec
 import pytest
 import torch
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.judges.outputs import is_tie
 from cacheproof.differential.targets.host.ahead_faults import AHEAD_FAULTS
 from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
-from cacheproof.differential.traces.manager import Add, Update
-from cacheproof.differential.traces.scheduler import Schedule
-from cacheproof.differential.traces.trace import Trace
 from cacheproof.gpu_runner.prompt_lookup import look_up
+from tests.gpu_runner.alone import compared_alone
 from tests.gpu_runner.judged import Ran, judged
 
 SEEDS = range(60)
@@ -40,33 +36,6 @@ def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Itera
         yield ran
 
 
-def answers(trace: Trace, ran: Ran) -> dict[str, list[list[float]]]:
-    """What each request was answered."""
-    told: dict[str, list[list[float]]] = {}
-    for record in ran.result.records:
-        if isinstance(record.outcome, dict):
-            for name, tokens in record.outcome.get("outputs", {}).items():
-                told.setdefault(name, []).extend(tokens)
-    return told
-
-
-def alone(trace: Trace, added: Add) -> Trace:
-    """The trace of one of its requests, alone, a step at a time, in a wide engine."""
-    config = msgspec.structs.replace(
-        trace.header.config,
-        async_scheduling=False,
-        num_speculative_tokens=0,
-        drafter=False,
-        num_blocks=64,
-        capacity=4096,
-        compute_budget=4096,
-        max_num_batched_tokens=512,
-        long_prefill_token_threshold=0,
-    )
-    header = msgspec.structs.replace(trace.header, config=config)
-    return Trace(header, (added, *(Schedule(), Update()) * (added.max_tokens + 4)))
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_a_runner_that_is_whole_breaks_nothing(run: Run, model: str) -> None:
     for seed in WHOLE:
@@ -78,17 +47,7 @@ def test_answers_are_those_of_each_prompt_alone(run: Run, model: str) -> None:
     compared = 0
     for seed in WHOLE:
         trace = trace_of(seed, model)
-        told = answers(trace, run(seed, None, model))
-        for event in trace.events:
-            if not isinstance(event, Add) or event.request not in told:
-                continue
-            lone = alone(trace, event)
-            wanted = answers(lone, run.trace(lone, tagged=False))[event.request]
-            for mine, their in zip(told[event.request], wanted, strict=False):
-                if is_tie(mine) or is_tie(their):
-                    break
-                assert mine[0] == their[0], (seed, event.request)
-                compared += 1
+        compared += compared_alone(trace, run(seed, None, model), run.trace)
     assert compared > 300
 
 

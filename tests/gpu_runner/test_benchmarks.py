@@ -65,9 +65,7 @@ def whole(made: Made) -> Qwen2_5_VLForConditionalGeneration:
     model = Qwen2_5_VLForConditionalGeneration(
         importlib.import_module("video_model").config(made.model.size)
     )
-    weights = made.model._whole.state_dict()
-    named = {name.replace(".attn.own.", ".attn."): value for name, value in weights.items()}
-    model.load_state_dict(named)
+    model.load_state_dict(made.model._whole.state_dict())
     return model.eval()
 
 

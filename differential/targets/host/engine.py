@@ -18,6 +18,7 @@ from typing import Any
 import vllm
 from vllm import LLM, SamplingParams
 from vllm.config import SchedulerConfig
+from vllm.lora.request import LoRARequest
 from vllm.v1.core import encoder_cache_manager
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -25,23 +26,57 @@ from vllm.v1.executor.uniproc_executor import UniProcExecutor
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.request import Request, RequestStatus
 
-from .engine_drafts import ReplacedDrafts, speculative_config
-from .engine_faults import ENGINE_FAULTS, WORKER_FAULTS
+from .adapter_files import adapter_directory
+from .engine_adapters import adapters_of, leave_rows_without_adapter_alone
+from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
+from .engine_faults import (
+    ADAPTER_FAULTS,
+    ENGINE_FAULTS,
+    GIVEN_FAULTS,
+    WEIGHT_FAULTS,
+    WORKER_FAULTS,
+)
 from .engine_in_flight import (
     keeping_async_scheduling,
     register_kernels_once,
     stand_in_for_streams,
 )
-from .engine_limits import BLOCK_SIZE, ITEMS_MAX, LIMITS, MODELS_SETTING, NUM_DRAFTS
+from .engine_items import check_items, name_items
+from .engine_key_faults import ADAPTER_KEY_FAULTS, SALT_KEY_FAULTS
+from .engine_limits import (
+    ADAPTER_RANK_MAX,
+    BLOCK_SIZE,
+    ITEMS_MAX,
+    LIMITS,
+    MAX_ADAPTERS,
+    MODELS_SETTING,
+)
 from .engine_memory import memory_of
-from .media_inputs import collapsed, medium_of, token_ids_of
+from .media_inputs import (
+    GIVEN_TOKEN_ID,
+    collapsed,
+    embeddings_of,
+    is_given,
+    medium_of,
+    name_of,
+    token_ids_of,
+)
 from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
 from .scheduler_build import REFUSALS, refusal
 from .scheduler_session import STOP_TOKEN_ID, Executed, SchedulerKit, SchedulerSession
-from .scheduler_settings import settings_of
+from .scheduler_settings import LATER, settings_of
 from .session import run_events
+
+_CHANGES = (
+    WORKER_FAULTS
+    | ADAPTER_FAULTS
+    | WEIGHT_FAULTS
+    | GIVEN_FAULTS
+    | SALT_KEY_FAULTS
+    | ADAPTER_KEY_FAULTS
+)
 
 
 class Release:
@@ -77,8 +112,10 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
         core = _Core.of(
             config["model"],
             config["video_pruning_rate"],
-            _drafts_of(config),
+            drafts_of(config),
+            adapters_of(config),
             is_asynchronous=config["async_scheduling"],
+            takes_embeddings=config["prompt_embeds"],
         )
     except Illegal as reason:
         return {"records": [], "illegal": str(reason)}
@@ -102,27 +139,48 @@ class _Core:
     @classmethod
     @functools.cache
     def of(
-        cls, model: str, video_pruning_rate: float, drafts: str | None, *, is_asynchronous: bool
+        cls,
+        model: str,
+        video_pruning_rate: float,
+        drafts: str | None,
+        adapters: str | None,
+        **how: bool,
     ) -> "_Core":
-        return cls(model, video_pruning_rate, drafts, is_asynchronous=is_asynchronous)
+        return cls(model, video_pruning_rate, drafts, adapters, **how)
 
     def __init__(
-        self, model: str, video_pruning_rate: float, drafts: str | None, *, is_asynchronous: bool
+        self,
+        model: str,
+        video_pruning_rate: float,
+        drafts: str | None,
+        adapters: str | None,
+        *,
+        is_asynchronous: bool,
+        takes_embeddings: bool,
     ) -> None:
         self._model = model
         self._is_asynchronous = is_asynchronous
         made = functools.partial(
             ours("gpu_runner.tiny_models").ensure, folder=Path(os.environ[MODELS_SETTING])
         )
-        speculative = {}
+        self._directory = made(model)
+        beside: dict[str, Any] = {}
+        if adapters is not None:
+            leave_rows_without_adapter_alone()
+            beside |= {
+                "enable_lora": True,
+                "max_loras": MAX_ADAPTERS,
+                "max_lora_rank": ADAPTER_RANK_MAX,
+                "enable_tower_connector_lora": adapters == "towers",
+            }
         if drafts is not None:
             drafter = made("drafter") if drafts == "drafter" else None
-            speculative = {"speculative_config": speculative_config(drafter)}
+            beside["speculative_config"] = speculative_config(drafter)
         if is_asynchronous or drafts is not None:
             stand_in_for_streams()
         with keeping_async_scheduling():
             llm = LLM(
-                model=str(made(model)),
+                model=str(self._directory),
                 dtype="float32",
                 seed=0,
                 enforce_eager=True,
@@ -132,22 +190,25 @@ class _Core:
                 max_num_batched_tokens=LIMITS["max_num_batched_tokens"],
                 num_gpu_blocks_override=LIMITS["num_blocks"],
                 limit_mm_per_prompt=ITEMS_MAX[model],
+                enable_prompt_embeds=takes_embeddings,
                 video_pruning_rate=video_pruning_rate or None,
                 enable_prefix_caching=None,  # as the model allows
                 async_scheduling=is_asynchronous,
                 # By its class: releases before 0.23 take its name for that of another on CPUs.
                 distributed_executor_backend=UniProcExecutor,
                 disable_log_stats=True,
-                **speculative,
+                **beside,
             )
         self._engine = llm.llm_engine
         self._core = self._engine.engine_core.engine_core
         self._is_decoder = self._core.vllm_config.model_config.is_encoder_decoder
+        self._hidden_size = self._core.vllm_config.model_config.get_hidden_size()
         self._hasher = self._core.request_block_hasher
         self._runner = self._core.model_executor.driver_worker.worker.model_runner
         # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
         # loading of its own, does not, and fails at the first item.
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
+        self._version = 0
         self._executed: list[Any] = []
         self._identifiers: dict[str, tuple[str, ...]] = {}
         self._planted: tuple[Any, str, Any] | None = None
@@ -173,6 +234,10 @@ class _Core:
             raise Illegal("a CPU's worker has the first model runner")
         if config["block_size"] != BLOCK_SIZE:
             raise Illegal(f"the engine was made for blocks of {BLOCK_SIZE}")
+        for name, plain in LATER.items():
+            if config[name] != plain:
+                raise Illegal(f"the engine was made without {name}")
+        self._config = config
         try:
             scheduler = self._make_scheduler(config, largest_item)
         except REFUSALS as error:
@@ -219,6 +284,9 @@ class _Core:
         # Slots for what is read ahead end where the model does.
         vllm_config.model_config = copy.copy(base.model_config)
         vllm_config.model_config.max_model_len = config["max_model_len"]
+        if config["max_loras"]:
+            vllm_config.lora_config = copy.copy(base.lora_config)
+            vllm_config.lora_config.max_loras = config["max_loras"]
         old = self._core.scheduler
         scheduler = type(old)(
             vllm_config=vllm_config,
@@ -255,32 +323,51 @@ class _Core:
             self._engine.get_supported_tasks(),
             arrival_time=arrival_time,
             priority=event["priority"],
+            lora_request=self._adapter(event["lora"]),
         )
-        if self._is_decoder:
-            _name_items(made.mm_features, event)
+        name_items(made.mm_features, event, is_decoder=self._is_decoder)
         request, _ = self._core.preprocess_add_request(made)
-        _check_items(request, event)
+        check_items(request, event)
         self._identifiers[event["request"]] = tuple(item["identifier"] for item in event["items"])
         return request
+
+    def _adapter(self, asked: Event | None) -> LoRARequest | None:
+        """The adapter that a request asks for, by the directory where it lies."""
+        if asked is None:
+            return None
+        found = adapter_directory(self._directory, asked, self._config)
+        return LoRARequest(**{**asked, "lora_path": str(found)})
 
     def _prompt(self, event: Event) -> dict[str, Any]:
         """The prompt as a user hands it over: an encoder's input stands beside a decoder's."""
         data: dict[str, list[Any]] = {}
         uuids: dict[str, list[str]] = {}
+        given: list[Any] = []
         for item in event["items"]:
-            medium = medium_of(item["identifier"])
+            if is_given(item):
+                given.append(embeddings_of(item["identifier"], self._hidden_size))
+                continue
+            medium = medium_of(name_of(item))
             data.setdefault(medium.modality, []).append(medium.given)
-            uuids.setdefault(medium.modality, []).append(item["identifier"])
-        media = {"multi_modal_data": data, "multi_modal_uuids": uuids} if data else {}
+            uuids.setdefault(medium.modality, []).append(name_of(item))
+        beside: dict[str, Any] = {}
+        if data:
+            beside |= {"multi_modal_data": data, "multi_modal_uuids": uuids}
+        if event["salt"] is not None:
+            beside["cache_salt"] = event["salt"]
         if self._is_decoder:
             return {
-                "encoder_prompt": {"prompt": "", **media},
+                "encoder_prompt": {"prompt": "", **beside},
                 "decoder_prompt": {
                     "prompt_token_ids": token_ids_of(event, self._model, has_placeholders=False)
                 },
             }
         token_ids = collapsed(token_ids_of(event, self._model), event["items"])
-        return {"prompt_token_ids": token_ids, **media}
+        prompt = {"prompt_token_ids": token_ids, **beside}
+        if given:  # as a chat's embeddings are handed on, which alone may have items beside them
+            prompt["_prompt_embeds"] = given, GIVEN_TOKEN_ID
+            return dict(self._engine.input_processor.renderer._process_tokens(prompt))
+        return prompt
 
     def execute(self, output: Any) -> Executed:
         """Execute a step with the engine's worker."""
@@ -329,9 +416,9 @@ class _Core:
         ]
 
     def plant(self, fault: str) -> None:
-        """Plant a fault in the worker, until the trace has ended."""
-        if fault in WORKER_FAULTS:
-            owner, name, change = WORKER_FAULTS[fault](self._runner)
+        """Plant a fault in the engine, until the trace has ended."""
+        if fault in _CHANGES:
+            owner, name, change = _CHANGES[fault](self._runner)
             self._planted = owner, name, vars(owner).get(name)
             setattr(owner, name, change)
             return
@@ -351,6 +438,16 @@ class _Core:
     def reset(self) -> None:
         """Forget every encoder output."""
         self._runner.reset_encoder_cache()
+
+    def reload(self, version: int) -> None:
+        """Have the worker load the weights of a version, as a user does."""
+        directory = ours("gpu_runner.tiny_weights").ensure(
+            self._directory, version, self._directory.parent
+        )
+        self._core.model_executor.collective_rpc(
+            "reload_weights", kwargs={"weights_path": str(directory)}
+        )
+        self._version = version
 
     def clear(self) -> None:
         """End all of the worker's requests, and empty the store: a trace begins with nothing. Its
@@ -372,19 +469,10 @@ class _Core:
             if own is not None:
                 setattr(owner, name, own)
             self._planted = None
+        if self._version:
+            self.reload(0)
         if self._runner.requests:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
-
-
-def _drafts_of(config: Event) -> str | None:
-    """How drafts are made. Raises Illegal where no engine makes them so."""
-    count = config["num_speculative_tokens"]
-    if count not in (0, NUM_DRAFTS):
-        raise Illegal(f"the engine was made for {NUM_DRAFTS} drafts")
-    drafts = None if count == 0 else "drafter" if config["drafter"] else "lookup"
-    if drafts == "lookup" and config["async_scheduling"]:
-        raise Illegal("prompt lookup needs the tokens on the host")
-    return drafts
 
 
 def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[float]]:
@@ -402,31 +490,3 @@ def _largest_item(trace: Event) -> int:
     """Rows of the trace's largest item."""
     items = [item for event in trace["events"] for item in event.get("items", ())]
     return max((sum(item["is_embed"] or [item["length"]]) for item in items), default=0)
-
-
-def _name_items(features: list[Any], event: Event) -> None:
-    """Let items have the names that the trace gives them: where neither prefixes nor processed
-    items are cached, as with an encoder-decoder, releases before 0.30 take names of their own."""
-    for feature, item in zip(features, event["items"], strict=True):
-        feature.identifier = item["identifier"]
-
-
-def _check_items(request: Any, event: Event) -> None:
-    """The engine's processor must have made of the prompt what the trace says."""
-    made = [
-        (one.identifier, where.offset, where.length, _mask_of(where.is_embed))
-        for one in request.mm_features
-        for where in (one.mm_position,)
-    ]
-    said = [
-        (item["identifier"], item["offset"], item["length"], _mask_of(item["is_embed"]))
-        for item in event["items"]
-    ]
-    if made != said:
-        raise Illegal(f"the engine makes of its items {made}, not {said}")
-
-
-def _mask_of(is_embed: Any) -> list[bool] | None:
-    """Which tokens of an item get rows; None: all of them."""
-    mask = None if is_embed is None else list(map(bool, is_embed))
-    return None if mask is None or all(mask) else mask

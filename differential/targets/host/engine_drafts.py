@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .engine_limits import LOOKUP_LONGEST, NUM_DRAFTS
+from .protocol import Event, Illegal
 from .recalled_drafts import RecalledDrafts
 
 
@@ -73,3 +74,14 @@ class ReplacedDrafts:
         """A request's prompt with its items, and what it has decoded."""
         prompt = tuple(self._runner.requests[name].prompt_token_ids)
         return (prompt, self._identifiers(name)), self._decoded.get(name, [])
+
+
+def drafts_of(config: Event) -> str | None:
+    """How drafts are made. Raises Illegal where no engine makes them so."""
+    count = config["num_speculative_tokens"]
+    if count not in (0, NUM_DRAFTS):
+        raise Illegal(f"the engine was made for {NUM_DRAFTS} drafts")
+    drafts = None if count == 0 else "drafter" if config["drafter"] else "lookup"
+    if drafts == "lookup" and config["async_scheduling"]:
+        raise Illegal("prompt lookup needs the tokens on the host")
+    return drafts

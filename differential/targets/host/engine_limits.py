@@ -17,5 +17,8 @@ LIMITS = {
     "num_blocks": 256,
 }
 NUM_DRAFTS = 3
+MAX_ADAPTERS = 2
+"""Of a step, and in a worker's memory."""
+ADAPTER_RANK_MAX = 8
 LOOKUP_LONGEST = 3
 """Tokens that prompt lookup compares, at most."""

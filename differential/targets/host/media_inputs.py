@@ -3,7 +3,8 @@
 An identifier alone decides the content, so that equal identifiers are equal media, on every side:
 `picture 3 of 2x4` is an image of two by four squares, `film 1 of 3x2x2` a video of three times two
 frames; what is called otherwise is an image of two by two. All are noise. `sound 5` is a second of
-some tones, `sound 5 of 12` as long as twelve rows are.
+some tones, `sound 5 of 12` as long as twelve rows are. `embeddings 2 of 7` are seven rows that a
+user gives in the place of tokens.
 """
 
 import re
@@ -21,6 +22,12 @@ SAMPLES_PER_SECOND = 16_000
 SAMPLES_OF_A_ROW = 640
 """What a model that hears sounds of any length makes one row of."""
 VIDEO_TOKEN_ID = 6
+GIVEN_TOKEN_ID = 9
+"""What stands in a prompt where its embeddings are given."""
+GIVEN = "prompt_embeds"
+"""The release's word for them, as for a modality."""
+GIVEN_SPREAD = 0.25
+"""Standard deviation of embeddings, as a tiny model's own have."""
 VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
 UNKNOWN_TOKEN_ID = 0
 TIME_TOKEN_IDS = range(1019, 1023)
@@ -31,7 +38,7 @@ _MARKED = {"qwen2_5_vl", "qwen2_audio", "qwen3_vl"}
 _TIMED = {"qwen3_vl"}
 """Models that want its time before each frame of a film, and marks around each."""
 _MODALITIES = {
-    "llava": {"image"},
+    "llava": {"image", GIVEN},
     "qwen2_5_vl": {"image", "video"},
     "qwen2_audio": {"audio"},
     "qwen3_vl": {"image", "video"},
@@ -39,6 +46,7 @@ _MODALITIES = {
 }
 _IMAGE = re.compile(r".* of (\d{1,2})x(\d{1,2})")
 _SOUND = re.compile(r"sound .* of (\d{1,2})")
+_GIVEN = re.compile(r"embeddings .* of (\d{1,2})")
 _VIDEO = re.compile(r"film .* of (\d{1,2})x(\d{1,2})x(\d{1,2})")
 
 
@@ -91,8 +99,31 @@ def medium_of(identifier: str) -> Medium | Sound:
     return Medium(modality, noise.randint(0, 256, shape, dtype=numpy.uint8))
 
 
+def name_of(item: Event) -> str:
+    """What an item is called by whoever hands it over: its identifier, but for an adapter's name
+    before it."""
+    return str(item["mm_hash"] or item["identifier"])
+
+
+def embeddings_of(identifier: str, hidden_size: int) -> Any:
+    """The rows that an identifier stands for, [rows, hidden size], where they are given."""
+    import torch
+
+    match = _GIVEN.fullmatch(identifier)
+    assert match is not None
+    random = torch.Generator().manual_seed(zlib.crc32(identifier.encode()))
+    return torch.randn((int(match[1]), hidden_size), generator=random) * GIVEN_SPREAD
+
+
+def is_given(item: Event) -> bool:
+    """Whether an item stands for embeddings that a user gives."""
+    return _modality_of(name_of(item)) == GIVEN
+
+
 def _modality_of(identifier: str) -> str:
     """Of what kind the medium is that an identifier stands for."""
+    if _GIVEN.fullmatch(identifier):
+        return GIVEN
     return "audio" if identifier.startswith("sound ") else _shape_of(identifier)[0]
 
 
@@ -114,6 +145,9 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
     if model is not None:
         _check_modalities(event["items"], model)
     token_ids = prompt_token_ids(event, has_placeholders=has_placeholders)
+    for item in filter(is_given, event["items"]):
+        start, end = item["offset"], item["offset"] + item["length"]
+        token_ids[start:end] = [GIVEN_TOKEN_ID] * item["length"]
     if model not in _MARKED:
         return token_ids
     free = 0
@@ -132,9 +166,9 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
 
 def _tokens_of(item: Event, model: str) -> list[int]:
     """What stands for an item between its marks. Raises Illegal where the trace says otherwise."""
-    if model not in _TIMED or _modality_of(item["identifier"]) != "video":
-        return [_placeholder(item["identifier"])] * item["length"]
-    _, frames, height, width = _shape_of(item["identifier"])
+    if model not in _TIMED or _modality_of(name_of(item)) != "video":
+        return [_placeholder(name_of(item))] * item["length"]
+    _, frames, height, width = _shape_of(name_of(item))
     token_ids: list[int] = []
     for number in range(frames // FRAMES_TOGETHER):
         time = TIME_TOKEN_IDS[number] if number < len(TIME_TOKEN_IDS) else UNKNOWN_TOKEN_ID
@@ -147,7 +181,7 @@ def _tokens_of(item: Event, model: str) -> list[int]:
 
 def _check_modalities(items: list[Event], model: str) -> None:
     for item in items:
-        modality = _modality_of(item["identifier"])
+        modality = _modality_of(name_of(item))
         if modality not in _MODALITIES[model]:
             raise Illegal(f"{item['identifier']} is of kind {modality}, which {model} cannot take")
 
@@ -156,12 +190,13 @@ def collapsed(token_ids: list[int], items: list[Event]) -> list[int]:
     """The prompt as a user writes it: one placeholder for each item."""
     for item in reversed(items):
         start, end = item["offset"], item["offset"] + item["length"]
-        token_ids[start:end] = [_placeholder(item["identifier"])]
+        token_ids[start:end] = [_placeholder(name_of(item))]
     return token_ids
 
 
 def _placeholder(identifier: str) -> int:
-    return VIDEO_TOKEN_ID if _modality_of(identifier) == "video" else PLACEHOLDER_TOKEN_ID
+    of_modality = {"video": VIDEO_TOKEN_ID, GIVEN: GIVEN_TOKEN_ID}
+    return of_modality.get(_modality_of(identifier), PLACEHOLDER_TOKEN_ID)
 
 
 def _shape_of(identifier: str) -> tuple[str, int, int, int]:

@@ -13,22 +13,44 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .adapter_faults import ADAPTER_FAULTS, ADAPTER_KEY_FAULTS
 from .ahead_faults import AHEAD_FAULTS
 from .audio_faults import AUDIO_FAULTS
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .deepstack_faults import DEEPSTACK_FAULTS
 from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
+from .given_faults import GIVEN_FAULTS
 from .media_hash_alone import REFERENCE_SETTING
-from .media_inputs import FRAMES_PER_SECOND, FRAMES_TOGETHER, Sound, medium_of, token_ids_of
+from .media_inputs import (
+    FRAMES_PER_SECOND,
+    FRAMES_TOGETHER,
+    Sound,
+    embeddings_of,
+    is_given,
+    medium_of,
+    name_of,
+    token_ids_of,
+)
 from .package import ours
 from .protocol import Event, HostError
 from .recalled_drafts import RecalledDrafts
 from .runner_faults import ROTARY_FAULTS, RUNNER_FAULTS
+from .salt_faults import SALT_FAULTS
+from .weight_faults import RESET_FAULTS, WEIGHT_FAULTS
 
 _FAULTS = (
-    RUNNER_FAULTS | ROTARY_FAULTS | CROSS_FAULTS | DEEPSTACK_FAULTS | AUDIO_FAULTS | AHEAD_FAULTS
+    RUNNER_FAULTS
+    | ROTARY_FAULTS
+    | CROSS_FAULTS
+    | DEEPSTACK_FAULTS
+    | AUDIO_FAULTS
+    | AHEAD_FAULTS
+    | ADAPTER_FAULTS
+    | WEIGHT_FAULTS
+    | GIVEN_FAULTS
 )
+_FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS
 
 
 class Release:
@@ -59,6 +81,7 @@ class Release:
         if trace["header"]["depth"] != "engine":
             raise HostError(f"a {trace['header']['depth']}-depth trace for a runner")
         scheduler = ours("differential.targets.reference_scheduler")
+        worker = None
         # Of the package, as the reference scheduler knows them: it raises its own Illegal.
         protocol, session, depth = (
             ours(f"differential.targets.host.{name}")
@@ -66,7 +89,7 @@ class Release:
         )
         try:
             plant = _FAULTS.get(fault or "")
-            of_decisions = None if plant else fault
+            of_decisions = None if plant or fault in _FAULTS_OF_KEYS | RESET_FAULTS else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             model = _model(config["model"], config["video_pruning_rate"], self._device)
             worker = _Worker(
@@ -80,10 +103,17 @@ class Release:
                 pairs_rows_by_place(worker.runner)
             if plant:
                 plant(worker.runner)
+            if fault in RESET_FAULTS:
+                RESET_FAULTS[fault](kit.scheduler)
+            if fault in _FAULTS_OF_KEYS:
+                kit = kit._replace(make_request=_FAULTS_OF_KEYS[fault](kit.make_request))
             kit = worker.told(kit)
             records = session.run_events(depth.SchedulerSession(kit, config), trace["events"])
         except protocol.Illegal as reason:
             return {"records": [], "illegal": str(reason)}
+        finally:
+            if worker is not None:
+                worker.end()
         return {"records": records, "capacity": kit.recorder.manager.cache_size}
 
     def _store_size(self, trace: Event, kit: Any) -> int:
@@ -128,17 +158,49 @@ class _Worker:
             drafter=self._draft if self._takes_drafts else None,
             reads_ahead=reads_ahead and self._drafts is not None,
         )
-        self._model = config["model"]
+        self._config = config
+        self._version = 0
 
     def told(self, kit: Any) -> Any:
         """The kit with this worker, which hears of every request that is made."""
 
         def make_request(event: Event, arrival_time: float) -> Any:
             request = kit.make_request(event, arrival_time)
-            self.runner.add(event["request"], _prompt(event, request, self._model))
+            self.runner.add(event["request"], self._prompt(event, request))
             return request
 
         return kit._replace(make_request=make_request, worker=self)
+
+    def _prompt(self, event: Event, request: Any) -> Any:
+        requests, model = ours("gpu_runner.requests"), self._config["model"]
+        items = tuple(
+            requests.MediaItem(feature, *self._inputs(item))
+            for feature, item in zip(request.mm_features, event["items"], strict=True)
+        )
+        token_ids = token_ids_of(event, model, has_placeholders=model != "whisper")
+        return requests.Prompt(tuple(token_ids), items, event["salt"], self._adapter(event["lora"]))
+
+    def _inputs(self, item: Event) -> tuple[str, dict[str, Any]]:
+        """An item's modality, and what the runner gets of it."""
+        if not is_given(item):
+            return _inputs(self._config["model"], name_of(item))
+        rows = embeddings_of(item["identifier"], self.runner.model.hidden_size)
+        return ours("gpu_runner.requests").GIVEN, {"rows": rows}
+
+    def _adapter(self, asked: Event | None) -> Any:
+        """The adapter that a request asks for."""
+        if asked is None:
+            return None
+        adapters = ours("gpu_runner.adapters")
+        return adapters.load(
+            # It raises the package's own Illegal, as the reference does.
+            ours("differential.targets.host.adapter_files").adapter_directory(
+                _directory(self._config["model"]), asked, self._config
+            ),
+            ours("reference.request").LoRARequest(**asked),
+            dtype=self.runner.model.dtype,
+            device=self.runner.model.device,
+        )
 
     def _draft(self, requests: Mapping[str, Any]) -> Mapping[str, list[int]]:
         """What is proposed to follow the tokens of requests."""
@@ -175,6 +237,18 @@ class _Worker:
         """Forget every encoder output."""
         store = self.runner.encoder_store
         store.free(list(store.sizes))
+
+    def reload(self, version: int) -> None:
+        """Take other weights."""
+        directory = _directory(self._config["model"])
+        weights = ours("gpu_runner.tiny_weights")
+        self.runner.reload(weights.ensure(directory, version, directory.parent))
+        self._version = version
+
+    def end(self) -> None:
+        """Leave the model, which the next trace has too, with the weights that it began with."""
+        if self._version:
+            self.reload(0)
 
 
 def _decoded(request: Any) -> tuple[Any, list[int]]:
@@ -251,13 +325,3 @@ def _is_told_frame_rates() -> bool:
         return True
     model = Path(found.origin).parent / "model_executor" / "models" / "qwen2_5_vl.py"
     return "video_needs_metadata" in model.read_text()
-
-
-def _prompt(event: Event, request: Any, model: str) -> Any:
-    requests = ours("gpu_runner.requests")
-    items = tuple(
-        requests.MediaItem(feature, *_inputs(model, feature.identifier))
-        for feature in request.mm_features
-    )
-    token_ids = token_ids_of(event, model, has_placeholders=model != "whisper")
-    return requests.Prompt(tuple(token_ids), items)

@@ -49,6 +49,9 @@ class Worker(Protocol):
     def reset(self) -> None:
         """Forget every encoder output."""
 
+    def reload(self, version: int) -> None:
+        """Take other weights."""
+
 
 class SchedulerKit(NamedTuple):
     """What a session drives: a scheduler, and how it is spoken to.
@@ -133,6 +136,7 @@ class SchedulerSession:
             "update": self._update,
             "abort": self._abort,
             "reset": self._reset,
+            "reload": self._reload,
             "reset_prefix": self._reset_prefix,
             "pause": self._pause,
             "transfer": self._transfer,
@@ -406,6 +410,11 @@ class SchedulerSession:
         self._ask(self._scheduler.reset_encoder_cache)
         if self._kit.worker is not None:
             self._ask(self._kit.worker.reset)
+        return True
+
+    def _reload(self, event: Event) -> Any:
+        assert self._kit.worker is not None
+        self._ask(self._kit.worker.reload, event["version"])
         return True
 
     def _reset_prefix(self, event: Event) -> Any:

@@ -1,0 +1,36 @@
+"""The items that an engine's processor makes of a prompt, beside those that a trace says."""
+
+from typing import Any
+
+from .media_inputs import is_given
+from .protocol import Event, Illegal
+
+
+def name_items(features: list[Any] | None, event: Event, *, is_decoder: bool) -> None:
+    """Let items have the names that the trace gives them: embeddings are called by their content,
+    and where neither prefixes nor processed items are cached, as with an encoder-decoder, releases
+    before 0.30 take names of their own."""
+    for feature, item in zip(features or (), event["items"], strict=False):
+        if is_decoder or is_given(item):
+            feature.identifier = item["identifier"]
+
+
+def check_items(request: Any, event: Event) -> None:
+    """The engine's processor must have made of the prompt what the trace says."""
+    made = [
+        (one.identifier, where.offset, where.length, _mask_of(where.is_embed))
+        for one in request.mm_features
+        for where in (one.mm_position,)
+    ]
+    said = [
+        (item["identifier"], item["offset"], item["length"], _mask_of(item["is_embed"]))
+        for item in event["items"]
+    ]
+    if made != said:
+        raise Illegal(f"the engine makes of its items {made}, not {said}")
+
+
+def _mask_of(is_embed: Any) -> list[bool] | None:
+    """Which tokens of an item get rows; None: all of them."""
+    mask = None if is_embed is None else list(map(bool, is_embed))
+    return None if mask is None or all(mask) else mask
