@@ -30,7 +30,7 @@ from cacheproof.differential.serving.traffic import (
     traffic,
 )
 from cacheproof.differential.targets import environment, releases
-from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.resolve import ENGINE
 from cacheproof.generating import told_by_child
 from cacheproof.gpu_runner.jobs import Job
@@ -189,7 +189,7 @@ def _one_server(asked: Asked, model: ServedModel, seed: int) -> Told:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         records = folder / "records"
-        directory, truths = _truths(asked.output, model, traffic_of.questions, folder)
+        directory, truths = truths_of(model, traffic_of.questions, folder, report=asked.output.say)
         server = Server(
             asked.release,
             model,
@@ -234,8 +234,8 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, lis
     return broken, ", ".join(missing or ["no scheduler's record"] * (not audit_of.auditors))
 
 
-def _truths(
-    output: Output, model: ServedModel, questions: Sequence[Question], folder: Path
+def truths_of(
+    model: ServedModel, questions: Sequence[Question], folder: Path, *, report: Report
 ) -> tuple[Path, list[Truth]]:
     """The model's directory, and what the runner says to each question, one after the other,
     without prefix caching."""
@@ -264,7 +264,7 @@ def _truths(
     )
     directory = ""
     truths = []
-    for told in told_by_child(job, report=output.say):
+    for told in told_by_child(job, report=report):
         directory = told.get("model", directory)
         if "request" in told:
             tokens = zip(told["token_ids"], told["logprobs"], told["leads"], strict=True)
