@@ -28,6 +28,7 @@ ROOMS = {
     "search": {"findings", "judges", "lanes", "targets", "traces", "variants"},
     "recording": {"targets"},
     "audit": {"judges", "recording", "targets", "traces"},
+    "serving": {"judges", "recording", "targets"},
 }
 """The folders of differential/, each with those that it may import; beside them errors and files,
 which all may."""

@@ -50,8 +50,8 @@ class EngineJudge(SchedulerJudge):
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
         super()._schedule(event, outcome, calls)
-        if outcome is None:
-            return
+        if outcome is None or "store" not in outcome:
+            return  # the worker raised, which comes with the step's output
         self._judge_store(outcome["store"])
         memory = outcome["memory"]
         self._check(

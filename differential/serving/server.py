@@ -24,6 +24,11 @@ from cacheproof.differential.targets.releases import Release, host_command
 
 START_SECONDS = 240.0
 END_SECONDS = 20.0
+_AS_A_SERVER = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_CPU_OMP_THREADS_BIND": "auto",  # workers of earlier releases know no other word
+}
 _OF_ENGINE = ("(EngineCore", "(Worker", "(VllmWorker")
 _DRIFTED = ("Multi-modal cache miss for request", "Expected a cached item for")
 """What releases say of a name that came without its medium, which is not there."""
@@ -74,8 +79,7 @@ class Server:
         template = folder / "template.jinja"
         template.write_text(_template(model))
         command, environment = host_command(release)
-        environment |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
-        environment |= dict(variables or {})
+        environment |= _AS_A_SERVER | dict(variables or {})
         environment["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], *map(str, search)))
         self._environment = environment
         self._command = [*command, "-m", "vllm.entrypoints.openai.api_server"]

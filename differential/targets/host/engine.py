@@ -52,6 +52,7 @@ from .engine_limits import (
     MODELS_SETTING,
 )
 from .engine_memory import memory_of
+from .executed import Executed
 from .media_inputs import (
     GIVEN_TOKEN_ID,
     collapsed,
@@ -65,7 +66,7 @@ from .package import ours
 from .protocol import Event, HostError, Illegal, Protocol
 from .recorder import Recorder
 from .scheduler_build import REFUSALS, refusal
-from .scheduler_session import STOP_TOKEN_ID, Executed, SchedulerKit, SchedulerSession
+from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
 from .scheduler_settings import LATER, settings_of
 from .session import run_events
 

@@ -223,7 +223,7 @@ class _Worker:
         drafts = None
         if self._takes_drafts and not self._is_asynchronous:
             drafts = {name: self.runner.batch.of(name).drafts for name in sampled}
-        return ours("differential.targets.host.scheduler_session").Executed(
+        return ours("differential.targets.host.executed").Executed(
             {
                 name: [one.token_id for one in sampled.get(name, ())]
                 for name in output.num_scheduled_tokens

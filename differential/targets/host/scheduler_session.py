@@ -11,8 +11,9 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from .executed import Executed, Worker, said_of
 from .kv_transfers import KVWorker, Report
 from .protocol import Event, HostError, Illegal
 from .scheduler_told import resumed, told
@@ -23,34 +24,6 @@ STOP_TOKEN_ID = 4
 VOCABULARY_SIZE = 50272
 PLACEHOLDER_TOKEN_ID = 3
 WAITING_QUEUES = ("kv_holding_waiting", "skipped_waiting", "waiting")
-
-
-class Executed(NamedTuple):
-    """What a step's execution came to.
-
-    tokens: those that it sampled for each of its requests.
-    outputs: of each request with tokens, each one's id, log probability and lead.
-    said: what else the step's outcome says.
-    drafts: what is proposed to the scheduler for requests; None: nothing.
-    """
-
-    tokens: dict[str, list[int]]
-    outputs: dict[str, list[list[float]]]
-    said: dict[str, Any]
-    drafts: dict[str, list[int]] | None = None
-
-
-class Worker(Protocol):
-    """Executes the steps that the scheduler decides on, with a model."""
-
-    def execute(self, output: Any) -> Executed:
-        """Execute a step, as soon as it is decided on."""
-
-    def reset(self) -> None:
-        """Forget every encoder output."""
-
-    def reload(self, version: int) -> None:
-        """Take other weights."""
 
 
 class SchedulerKit(NamedTuple):
@@ -90,7 +63,7 @@ class _Step(NamedTuple):
     number: int
     output: Any
     drafts: dict[str, int | None]
-    executed: Executed | None
+    executed: Executed | Exception | None
 
 
 class _Session(NamedTuple):
@@ -294,8 +267,7 @@ class SchedulerSession:
         for request_id in padded & drafts.keys():
             reached[request_id] = 0  # nobody proposed them
         self._steps += 1
-        worker = self._kit.worker
-        executed = None if worker is None else self._ask(worker.execute, output)
+        executed = self._execute(output)
         self._in_flight.append(_Step(self._steps, output, reached, executed))
         kv_told = getattr(output, "kv_connector_metadata", None) or {}
         if kv_told:
@@ -314,7 +286,7 @@ class SchedulerSession:
             "rejected": sorted(getattr(self._scheduler, "encoder_cache_mismatch_reqs", ())),
             **told(output, requests, self._max_drafts),
             **self._standing(),
-            **({} if executed is None else executed.said),
+            **(executed.said if isinstance(executed, Executed) else {}),
             # What a connector's metadata tells the workers, where there is one.
             **(getattr(output, "ec_connector_metadata", None) or {}),
             **kv_told,
@@ -333,6 +305,9 @@ class SchedulerSession:
             step = self._in_flight.popleft()
             if step.executed is None:
                 tokens = self._sampled(step, accepted)
+            elif isinstance(step.executed, Exception):
+                self._release_error = step.executed
+                raise step.executed
             else:
                 tokens = step.executed.tokens
                 executed.append(step.executed)
@@ -354,9 +329,22 @@ class SchedulerSession:
             "finished": sorted(finished),
             **_of_sessions(continued),
             **({"kv_reports": reports} if any(reports) else {}),
-            **_of_executed(executed),
+            **said_of(executed),
             **self._standing(),
         }
+
+    def _execute(self, output: Any) -> Executed | Exception | None:
+        """What a worker makes of a step; None: there is none. What it raises comes with the step's
+        output, and whoever has failed executes nothing more."""
+        if self._kit.worker is None:
+            return None
+        for step in self._in_flight:
+            if isinstance(step.executed, Exception):
+                return step.executed
+        try:
+            return self._kit.worker.execute(output)
+        except Exception as error:
+            return error
 
     def _report(self, step: _Step) -> Report | None:
         """What the workers report of KV transfers with the step's output; None: nothing."""
@@ -388,7 +376,7 @@ class SchedulerSession:
     def _proposals(self, step: _Step) -> dict[str, list[int]] | None:
         """Drafts for the step's requests that go on decoding: the worker's, or as many as a drafter
         makes, or fewer without one."""
-        if step.executed is not None:
+        if isinstance(step.executed, Executed):
             return step.executed.drafts
         proposals = {}
         for request_id, drafts in step.drafts.items():
@@ -477,18 +465,6 @@ def _text(position: int) -> int:
 
 _TEXT = list(map(_text, range(1000)))
 """Its beginning: few prompts are longer."""
-
-
-def _of_executed(steps: list[Executed]) -> dict[str, Any]:
-    """What the outcome of an update says of steps that a worker has executed; nothing where none
-    did."""
-    if not steps:
-        return {}
-    outputs: dict[str, list[list[float]]] = {}
-    for step in steps:
-        for request_id, tokens in step.outputs.items():
-            outputs.setdefault(request_id, []).extend(tokens)
-    return {"outputs": outputs}
 
 
 def _of_sessions(continued: list[list[Any]]) -> dict[str, list[list[Any]]]:

@@ -54,8 +54,17 @@ def beside_runner(
     return result, examine(trace, result, engine, runner)
 
 
-@pytest.mark.parametrize("ahead", [False, True], ids=["a step at a time", "with steps ahead"])
-@pytest.mark.parametrize("model", get_args(EngineModel))
+@pytest.mark.parametrize(
+    ("model", "ahead"),
+    [
+        *[(model, False) for model in get_args(EngineModel)],
+        *[
+            ("llava", True),
+            ("qwen2_5_vl", True),
+            ("whisper", True),
+        ],  # which have a drafter, or none
+    ],
+)
 def test_engine_and_runner_decide_and_answer_alike(
     engine: HostTarget, runner: ReferenceTarget, model: EngineModel, ahead: bool
 ) -> None:

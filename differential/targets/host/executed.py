@@ -1,0 +1,43 @@
+"""Steps that a worker executes, with a model: what each came to."""
+
+from typing import Any, NamedTuple, Protocol
+
+
+class Executed(NamedTuple):
+    """What a step's execution came to.
+
+    tokens: those that it sampled for each of its requests.
+    outputs: of each request with tokens, each one's id, log probability and lead.
+    said: what else the step's outcome says.
+    drafts: what is proposed to the scheduler for requests; None: nothing.
+    """
+
+    tokens: dict[str, list[int]]
+    outputs: dict[str, list[list[float]]]
+    said: dict[str, Any]
+    drafts: dict[str, list[int]] | None = None
+
+
+class Worker(Protocol):
+    """Executes the steps that the scheduler decides on, with a model."""
+
+    def execute(self, output: Any) -> Executed:
+        """Execute a step, as soon as it is decided on."""
+
+    def reset(self) -> None:
+        """Forget every encoder output."""
+
+    def reload(self, version: int) -> None:
+        """Take other weights."""
+
+
+def said_of(steps: list[Executed]) -> dict[str, Any]:
+    """What the outcome of an update says of steps that a worker has executed; nothing where none
+    did."""
+    if not steps:
+        return {}
+    outputs: dict[str, list[list[float]]] = {}
+    for step in steps:
+        for request_id, tokens in step.outputs.items():
+            outputs.setdefault(request_id, []).extend(tokens)
+    return {"outputs": outputs}
