@@ -219,8 +219,11 @@ def _one_server(asked: Asked, model: ServedModel, seed: int) -> Told:
 def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, list[str]], str]:
     """Contracts of safety and liveness that a record breaks, with the listed faults that do so; and
     what of it was not judged."""
-    audit_of = Audit(str(records))
-    audit_of.look(last=True)
+    try:
+        audit_of = Audit(str(records))
+        audit_of.look(last=True)
+    except InputError as reason:  # nothing was recorded
+        return {}, str(reason)
     broken: dict[str, list[str]] = {}
     missing = []
     for auditor in audit_of.auditors.values():

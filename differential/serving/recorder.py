@@ -1,11 +1,12 @@
 """Has a server recorded: a folder on its search path with what pip would put beside its vLLM."""
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
-import cacheproof
 from cacheproof.differential.recording import plugin
 
+_PACKAGE = Path(__file__).parents[2]
 _METADATA = "Metadata-Version: 2.1\nName: cacheproof\nVersion: {version}\n"
 _ENTRY_POINTS = """[vllm.general_plugins]
 cacheproof_record = cacheproof.differential.recording.plugin:register
@@ -15,11 +16,12 @@ cacheproof_record = cacheproof.differential.recording.plugin:register
 def installed(folder: Path) -> Path:
     """A folder in `folder` from which vLLM takes cacheproof for installed, recorder and all."""
     site = folder / "site"
-    information = site / f"cacheproof-{cacheproof.__version__}.dist-info"
+    own = version("cacheproof")
+    information = site / f"cacheproof-{own}.dist-info"
     information.mkdir(parents=True)
-    (information / "METADATA").write_text(_METADATA.format(version=cacheproof.__version__))
+    (information / "METADATA").write_text(_METADATA.format(version=own))
     (information / "entry_points.txt").write_text(_ENTRY_POINTS)
-    (site / "cacheproof").symlink_to(Path(cacheproof.__file__).parent)
+    (site / "cacheproof").symlink_to(_PACKAGE)
     return site
 
 

@@ -10,6 +10,8 @@ from cacheproof.gpu_runner.requests import Prompt
 from cacheproof.gpu_runner.runner import Runner
 from cacheproof.reference.scheduler.config import SchedulerConfig
 
+Make = Callable[[int, int, int, bool], Engine]
+
 
 @torch.inference_mode()
 def greedily(
@@ -34,3 +36,19 @@ def engine_of(
     """An engine with so many KV blocks, and rows of the encoder's."""
     runner = Runner(model, num_blocks=num_blocks, block_size=block_size, encoder_cache_size=rows)
     return Engine(runner, config, CacheSizes(num_blocks, block_size, rows, caches))
+
+
+def under_pressure(model: MultiModalModel, max_model_len: int, block_size: int) -> Make:
+    """What makes an engine of so many tokens a step, KV blocks, and rows that are kept; with prefix
+    caching or not."""
+
+    def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
+        config = SchedulerConfig(
+            max_num_batched_tokens=tokens,
+            max_num_seqs=min(4, tokens),
+            max_model_len=max_model_len,
+            encoder_compute_budget=64,
+        )
+        return engine_of(model, config, num_blocks, block_size, rows, caches=caches)
+
+    return engine

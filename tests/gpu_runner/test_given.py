@@ -1,7 +1,7 @@
 """Embeddings that are given in the place of tokens, beside pictures."""
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
 from cacheproof.reference.scheduler.config import SchedulerConfig
 from tests.gpu_runner.alone import compared_alone
 from tests.gpu_runner.answers import engine_of
-from tests.gpu_runner.judged import Ran, judged
+from tests.gpu_runner.judged import Ran, judged_seeds
 
 SEEDS = range(60)
 WHOLE = range(8)
@@ -29,9 +29,8 @@ Run = Callable[..., Ran]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
     """The runner on a seed's trace, with a fault or none."""
-    with judged(tmp_path_factory.mktemp("models"), device) as on:
-        ran = cache(lambda seed, fault=None: on(trace_of(seed), fault, tagged=fault is None))
-        ran.trace = on
+    models = tmp_path_factory.mktemp("models")
+    with judged_seeds(models, device, trace_of, tags_faulty=False) as ran:
         yield ran
 
 

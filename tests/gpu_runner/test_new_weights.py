@@ -1,7 +1,7 @@
 """Other weights: nothing that the old ones made is read after the resets that belong to them."""
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.gpu_runner import tiny_models, tiny_weights
 from cacheproof.gpu_runner.models.loading import load
 from tests.gpu_runner.alone import answers
-from tests.gpu_runner.judged import Ran, judged
+from tests.gpu_runner.judged import Ran, judged_seeds
 
 SEEDS = range(30)
 WHOLE = range(8)
@@ -36,9 +36,8 @@ Run = Callable[..., Ran]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
     """The runner on a seed's trace, with a fault or none."""
-    with judged(tmp_path_factory.mktemp("models"), device) as on:
-        ran = cache(lambda seed, fault=None: on(trace_of(seed), fault))
-        ran.trace = on
+    models = tmp_path_factory.mktemp("models")
+    with judged_seeds(models, device, trace_of) as ran:
         yield ran
 
 

@@ -1,7 +1,7 @@
 """Requests that lose their blocks, or are aborted, in the middle of an item."""
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.engine import INSIDE_ITEMS
 from tests.gpu_runner.alone import compared_alone
-from tests.gpu_runner.judged import Ran, judged
+from tests.gpu_runner.judged import Ran, judged_seeds
 
 SEEDS = range(40)
 WHOLE = range(12)
@@ -28,9 +28,8 @@ Run = Callable[..., Ran]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
     """The runner on a seed's trace, with a fault or none."""
-    with judged(tmp_path_factory.mktemp("models"), device) as on:
-        ran = cache(lambda seed, fault=None: on(trace_of(seed), fault, tagged=fault is None))
-        ran.trace = on
+    models = tmp_path_factory.mktemp("models")
+    with judged_seeds(models, device, trace_of, tags_faulty=False) as ran:
         yield ran
 
 

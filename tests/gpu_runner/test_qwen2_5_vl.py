@@ -1,6 +1,5 @@
 """Qwen2.5-VL under pressure, against transformers' own generation of each prompt alone."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,12 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from cacheproof.gpu_runner import tiny_models
-from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid
 from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID, PLACEHOLDER_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
-from cacheproof.reference.scheduler.config import SchedulerConfig
-from tests.gpu_runner.answers import engine_of, greedily
+from tests.gpu_runner.answers import Make, greedily, under_pressure
 
 BLOCK_SIZE = 8
 MODEL_LEN = 128
@@ -32,8 +29,6 @@ GRIDS = {
 """Merged rows of images and videos; transformers goes on behind a video as if its frames took no
 longer than its sides, so that none here does."""
 PROMPTS = (("ab", 50), ("v", 40), ("", 20), ("aw", 80), ("wc", 70), ("ab", 50), ("v", 40))
-
-Make = Callable[[int, int, int, bool], Engine]
 
 
 @pytest.fixture(scope="module")
@@ -102,18 +97,9 @@ def _answer(model: Qwen2_5_VLForConditionalGeneration, asked: Prompt) -> list[in
 
 @pytest.fixture(scope="module")
 def make(directory: Path, device: torch.device) -> Make:
-    model = Qwen25VL.load(directory, dtype=torch.float32, device=device)
-
-    def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
-        config = SchedulerConfig(
-            max_num_batched_tokens=tokens,
-            max_num_seqs=min(4, tokens),
-            max_model_len=MODEL_LEN,
-            encoder_compute_budget=64,
-        )
-        return engine_of(model, config, num_blocks, BLOCK_SIZE, rows, caches=caches)
-
-    return engine
+    return under_pressure(
+        Qwen25VL.load(directory, dtype=torch.float32, device=device), MODEL_LEN, BLOCK_SIZE
+    )
 
 
 @pytest.mark.parametrize("caches", [True, False])

@@ -10,14 +10,12 @@ import torch
 from transformers import AutoProcessor, Qwen2AudioForConditionalGeneration
 
 from cacheproof.gpu_runner import tiny_models
-from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.jobs import SAMPLES_PER_SECOND
 from cacheproof.gpu_runner.models.qwen2_audio import Qwen2Audio
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID, PLACEHOLDER_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
-from cacheproof.reference.scheduler.config import SchedulerConfig
-from tests.gpu_runner.answers import engine_of, greedily
+from tests.gpu_runner.answers import Make, greedily, under_pressure
 
 BLOCK_SIZE = 8
 MODEL_LEN = 96
@@ -26,7 +24,6 @@ SAMPLES_OF_A_ROW = 640
 ROWS = {"a": 6, "b": 3, "c": 11, "d": 20}
 PROMPTS = (("ab", 30), ("d", 40), ("", 20), ("ac", 50), ("bc", 40), ("ab", 30), ("d", 40))
 
-Make = Callable[[int, int, int, bool], Engine]
 Item = Callable[[str, int], MediaItem]
 
 
@@ -104,16 +101,7 @@ def model(directory: Path, device: torch.device) -> Qwen2Audio:
 
 @pytest.fixture(scope="module")
 def make(model: Qwen2Audio) -> Make:
-    def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
-        config = SchedulerConfig(
-            max_num_batched_tokens=tokens,
-            max_num_seqs=min(4, tokens),
-            max_model_len=MODEL_LEN,
-            encoder_compute_budget=64,
-        )
-        return engine_of(model, config, num_blocks, BLOCK_SIZE, rows, caches=caches)
-
-    return engine
+    return under_pressure(model, MODEL_LEN, BLOCK_SIZE)
 
 
 @pytest.mark.parametrize("caches", [True, False])

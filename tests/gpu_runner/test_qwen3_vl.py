@@ -1,6 +1,5 @@
 """Qwen3-VL under pressure, against transformers' own generation of each prompt alone."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import torch
 from transformers import Qwen3VLForConditionalGeneration
 
 from cacheproof.gpu_runner import tiny_models
-from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models import qwen3_vl
 from cacheproof.gpu_runner.models.qwen3_vl import Qwen3VL
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
@@ -22,8 +20,7 @@ from cacheproof.gpu_runner.tiny_models import (
     VISION_START_TOKEN_ID,
 )
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
-from cacheproof.reference.scheduler.config import SchedulerConfig
-from tests.gpu_runner.answers import engine_of, greedily
+from tests.gpu_runner.answers import Make, greedily, under_pressure
 
 BLOCK_SIZE = 8
 MODEL_LEN = 128
@@ -41,8 +38,6 @@ GRIDS = {
 }
 """Merged rows of images and videos."""
 PROMPTS = (("ab", 50), ("v", 40), ("", 20), ("aw", 80), ("wc", 70), ("ab", 50), ("v", 40))
-
-Make = Callable[[int, int, int, bool], Engine]
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +114,7 @@ def loaded(directory: Path, device: torch.device) -> Qwen3VL:
 
 @pytest.fixture(scope="module")
 def make(directory: Path, device: torch.device) -> Make:
-    model = loaded(directory, device)
-
-    def engine(tokens: int, num_blocks: int, rows: int, caches: bool) -> Engine:
-        config = SchedulerConfig(
-            max_num_batched_tokens=tokens,
-            max_num_seqs=min(4, tokens),
-            max_model_len=MODEL_LEN,
-            encoder_compute_budget=64,
-        )
-        return engine_of(model, config, num_blocks, BLOCK_SIZE, rows, caches=caches)
-
-    return engine
+    return under_pressure(loaded(directory, device), MODEL_LEN, BLOCK_SIZE)
 
 
 @pytest.mark.parametrize("caches", [True, False])

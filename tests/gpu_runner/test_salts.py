@@ -1,7 +1,7 @@
 """Cache salts: requests of two salts share no KV, and are answered alike."""
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.targets.host.salt_faults import SALT_FAULTS
 from tests.gpu_runner.alone import compared_alone
-from tests.gpu_runner.judged import Ran, judged
+from tests.gpu_runner.judged import Ran, judged_seeds
 
 SEEDS = range(30)
 WHOLE = range(8)
@@ -23,9 +23,8 @@ Run = Callable[..., Ran]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
     """The runner on a seed's trace, with a fault or none."""
-    with judged(tmp_path_factory.mktemp("models"), device) as on:
-        ran = cache(lambda seed, fault=None: on(trace_of(seed), fault))
-        ran.trace = on
+    models = tmp_path_factory.mktemp("models")
+    with judged_seeds(models, device, trace_of) as ran:
         yield ran
 
 
@@ -42,7 +41,7 @@ def test_answers_are_those_of_each_prompt_alone(run: Run) -> None:
     assert sum(compared_alone(trace_of(seed), run(seed), run.trace) for seed in WHOLE) > 300
 
 
-@pytest.mark.parametrize("fault", SALT_FAULTS.keys() - SHARES_TOO_LITTLE)
+@pytest.mark.parametrize("fault", sorted(SALT_FAULTS.keys() - SHARES_TOO_LITTLE))
 def test_kv_that_is_shared_across_salts_is_named(run: Run, fault: str) -> None:
     assert any({"WM-6", "SC-15"} <= run(seed, fault).broken for seed in SEEDS)
 
