@@ -41,10 +41,13 @@ class Answer:
 
 def ask_all(url: str, traffic: Traffic, clients: int) -> list[Answer]:
     """The answer to each request; so many clients ask at once, in the order of the requests."""
-    with ThreadPoolExecutor(clients) as pool:
+    pool = ThreadPoolExecutor(clients)
+    try:
         return list(
             pool.map(lambda one: ask(url, traffic.questions[one.question], one), traffic.asks)
         )
+    finally:  # who is interrupted asks nothing more
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def ask(url: str, question: Question, request: Ask) -> Answer:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from cacheproof.differential.serving import recorder
+from cacheproof.differential.serving.answers import Tally
+from cacheproof.serving import Told
 
 Run = Callable[..., Any]
 TARGET = "engine@0.32.0"
@@ -67,3 +69,24 @@ def test_a_store_that_misreads_is_seen_in_what_clients_get(
     ran = run("http", "--target", TARGET, *arguments)
     assert ran.code == 1
     assert "expected" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("died", "broken", "differences", "is_unlisted"),
+    [
+        ("", {}, [], False),
+        ("", {"EC-9": ["stale-notice"]}, [], False),
+        ("", {"EC-9": []}, [], True),
+        ("", {}, ["request 1: token 0 is 1, expected 2"], True),
+        ("RuntimeError", {}, [], True),
+        ("RuntimeError", {"EC-9": ["stale-notice"]}, [], True),
+        ("RuntimeError", {"SC-9": ["stripped-item"]}, [], False),
+        ("RuntimeError", {"SC-9": []}, [], True),
+    ],
+)
+def test_what_no_listed_fault_does(
+    died: str, broken: dict[str, list[str]], differences: list[str], is_unlisted: bool
+) -> None:
+    tally = Tally(differences=differences)
+    told = Told("llava", 0, tally, {}, died, broken, unjudged="")
+    assert told.is_unlisted is is_unlisted
