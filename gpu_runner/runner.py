@@ -66,7 +66,8 @@ class Runner:
     Where it is `tagged`, every row of an encoder output and every KV slot carries what it is, and
     `origins` has what was read that is another's. Where steps are `asynchronous`, they are decided
     before it is known which drafts of the one before were accepted. `drafter` proposes drafts; one
-    that `reads_ahead` is a model, which reads the token behind a step's last one too.
+    that `reads_ahead` is a model, which reads the token behind a step's last one too. Unless it
+    `needs_rows`, it takes what the token itself stands for where an item begins there.
     """
 
     def __init__(
@@ -80,11 +81,13 @@ class Runner:
         asynchronous: bool = False,
         drafter: Drafter | None = None,
         reads_ahead: bool = False,
+        needs_rows: bool = True,
     ) -> None:
         self.model = model
         self._asynchronous = asynchronous
         self._drafter = drafter
         self._reads_ahead = reads_ahead
+        self._needs_rows = needs_rows
         self.origins = Origins(num_blocks * block_size, model.device) if tagged else None
         self.encoder_store = EncoderStore(encoder_cache_size)
         self.kv_store = PagedKVStore(
@@ -255,7 +258,7 @@ class Runner:
         token behind a step's last one, the row where it is an item's."""
         for item in request.prompt.items if self.cross_kv_store is None else ():
             where = item.feature.mm_position
-            if where.offset <= end < where.end:
+            if where.offset < end + self._needs_rows and end < where.end:
                 row, behind = where.get_embeds_indices_in_range(
                     end - where.offset, end + 1 - where.offset
                 )

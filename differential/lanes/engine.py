@@ -80,7 +80,7 @@ LANES = (
         partial(engine_trace, ahead=True),
         RARE,
         silent_on=SILENT_ON,
-        since="0.32.0",
+        since="0.21.0",  # earlier ones have no drafter that takes rows of items
     ),
     Lane(
         "Qwen2.5-VL with steps ahead",
@@ -89,7 +89,7 @@ LANES = (
         partial(engine_trace, model="qwen2_5_vl", ahead=True),
         RARE,
         silent_on=SILENT_ON,
-        since="0.32.0",
+        since="0.21.0",
     ),
     Lane(
         "LLaVA with cache salts",
@@ -161,6 +161,6 @@ LANES = (
         partial(whisper_trace, ahead=True),
         DECODERS | {"began anew beside another item", "equal prompts decoded"},
         silent_on=SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"},
-        since="0.32.0",
+        since="0.24.0",
     ),
 )

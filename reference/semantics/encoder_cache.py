@@ -71,6 +71,12 @@ class EncoderCacheSemantics:
         "an encoder-decoder item is credited once, not on every update",
         thread="vLLM #55733",
     )
+    drafts_without_rows: bool = change(
+        "0.24.0",
+        "GPUModelRunner._gather_mm_embeddings",
+        "a drafter does without an item that begins behind the step and is not encoded",
+        thread="vLLM PR #46315",
+    )
     pairs_decoder_rows: bool = change(
         None,
         "GPUModelRunner._preprocess",

@@ -16,8 +16,8 @@ from tests.gpu_runner.judged import Ran, judged
 
 SEEDS = range(60)
 WHOLE = range(12)
-FLAGS = {"scheduler.reads_ahead_without": False}
-"""The model that drafts reads all rows ahead, as in releases."""
+FLAGS = {"scheduler.reads_ahead_without": False, "encoder_cache.drafts_without_rows": False}
+"""All rows that the model that drafts reads ahead are encoded, and it needs them."""
 MODELS = ("llava", "qwen2_5_vl", "whisper")
 Run = Callable[..., Ran]
 trace_of = partial(engine_trace, ahead=True)

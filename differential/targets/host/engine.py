@@ -36,12 +36,9 @@ from .engine_faults import (
     WEIGHT_FAULTS,
     WORKER_FAULTS,
 )
-from .engine_in_flight import (
-    keeping_async_scheduling,
-    register_kernels_once,
-    stand_in_for_streams,
-)
+from .engine_in_flight import keeping_async_scheduling, stand_in_for_streams
 from .engine_items import check_items, name_items
+from .engine_kernels import mend_kernels_of_drafts, register_kernels_once
 from .engine_key_faults import ADAPTER_KEY_FAULTS, SALT_KEY_FAULTS
 from .engine_limits import (
     ADAPTER_RANK_MAX,
@@ -87,6 +84,7 @@ class Release:
         if os.environ.get("PYTHONHASHSEED") != "0":
             raise HostError("PYTHONHASHSEED must be 0: set order would differ between runs")
         register_kernels_once()
+        mend_kernels_of_drafts()
         self.protocol = Protocol.detect(
             encoder_cache_manager.EncoderCacheManager, Request, Scheduler
         )
@@ -374,10 +372,7 @@ class _Core:
         """Execute a step with the engine's worker."""
         if self._drafts is not None:
             self._drafts.tell(output)
-        executor = self._core.model_executor
-        done = executor.execute_model(output)
-        if done is None:
-            done = executor.sample_tokens(None)
+        done = self._output_of(output)
         self._executed.append(done)
         tokens: dict[str, list[int]] = {}
         outputs: dict[str, list[list[float]]] = {}
@@ -390,6 +385,13 @@ class _Core:
         store = {name: len(rows) for name, rows in entries.items()}
         said = {"store": store, "memory": memory_of(entries.values())}
         return Executed(tokens, outputs, said, self._proposed(output))
+
+    def _output_of(self, output: Any) -> Any:
+        """What the worker makes of a step: waited for, as the core does where steps are
+        asynchronous."""
+        executor = self._core.model_executor
+        done = executor.execute_model(output, non_block=True).result()
+        return executor.sample_tokens(None, non_block=True).result() if done is None else done
 
     def _proposed(self, output: Any) -> dict[str, list[int]] | None:
         """What is proposed after the step; where steps are asynchronous, it stays with the
@@ -456,8 +458,7 @@ class _Core:
         self._executed.clear()
         output = SchedulerOutput.make_empty()
         output.finished_req_ids = set(self._runner.requests)
-        if self._core.model_executor.execute_model(output) is None:
-            self._core.model_executor.sample_tokens(None)
+        self._output_of(output)
         self._runner.encoder_cache = {}
         # What the next step of a request of that name would be given, had it been in the last one.
         self._runner._draft_token_ids = None

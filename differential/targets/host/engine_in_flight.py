@@ -6,12 +6,12 @@ streams and events of CUDA, by which it waits for copies, are ones that have not
 """
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from vllm.platforms import current_platform
+from vllm.v1.worker import cpu_model_runner, cpu_worker  # noqa: F401 (it brings streams too)
 
 
 class _Stream:
@@ -51,12 +51,27 @@ class _Event:
         return True
 
 
+_WITHOUT_STREAMS = {
+    "_copy_draft_token_ids_to_cpu",
+    "_copy_valid_sampled_token_count",
+    "_get_draft_token_ids_cpu",
+    "_get_valid_sampled_token_count",
+}
+"""What a CPU's runner does in another way, for want of streams, before 0.25.0."""
+
+
 def stand_in_for_streams() -> None:
-    """Give this process streams and events of CUDA that a CPU can use, for good."""
+    """Give this process streams and events of CUDA that a CPU can use, for good, and its runner what
+    a GPU's does with them. Those that the worker's module brings for the time in which a runner is
+    made cannot be waited for."""
     torch.cuda.Stream = _Stream
     torch.cuda.Event = torch.Event = _Event
     torch.cuda.current_stream = lambda device=None: _Stream()
     torch.cuda.stream = lambda stream: contextlib.nullcontext()
+    cpu_model_runner._torch_cuda_wrapper = contextlib.nullcontext
+    runner = cpu_model_runner.CPUModelRunner
+    for name in _WITHOUT_STREAMS & vars(runner).keys():
+        delattr(runner, name)
 
 
 @contextlib.contextmanager
@@ -75,13 +90,3 @@ def keeping_async_scheduling() -> Iterator[None]:
         yield
     finally:
         platform.check_and_update_config = own
-
-
-def register_kernels_once() -> None:
-    """Let the second engine of a process leave kernels as the first has registered them: the
-    release looks through all modules for more, and fails at one of numba's, which prompt lookup
-    imports."""
-    platform = type(current_platform)
-    register = getattr(platform, "register_triton_kernel_overrides", None)
-    if register is not None:
-        platform.register_triton_kernel_overrides = staticmethod(functools.cache(register))

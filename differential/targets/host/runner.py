@@ -97,7 +97,7 @@ class Release:
                 config,
                 self._store_size(trace, kit),
                 tagged=self._tagged,
-                reads_ahead=not self._semantics.scheduler.reads_ahead_without,
+                needs_rows=not self._semantics.encoder_cache.drafts_without_rows,
             )
             if _is_decoder(trace) and not self._semantics.encoder_cache.pairs_decoder_rows:
                 pairs_rows_by_place(worker.runner)
@@ -139,9 +139,9 @@ class _Worker:
         encoder_cache_size: int,
         *,
         tagged: bool,
-        reads_ahead: bool,
+        needs_rows: bool,
     ) -> None:
-        """A model that drafts `reads_ahead`, unless it can do without an item's row."""
+        """A model that drafts reads ahead, and there `needs_rows` or does without."""
         self._drafts: RecalledDrafts | None = None
         self._takes_drafts = bool(config["num_speculative_tokens"])
         self._is_asynchronous = config["async_scheduling"]
@@ -156,7 +156,8 @@ class _Worker:
             tagged=tagged,
             asynchronous=self._is_asynchronous,
             drafter=self._draft if self._takes_drafts else None,
-            reads_ahead=reads_ahead and self._drafts is not None,
+            reads_ahead=self._drafts is not None,
+            needs_rows=needs_rows,
         )
         self._config = config
         self._version = 0
