@@ -61,9 +61,9 @@ _WITHOUT_STREAMS = {
 
 
 def stand_in_for_streams() -> None:
-    """Give this process streams and events of CUDA that a CPU can use, for good, and its runner what
-    a GPU's does with them. Those that the worker's module brings for the time in which a runner is
-    made cannot be waited for."""
+    """Give this process streams and events of CUDA that a CPU can use, for good, and its runner
+    what a GPU's does with them. Those that the worker's module brings for the time in which a
+    runner is made cannot be waited for."""
     torch.cuda.Stream = _Stream
     torch.cuda.Event = torch.Event = _Event
     torch.cuda.current_stream = lambda device=None: _Stream()

@@ -50,7 +50,7 @@ def _own(launcher: Any) -> FunctionType | None:
 
 
 class _Mended:
-    """A kernel for CPUs, called as the release's own is. A flag that it does not know must be off."""
+    """A kernel for CPUs, called as the release's own is. A flag that it does not know is off."""
 
     def __init__(self, kernel: Callable[..., None], own: FunctionType) -> None:
         self.arg_names = tuple(inspect.signature(own).parameters)
