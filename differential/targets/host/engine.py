@@ -32,6 +32,7 @@ from .engine_cross_attention import attend_to_rows_alone
 from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
 from .engine_faults import (
     ADAPTER_FAULTS,
+    ATTENTION_FAULTS,
     ENGINE_FAULTS,
     GIVEN_FAULTS,
     WEIGHT_FAULTS,
@@ -74,6 +75,7 @@ from .session import run_events
 _CHANGES = (
     WORKER_FAULTS
     | ADAPTER_FAULTS
+    | ATTENTION_FAULTS
     | WEIGHT_FAULTS
     | GIVEN_FAULTS
     | SALT_KEY_FAULTS
