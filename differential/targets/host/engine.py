@@ -28,9 +28,11 @@ from vllm.v1.request import Request, RequestStatus
 
 from .adapter_files import adapter_directory
 from .engine_adapters import adapters_of, leave_rows_without_adapter_alone
+from .engine_cross_attention import attend_to_rows_alone
 from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
 from .engine_faults import (
     ADAPTER_FAULTS,
+    ATTENTION_FAULTS,
     ENGINE_FAULTS,
     GIVEN_FAULTS,
     WEIGHT_FAULTS,
@@ -70,6 +72,7 @@ from .session import run_events
 _CHANGES = (
     WORKER_FAULTS
     | ADAPTER_FAULTS
+    | ATTENTION_FAULTS
     | WEIGHT_FAULTS
     | GIVEN_FAULTS
     | SALT_KEY_FAULTS
@@ -175,6 +178,8 @@ class _Core:
         if drafts is not None:
             drafter = made("drafter") if drafts == "drafter" else None
             beside["speculative_config"] = speculative_config(drafter)
+        if model == "whisper":
+            attend_to_rows_alone()
         if is_asynchronous or drafts is not None:
             stand_in_for_streams()
         with keeping_async_scheduling():

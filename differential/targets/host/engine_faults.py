@@ -128,6 +128,14 @@ def takes_the_last_slot_for_none(runner: Any) -> Change:
     return lora_ops, "bgmv_shrink", lora_ops.bgmv_shrink.__wrapped__
 
 
+def attends_up_to_a_tiles_end(runner: Any) -> Change:
+    """A decoder attends to what lies behind an encoder's rows: the CPU worker of a release before
+    0.24.0 as the release has it."""
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionMetadataBuilder
+
+    return CPUAttentionMetadataBuilder, "build", CPUAttentionMetadataBuilder.build.__wrapped__
+
+
 def maps_tokens_in_reverse(runner: Any) -> Change:
     """The tokens of a step run under its adapters in reverse."""
     activate = runner._set_active_loras
@@ -178,6 +186,7 @@ def takes_half_of_embeddings(runner: Any) -> Change:
 
 GIVEN_FAULTS = by_name(takes_embeddings_in_reverse, takes_half_of_embeddings)
 WEIGHT_FAULTS = by_name(keeps_old_weights, keeps_the_tower)
+ATTENTION_FAULTS = by_name(attends_up_to_a_tiles_end)
 ADAPTER_FAULTS = by_name(takes_the_last_slot_for_none, maps_tokens_in_reverse)
 WORKER_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
     accepts_one_too_many,
