@@ -74,6 +74,15 @@ LANES = (
         since="0.32.0",
     ),
     Lane(
+        "Cohere2Vision",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="cohere2_vision"),
+        RARE,
+        silent_on=SILENT_ON,
+        since="0.32.0",
+    ),
+    Lane(
         "LLaVA with steps ahead",
         "engine",
         "encoder_cache",

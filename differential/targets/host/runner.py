@@ -50,6 +50,13 @@ _FAULTS = (
     | WEIGHT_FAULTS
     | GIVEN_FAULTS
 )
+_OF_ONE_MEDIUM = {
+    "cohere2_vision": {"pixel_values"},
+    "qwen2_5_vl": {"pixel_values", "pixel_values_videos"},
+    "qwen3_vl": {"pixel_values", "pixel_values_videos"},
+}
+"""What a model's processor makes of a medium that is all of it, tiles or patches one after the
+other; anything else is the first of a batch."""
 _FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS
 
 
@@ -301,8 +308,7 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
         )
         if model == "qwen2_5_vl":
             made["second_per_grid_ts"] = torch.tensor([_seconds_of_grid(medium, processor)])
-    is_of_grids = model in ("qwen2_5_vl", "qwen3_vl")
-    whole = {"pixel_values", "pixel_values_videos"} if is_of_grids else set()
+    whole = _OF_ONE_MEDIUM.get(model, set())
     return medium.modality, {
         name: value if name in whole else value[0] for name, value in made.items()
     }
