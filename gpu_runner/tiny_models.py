@@ -436,7 +436,7 @@ def _published_llava(name: str) -> str:
 
 
 def _published_cohere2_vision(name: str) -> str:
-    return re.sub(r"^model\.vision_tower\.(?!vision_model\.)", "model.vision_tower.vision_model.", name)
+    return re.sub(r"^(model\.vision_tower\.)(?!vision_model\.)", r"\1vision_model.", name)
 
 
 def _published_qwen2_audio(name: str) -> str:

@@ -23,6 +23,10 @@ RARE = frozenset(
         "equal prompts decoded",
     }
 )
+WINDOWS = frozenset(
+    {"blocks behind a window given back", "hit in several groups", "null blocks in a hit"}
+)
+"""Of sliding windows beside full attention."""
 INSIDE_ITEMS = frozenset(
     {
         "abort inside an item",
@@ -78,7 +82,7 @@ LANES = (
         "engine",
         "encoder_cache",
         partial(engine_trace, model="cohere2_vision"),
-        RARE,
+        RARE | WINDOWS,
         silent_on=SILENT_ON,
         since="0.32.0",
     ),

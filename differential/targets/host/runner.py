@@ -21,6 +21,7 @@ from .deepstack_faults import DEEPSTACK_FAULTS
 from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
 from .given_faults import GIVEN_FAULTS
+from .group_faults import GROUP_FAULTS
 from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import (
     FRAMES_PER_SECOND,
@@ -49,6 +50,7 @@ _FAULTS = (
     | ADAPTER_FAULTS
     | WEIGHT_FAULTS
     | GIVEN_FAULTS
+    | GROUP_FAULTS
 )
 _OF_ONE_MEDIUM = {
     "cohere2_vision": {"pixel_values"},
