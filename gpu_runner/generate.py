@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly fo
     import torch
 
     from cacheproof.gpu_runner.engine import Engine
+    from cacheproof.gpu_runner.kv_store import KVShape
     from cacheproof.gpu_runner.models.base import MultiModalModel
     from cacheproof.gpu_runner.requests import Prompt
     from cacheproof.reference.scheduler.output import SchedulerOutput

@@ -45,8 +45,9 @@ class Prompt:
 @dataclass
 class RequestState:
     """A request between arrival and end, as the runner sees it; `positions` where its model has
-    rotary positions of its own; `block_ids` are those of each group, in the groups' order, the last
-    those of an encoder's rows where its decoder attends to them. `withheld_inputs` are items whose data it was not given. `embed_places` are, of each item that
+    rotary positions of its own. `block_ids` are the block tables of the groups of layers, in their
+    order, and the last that of an encoder's rows where its decoder attends to them;
+    `withheld_inputs` are items whose data it was not given. `embed_places` are, of each item that
     has rows for some of its tokens alone, the places of those in the item, on the model's device.
     `drafts` are proposed to follow `token_ids`, `verified` those of them that the step computes.
     """

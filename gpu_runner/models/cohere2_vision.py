@@ -27,7 +27,7 @@ class Cohere2Vision(DecoderOnlyModel):
             Cohere2VisionForConditionalGeneration, directory, attention, dtype=dtype, device=device
         )
         text = self._whole.config.text_config
-        # As vLLM since 0.29.0: beside as many tokens as the configuration says, a token sees itself.
+        # As vLLM since 0.29.0: a token sees as many as the configuration says beside itself.
         windows = {"sliding_attention": text.sliding_window + 1, "full_attention": None}
         self.kv_shape = KVShape(
             text.num_hidden_layers,

@@ -29,6 +29,7 @@ Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
 FIRST_WITH_SOUND = "0.24.0"
 """A Whisper of engines before it answers otherwise: docs/runner.md."""
 LANE_OF: dict[EngineModel, str] = {
+    "cohere2_vision": "Cohere2Vision",
     "llava": "LLaVA",
     "qwen2_5_vl": "Qwen2.5-VL",
     "qwen2_audio": "Qwen2-Audio",
