@@ -53,7 +53,7 @@ from .engine_limits import (
 )
 from .engine_memory import memory_of
 from .executed import Executed
-from .kv_cache_groups import groups_of
+from .kv_cache_groups import check_groups, groups_of, planned
 from .media_inputs import (
     GIVEN_TOKEN_ID,
     collapsed,
@@ -239,9 +239,7 @@ class _Core:
         for name, plain in LATER.items():
             if config[name] != plain:
                 raise Illegal(f"the engine was made without {name}")
-        own = groups_of(self._core.scheduler.kv_cache_config)
-        if own != (config["groups"] or [{"kind": "full", "block_size": BLOCK_SIZE, "window": 0}]):
-            raise Illegal(f"the groups of the engine's KV cache are {own}")
+        check_groups(groups_of(self._core.scheduler.kv_cache_config), config)
         self._config = config
         try:
             scheduler = self._make_scheduler(config, largest_item)
@@ -295,7 +293,7 @@ class _Core:
         old = self._core.scheduler
         scheduler = type(old)(
             vllm_config=vllm_config,
-            kv_cache_config=_planned(old.kv_cache_config, config),
+            kv_cache_config=planned(old.kv_cache_config, config),
             structured_output_manager=self._core.structured_output_manager,
             block_size=BLOCK_SIZE,
             hash_block_size=BLOCK_SIZE,
@@ -487,18 +485,6 @@ def _with_logprobs(logprobs: Any, place: int, tokens: list[int]) -> list[list[fl
     return [
         [token, chosen, one - two] for token, (chosen, one, two) in zip(tokens, rows, strict=True)
     ]
-
-
-def _planned(made: Any, config: Event) -> Any:
-    """The KV cache of that configuration, with the groups that were made. Raises Illegal where the
-    release has no such thing."""
-    planned = {"num_blocks": config["num_blocks"]}
-    retention = "prefix_cache_retention_interval"
-    if hasattr(made, retention):
-        planned[retention] = config[retention]
-    elif config[retention] is not None:
-        raise Illegal(f"the release has no {retention}")
-    return dataclasses.replace(made, **planned)
 
 
 def _largest_item(trace: Event) -> int:

@@ -101,6 +101,10 @@ class Release:
             of_decisions = None if plant or fault in _FAULTS_OF_KEYS | RESET_FAULTS else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             model = _model(config["model"], config["video_pruning_rate"], self._device)
+            # It raises the package's own Illegal, as the reference does.
+            ours("differential.targets.host.kv_cache_groups").check_groups(
+                _groups_of(model, config["block_size"]), config
+            )
             worker = _Worker(
                 model,
                 config,
@@ -136,6 +140,15 @@ class Release:
 
 def _is_decoder(trace: Event) -> bool:
     return bool(trace["header"]["manager"] == "encoder_decoder")
+
+
+def _groups_of(model: Any, block_size: int) -> list[Event]:
+    """The groups of a model's KV cache, in the words of traces."""
+    windows = [group.sliding_window for group in model.kv_shape.groups]
+    kinds = [("full", 0) if one is None else ("sliding_window", one) for one in windows]
+    if model.cross_kv_shape is not None:
+        kinds.append(("cross", 0))
+    return [{"kind": kind, "block_size": block_size, "window": size} for kind, size in kinds]
 
 
 class _Worker:

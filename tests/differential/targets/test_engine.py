@@ -24,7 +24,7 @@ from cacheproof.differential.targets.host.engine_key_faults import (
 )
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.base import Adapter, Item
+from cacheproof.differential.traces.base import Adapter, Group, Item
 from cacheproof.differential.traces.engine import EngineModel
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import TraceResult
@@ -326,6 +326,18 @@ def test_a_medium_that_a_model_cannot_take_is_refused(
     ):
         for target in (engine, runner):
             assert target.run([trace])[0].illegal == why
+
+
+def test_a_trace_with_other_groups_than_the_engines_is_refused(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    trace = engine_trace(0, "cohere2_vision")
+    groups = trace.header.config.groups
+    for other in ((), groups[::-1], (Group("sliding_window", 32, 15), groups[1])):
+        for target in (engine, runner):
+            asked = replace_config(trace, groups=other, prefix_cache_retention_interval=None)
+            refused = refusal_of(target, asked)
+            assert refused.startswith("the groups of the engine's KV cache are [{'kind': 'slid")
 
 
 def _squares(trace: Trace, model: EngineModel) -> Trace:
