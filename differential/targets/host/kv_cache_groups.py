@@ -30,7 +30,7 @@ def check_groups(own: list[Event] | None, config: Event) -> None:
     """Raises Illegal where the configuration of a trace has other groups than an engine; one that
     names none has one of full attention."""
     full = {"kind": "full", "block_size": config["block_size"], "window": 0}
-    if own != (config["groups"] or [full]):
+    if own != list(config["groups"] or [full]):
         raise Illegal(f"the groups of the engine's KV cache are {own}")
 
 
