@@ -98,7 +98,12 @@ def make(case: Case, device: Any, dtype: Any) -> list[Callable[[], Any]]:
 
     from cacheproof.gpu_runner.devices import upload
     from cacheproof.gpu_runner.kv_store import KVShape, PagedKVStore
-    from cacheproof.gpu_runner.paged_attention import PagedStep, Window, paged_attention
+    from cacheproof.gpu_runner.paged_attention import (
+        PagedGroup,
+        PagedStep,
+        Window,
+        paged_attention,
+    )
 
     torch.manual_seed(0)
     contexts = case.contexts()
@@ -124,16 +129,11 @@ def make(case: Case, device: Any, dtype: Any) -> list[Callable[[], Any]]:
 
     def step(first: int, end: int) -> torch.Tensor:
         uploaded = [upload(one, device) for one in slots[first:end]]
-        paged = PagedStep(
-            store,
+        group = PagedGroup(
             upload(torch.stack([one[-1] for one in slots[first:end]]), device),
-            tuple(
-                Window(at, at + 1, len(one) - 1, one_uploaded)
-                for at, (one, one_uploaded) in enumerate(
-                    zip(slots[first:end], uploaded, strict=True)
-                )
-            ),
+            tuple(Window(at, at + 1, one) for at, one in enumerate(uploaded)),
         )
+        paged = PagedStep(store, (group,))
         own = (one[:, :, first:end] for one in (query, key, value))
         given = (module, *own, None, case.head_dim**-0.5)
         for _ in range(LAYERS):

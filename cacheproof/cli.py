@@ -356,7 +356,7 @@ def generate(
         typer.Option(
             metavar="DIR",
             help="Of a model of one of these kinds; or a kind, a tiny model is made of: llava, "
-            "qwen2_5_vl, qwen3_vl, qwen2_audio, whisper.",
+            "qwen2_5_vl, qwen3_vl, qwen2_audio, cohere2_vision, whisper.",
         ),
     ] = "llava",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",

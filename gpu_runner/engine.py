@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.requests import Prompt
 from cacheproof.gpu_runner.runner import Runner, Sampled
 from cacheproof.reference.block_hash import get_request_block_hasher
@@ -15,6 +16,8 @@ from cacheproof.reference.kv_cache_specs import (
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
+    KVCacheSpec,
+    SlidingWindowSpec,
 )
 from cacheproof.reference.scheduled_request import ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
@@ -47,6 +50,15 @@ class Completion:
         return [one.token_id for one in self.tokens]
 
 
+def specs_of(shape: KVShape, block_size: int) -> list[KVCacheSpec]:
+    """What the scheduler is told of each of the groups of layers."""
+    windows = (group.sliding_window for group in shape.groups)
+    return [
+        FullAttentionSpec(block_size) if one is None else SlidingWindowSpec(block_size, one)
+        for one in windows
+    ]
+
+
 class Engine:
     """Generates greedily, one step after the other."""
 
@@ -62,11 +74,12 @@ class Engine:
         semantics = semantics or Semantics.ideal()
         self.runner = runner
         self._is_decoder = config.is_encoder_decoder
-        own, across = FullAttentionSpec(sizes.block_size), CrossAttentionSpec(sizes.block_size)
-        groups = map(KVCacheGroupSpec, (own, across) if self._is_decoder else (own,))
+        specs = specs_of(runner.model.kv_shape, sizes.block_size)
+        if self._is_decoder:
+            specs.append(CrossAttentionSpec(sizes.block_size))
         make_manager = EncoderDecoderCacheManager if self._is_decoder else EncoderCacheManager
         self.encoder_cache_manager = make_manager(sizes.encoder_cache_size, semantics.encoder_cache)
-        caches = KVCacheConfig(sizes.num_blocks, tuple(groups))
+        caches = KVCacheConfig(sizes.num_blocks, tuple(map(KVCacheGroupSpec, specs)))
         self.scheduler = Scheduler(
             config,
             KVCacheManager(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what takes seconds to import comes after what is quickly fo
     import torch
 
     from cacheproof.gpu_runner.engine import Engine
+    from cacheproof.gpu_runner.kv_store import KVShape
     from cacheproof.gpu_runner.models.base import MultiModalModel
     from cacheproof.gpu_runner.requests import Prompt
     from cacheproof.reference.scheduler.output import SchedulerOutput
@@ -76,6 +77,8 @@ def _run(job: Job) -> None:
     with _blaming(f"model {job.model!r}", "a directory as transformers saves it"):
         model = load(kind, directory, dtype=dtype, device=device)
         engine = _engine(job, kind, model, prompts)
+    for number, prompt in enumerate(prompts):
+        _check_blocks(job, number, prompt, model.kv_shape, is_decoder=kind == DECODER)
     for number, prompt in enumerate(prompts):
         engine.add(
             f"prompt {number + 1}",
@@ -209,9 +212,20 @@ def _check_fits(job: Job, number: int, prompt: "Prompt", *, is_decoder: bool) ->
             f"prompt {number + 1} has {tokens} tokens, which a decoder takes at once; expected "
             f"{job.max_num_batched_tokens} at most, the tokens of a step"
         )
-    rows = _largest(prompt) if is_decoder else 0
-    kept = [min(tokens + job.max_tokens, job.max_model_len), rows]
-    blocks = 1 + sum(-(-count // job.block_size) for count in kept)
+
+
+def _check_blocks(
+    job: Job, number: int, prompt: "Prompt", shape: "KVShape", *, is_decoder: bool
+) -> None:
+    """A request that takes more blocks than there are would wait for ever."""
+    from cacheproof.gpu_runner.engine import specs_of
+
+    tokens = min(len(prompt.token_ids) + job.max_tokens, job.max_model_len)
+    blocks = 1 + (-(-_largest(prompt) // job.block_size) if is_decoder else 0)
+    for spec in specs_of(shape, job.block_size):
+        all_blocks = -(-tokens // job.block_size)
+        most = spec.max_admission_blocks_per_request(job.max_num_batched_tokens, job.max_model_len)
+        blocks += all_blocks if most is None else min(all_blocks, most)
     if blocks > job.num_blocks:
         raise BadJob(
             f"prompt {number + 1} and its answer take {blocks} KV blocks, the null block among "

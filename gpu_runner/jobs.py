@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-KINDS = ("llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper")
+KINDS = ("cohere2_vision", "llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper")
 SAMPLES_PER_SECOND = 16_000
 FILE_BYTES_MAX = 64 << 20
 CONFIG_BYTES_MAX = 1 << 20

@@ -1,4 +1,8 @@
-"""The KV store: keys and values of every layer, in blocks that requests own by block tables."""
+"""The KV store: keys and values of every layer, in blocks that requests own by block tables.
+
+Layers that attend alike are a group, and every group has a block table of its own. A block belongs
+to one group at a time: one tensor holds the blocks of a layer of each group.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,16 +10,36 @@ from typing import NamedTuple
 import torch
 
 
+class KVGroup(NamedTuple):
+    """Layers whose blocks one table lists. Under a `sliding_window` a token attends to itself and
+    to the tokens before it, so many in all; else to all."""
+
+    layers: tuple[int, ...]
+    sliding_window: int | None = None
+
+
 class KVShape(NamedTuple):
-    """What a layer keeps of a token, and how many layers there are."""
+    """What a layer keeps of a token, and how many layers there are; `sliding_windows` of each, in
+    tokens, where some have one."""
 
     num_layers: int
     num_kv_heads: int
     head_dim: int
+    sliding_windows: tuple[int | None, ...] = ()
+
+    @property
+    def groups(self) -> tuple[KVGroup, ...]:
+        """The layers of each window, in the order of their first ones, as in vLLM's workers."""
+        windows = self.sliding_windows or (None,) * self.num_layers
+        return tuple(
+            KVGroup(tuple(at for at, own in enumerate(windows) if own == window), window)
+            for window in dict.fromkeys(windows)
+        )
 
 
 class PagedKVStore:
-    """A tensor of [2, blocks, block size, KV heads, head dim] a layer; keys first, then values."""
+    """Tensors of [2, blocks, block size, KV heads, head dim], one for a layer of each group; keys
+    first, then values."""
 
     def __init__(
         self,
@@ -29,14 +53,25 @@ class PagedKVStore:
         self.block_size = block_size
         self.num_blocks = num_blocks
         of_layer = (2, num_blocks, block_size, shape.num_kv_heads, shape.head_dim)
+        self.groups = shape.groups
+        self.group_of = {
+            layer: number for number, group in enumerate(self.groups) for layer in group.layers
+        }
+        """Which group a layer is of, by its place in `groups`."""
+        shared = [
+            torch.zeros(of_layer, dtype=dtype, device=device)
+            for _ in range(max(len(group.layers) for group in self.groups))
+        ]
         self.layers = [
-            torch.zeros(of_layer, dtype=dtype, device=device) for _ in range(shape.num_layers)
+            shared[self.groups[self.group_of[layer]].layers.index(layer)]
+            for layer in range(shape.num_layers)
         ]
 
     @property
     def num_bytes(self) -> int:
-        """Memory of all layers."""
-        return sum(layer.numel() * layer.element_size() for layer in self.layers)
+        """Memory of all layers, of which those share some that are of several groups."""
+        shared = {id(layer): layer for layer in self.layers}
+        return sum(layer.numel() * layer.element_size() for layer in shared.values())
 
     def slots(self, block_ids: Sequence[int], start: int, end: int) -> torch.Tensor:
         """Where tokens [start, end) of a request are kept that owns those blocks; on the host.

@@ -1,9 +1,10 @@
 """What rows and slots are: tags that travel with them, and what was read that is another's.
 
 A row's tag is (item, row, which encode of the item). A slot's is a digest of the prefix whose KV it
-holds: tokens, and rows of items where items are. Rows that a decoder attends to have slots of their
-own, and come before all of its tokens. Tags are moved by the same operations as what they belong
-to, so a wrong read is seen whatever the numbers in it, on any device.
+holds: tokens, and rows of items where items are; in each group of layers it is another. Rows that a
+decoder attends to have slots of their own, and come before all of its tokens. Tags are moved by the
+same operations as what they belong to, so a wrong read is seen whatever the numbers in it, on any
+device.
 """
 
 import hashlib
@@ -128,6 +129,11 @@ def _of_rows(tags: torch.Tensor) -> torch.Tensor:
     """What a slot is tagged that holds the KV of rows with these tags, [rows]: every encode of an
     item makes the same."""
     return tags[:, 0] << 20 | tags[:, 1]
+
+
+def in_group(tags: torch.Tensor, number: int) -> torch.Tensor:
+    """Of prefixes with these tags, those of their slots in that group."""
+    return tags ^ number
 
 
 def prefix_tags(

@@ -2,7 +2,8 @@
 
 A step's tokens stand behind one another in one sequence, request after request. Every layer writes
 the keys and values of all of them, and then each request attends over its own slots: those of one
-token together, the others one by one.
+token together, the others one by one. Layers under a sliding window have slots of their own, and
+none is read that no token's window holds: its block may be another's by now.
 """
 
 from collections.abc import Sequence
@@ -28,14 +29,14 @@ MOST_SLOTS = 4096
 
 @dataclass(frozen=True)
 class Window:
-    """The tokens of one request in a step: [start, end) of the step's, behind `num_computed`.
+    """The tokens of one request in a step: [start, end) of the step's.
 
-    `slots` of [num_computed + end - start] are where all of its tokens so far are kept.
+    `slots` are where the tokens are kept that some of them attend to: all so far, or as many before
+    the first as its sliding window holds. The last are their own.
     """
 
     start: int
     end: int
-    num_computed: int
     slots: torch.Tensor
 
 
@@ -50,19 +51,19 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class PagedStep:
-    """What the layers of a step share: the store, the slots that its tokens go to, of [tokens],
-    and the windows of its requests; `cross` where the decoder attends to an encoder's rows."""
+class PagedGroup:
+    """What the layers of a group share in a step: the slots that its tokens go to, of [tokens], the
+    windows of its requests, and how many tokens a sliding window holds, if they have one."""
 
-    store: PagedKVStore
     slots: torch.Tensor
     windows: tuple[Window, ...]
-    cross: CrossStep | None = None
+    sliding_window: int | None = None
 
     @cached_property
-    def longer(self) -> tuple[Window, ...]:
-        """Windows of more than one token."""
-        return tuple(window for window in self.windows if window.end - window.start > 1)
+    def longer(self) -> tuple[tuple[Window, torch.Tensor], ...]:
+        """Windows of more than one token, and which slots each of these attends to."""
+        longer = (window for window in self.windows if window.end - window.start > 1)
+        return tuple((window, _mask(window, self.sliding_window)) for window in longer)
 
     @cached_property
     def decoding(self) -> tuple[Decoding, ...]:
@@ -70,25 +71,45 @@ class PagedStep:
         reads are padding at most, and no call reads many more than MOST_SLOTS."""
         single = (window for window in self.windows if window.end - window.start == 1)
         batches: list[list[Window]] = []
-        for window in sorted(single, key=_so_far):
-            so_far = _so_far(window)
+        for window in sorted(single, key=_num_read):
+            num_read = _num_read(window)
             if (
                 not batches
-                or so_far > 2 * _so_far(batches[-1][0])
-                or so_far * len(batches[-1]) >= MOST_SLOTS
+                or num_read > 2 * _num_read(batches[-1][0])
+                or num_read * len(batches[-1]) >= MOST_SLOTS
             ):
                 batches.append([])
             batches[-1].append(window)
         return tuple(map(_together, batches))
 
 
-def _so_far(window: Window) -> int:
-    return window.num_computed + window.end - window.start
+@dataclass(frozen=True)
+class PagedStep:
+    """What the layers of a step share: the store, and what those of each of its groups do; `cross`
+    where the decoder attends to an encoder's rows."""
+
+    store: PagedKVStore
+    groups: tuple[PagedGroup, ...]
+    cross: CrossStep | None = None
+
+
+def _num_read(window: Window) -> int:
+    return len(window.slots)
+
+
+def _mask(window: Window, sliding_window: int | None) -> torch.Tensor:
+    """Which slots each token attends to, of [tokens, slots]."""
+    tokens, num_read = window.end - window.start, _num_read(window)
+    if sliding_window is None or num_read <= sliding_window:
+        return causal_lower_right(tokens, num_read)
+    everything = torch.ones(tokens, num_read, dtype=torch.bool, device=window.slots.device)
+    before = num_read - tokens
+    return everything.tril(before).triu(before + 1 - sliding_window)
 
 
 def _together(windows: Sequence[Window]) -> Decoding:
     slots = pad_sequence([window.slots for window in windows], batch_first=True)
-    lengths = upload([_so_far(window) for window in windows], slots.device)
+    lengths = upload(list(map(_num_read, windows)), slots.device)
     own = torch.arange(slots.shape[1], device=slots.device) < lengths[:, None]
     tokens = upload([window.start for window in windows], slots.device)
     return Decoding(tokens, slots, own[:, None, None])
@@ -107,15 +128,15 @@ def paged_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attend from queries of [1, heads, tokens, head dim]; answers [1, tokens, heads, head dim]."""
     layer: int = module.layer_idx
-    paged.store.write(layer, paged.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
+    group = paged.groups[paged.store.group_of[layer]]
+    paged.store.write(layer, group.slots, key[0].transpose(0, 1), value[0].transpose(0, 1))
     answers = torch.empty_like(query)
-    for window in paged.longer:
+    for window, mask in group.longer:
         tokens = slice(window.start, window.end)
-        mask = causal_lower_right(window.end - window.start, _so_far(window))
         answers[:, :, tokens] = attend(
             paged.store, layer, window.slots, query[:, :, tokens], scaling, mask
         )
-    for decoding in paged.decoding:
+    for decoding in group.decoding:
         answer = _decode(decoding, layer, query[0], paged.store, scaling)
         answers[0].index_copy_(1, decoding.tokens, answer)
     return answers.transpose(1, 2).contiguous(), None

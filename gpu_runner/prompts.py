@@ -130,6 +130,23 @@ class LlavaPrompts(Prompts):
         return _Made({"pixel_values": made["pixel_values"][0]}, int(rows))
 
 
+class Cohere2VisionPrompts(Prompts):
+    """Pictures in tiles, with marks around each picture and a line break behind each tile."""
+
+    modalities = frozenset({"image"})
+
+    def _placeholder(self, modality: str) -> int:
+        return int(self.processor.image_token_id)
+
+    def _make(self, medium: Medium) -> _Made:
+        made = self.processor(text=self.processor.image_token, images=[medium], return_tensors="pt")
+        token_ids = made["input_ids"][0].tolist()
+        begin = self.processor.tokenizer.convert_tokens_to_ids(self.processor.boi_token)
+        token_ids = tuple(token_ids[token_ids.index(begin) :])  # no mark of a text's beginning
+        rows = token_ids.count(self._placeholder("image"))
+        return _Made({"pixel_values": made["pixel_values"]}, rows, token_ids)
+
+
 class Qwen25VLPrompts(Prompts):
     """Pictures of any size, and films, whose frames are taken in pairs."""
 
@@ -257,6 +274,7 @@ class WhisperPrompts(SoundPrompts):
 
 
 OF_MODEL: dict[str, type[Prompts]] = {
+    "cohere2_vision": Cohere2VisionPrompts,
     "llava": LlavaPrompts,
     "qwen2_5_vl": Qwen25VLPrompts,
     "qwen2_audio": Qwen2AudioPrompts,

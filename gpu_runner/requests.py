@@ -45,7 +45,8 @@ class Prompt:
 @dataclass
 class RequestState:
     """A request between arrival and end, as the runner sees it; `positions` where its model has
-    rotary positions of its own, `cross_block_ids` where its decoder attends to an encoder's rows;
+    rotary positions of its own. `block_ids` are the block tables of the groups of layers, in their
+    order, and the last that of an encoder's rows where its decoder attends to them;
     `withheld_inputs` are items whose data it was not given. `embed_places` are, of each item that
     has rows for some of its tokens alone, the places of those in the item, on the model's device.
     `drafts` are proposed to follow `token_ids`, `verified` those of them that the step computes.
@@ -55,8 +56,7 @@ class RequestState:
     token_ids: list[int]
     positions: RotaryPositions | None = None
     embed_places: Mapping[int, torch.Tensor] = field(default_factory=dict)
-    block_ids: list[int] = field(default_factory=list)
-    cross_block_ids: list[int] = field(default_factory=list)
+    block_ids: BlockIds = ()
     num_computed_tokens: int = 0
     withheld_inputs: Collection[int] = ()
     drafts: list[int] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Batch:
             self.requests.pop(request_id, None)
         for new in step.scheduled_new_reqs:
             request = self.of(new.req_id)
-            request.block_ids, request.cross_block_ids = _by_group(new.block_ids)
+            request.block_ids = tuple(map(list, new.block_ids))
             request.num_computed_tokens = new.num_computed_tokens
             request.withheld_inputs = new.withheld_inputs
         cached = step.scheduled_cached_reqs
@@ -97,10 +97,12 @@ class Batch:
             cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True
         ):
             request = self.of(request_id)
-            added, of_cross = ([], []) if blocks is None else _by_group(blocks)
             resumed = request_id in cached.resumed_req_ids
-            request.block_ids = added if resumed else request.block_ids + added
-            request.cross_block_ids = of_cross if resumed else request.cross_block_ids + of_cross
+            if blocks is not None:
+                before = ((),) * len(blocks) if resumed else request.block_ids
+                request.block_ids = tuple(
+                    [*old, *added] for old, added in zip(before, blocks, strict=True)
+                )
             request.num_computed_tokens = computed
             if resumed:
                 request.drafts = []
@@ -118,10 +120,3 @@ class Batch:
             return self.requests[request_id]
         except KeyError:
             raise UnknownRequest(f"request {request_id} was never added, or has ended") from None
-
-
-def _by_group(block_ids: BlockIds) -> tuple[list[int], list[int]]:
-    """The blocks of the decoder's own attention, and those of its attention to an encoder's rows,
-    of which a model may have none."""
-    own, cross = block_ids if len(block_ids) == 2 else (*block_ids, ())
-    return list(own), list(cross)

@@ -19,8 +19,8 @@ from cacheproof.gpu_runner.devices import in_words, upload
 from cacheproof.gpu_runner.encoder_store import EncoderStore, Read
 from cacheproof.gpu_runner.kv_store import PagedKVStore
 from cacheproof.gpu_runner.models.base import Encoded, MultiModalModel
-from cacheproof.gpu_runner.origins import Origins, prefix_tags
-from cacheproof.gpu_runner.paged_attention import PagedStep, Window
+from cacheproof.gpu_runner.origins import Origins, in_group, prefix_tags
+from cacheproof.gpu_runner.paged_attention import PagedGroup, PagedStep, Window
 from cacheproof.gpu_runner.requests import GIVEN, Batch, MediaItem, Prompt, RequestState
 from cacheproof.gpu_runner.rotary import RotaryPositions
 from cacheproof.reference.scheduler.output import SchedulerOutput
@@ -193,8 +193,6 @@ class Runner:
     ) -> dict[str, list[Sampled]]:
         token_ids: list[int] = []
         positions: list[torch.Tensor] = []
-        slots: list[torch.Tensor] = []
-        windows: list[Window] = []
         gatherings: list[Gathering] = []
         done: list[tuple[str, RequestState]] = []
         rows: list[int] = []
@@ -203,9 +201,6 @@ class Runner:
             end = start + count
             token_ids += [*request.token_ids, *(max(0, one) for one in request.verified)][start:end]
             positions.append(_positions(request.positions, start, end))
-            of_request = self.kv_store.slots(request.block_ids, 0, end)
-            slots.append(of_request[start:])
-            windows.append(Window(first, first + count, start, self._upload(of_request)))
             gatherings += self._gatherings(request_id, request, start, end, first)
             if self._reads_ahead:
                 self._read_ahead(request_id, request, end)
@@ -214,13 +209,17 @@ class Runner:
                 rows += range(first + count - 1 - len(request.verified), first + count)
         embeds = self.model.embed(self._upload(token_ids))
         placed = self._upload(torch.cat(positions, dim=-1))
-        cross = None
+        groups = tuple(
+            self._group(number, group.sliding_window, scheduled)
+            for number, group in enumerate(self.kv_store.groups)
+        )
+        windows, cross = groups[0].windows, None
         if self.cross_kv_store is None:
             self._splice(embeds, gatherings)
             self._place(placed, gatherings)
         else:
             cross = self._cross(self.cross_kv_store, scheduled, windows, gatherings)
-        paged = PagedStep(self.kv_store, self._upload(torch.cat(slots)), tuple(windows), cross)
+        paged = PagedStep(self.kv_store, groups, cross)
         if self.origins is not None:
             self._note_origins(self.origins, scheduled, gatherings, paged)
         adapters = [
@@ -242,6 +241,25 @@ class Runner:
             for request_id, drafts in self._drafter(dict(done)).items():
                 self.batch.of(request_id).drafts = list(drafts)
         return answers
+
+    def _group(
+        self,
+        number: int,
+        sliding_window: int | None,
+        scheduled: Sequence[tuple[str, RequestState, int]],
+    ) -> PagedGroup:
+        """Where the layers of that group keep the step's tokens, and what each request reads."""
+        slots: list[torch.Tensor] = []
+        windows: list[Window] = []
+        first = 0
+        for _, request, count in scheduled:
+            start = request.num_computed_tokens
+            begin = 0 if sliding_window is None else max(0, start + 1 - sliding_window)
+            read = self.kv_store.slots(request.block_ids[number], begin, start + count)
+            slots.append(read[start - begin :])
+            windows.append(Window(first, first + count, self._upload(read)))
+            first += count
+        return PagedGroup(self._upload(torch.cat(slots)), tuple(windows), sliding_window)
 
     @staticmethod
     def _accepted(sampled: Sequence[Sampled], drafts: Sequence[int]) -> list[Sampled]:
@@ -276,7 +294,7 @@ class Runner:
             if self.cross_kv_store is not None:
                 if start == 0:
                     rows = where.get_num_embeds()
-                    slots = self.cross_kv_store.slots(request.cross_block_ids, 0, rows)
+                    slots = self.cross_kv_store.slots(request.block_ids[-1], 0, rows)
                     read = Read(request_id, 0, self.num_steps, 0, rows)
                     yield Gathering(item.feature.identifier, read, self._upload(slots))
                 continue
@@ -336,7 +354,7 @@ class Runner:
         """What the step's requests attend to beside their own tokens, and what of it is new."""
         crossing = []
         for (_, request, _), window in zip(scheduled, windows, strict=True):
-            slots = store.slots(request.cross_block_ids, 0, _num_rows(request.prompt))
+            slots = store.slots(request.block_ids[-1], 0, _num_rows(request.prompt))
             crossing.append(CrossWindow(window.start, window.end, self._upload(slots)))
         device = self.model.device
         none = torch.empty(0, self.model.hidden_size, dtype=self.model.dtype, device=device)
@@ -356,11 +374,12 @@ class Runner:
             self.encoder_store.gather_beside("tags", one.identifier, one.read) for one in gatherings
         ]
         ranges = [
-            (request, window.num_computed, window.num_computed + count)
-            for (_, request, count), window in zip(scheduled, paged.windows, strict=True)
+            (request, request.num_computed_tokens, request.num_computed_tokens + count)
+            for _, request, count in scheduled
         ]
         if paged.cross is None:
-            spliced = torch.zeros(len(paged.slots), 3, dtype=torch.int64, device=self.model.device)
+            count = len(paged.groups[0].slots)
+            spliced = torch.zeros(count, 3, dtype=torch.int64, device=self.model.device)
             for one, rows in zip(gatherings, tags_of, strict=True):
                 spliced.index_copy_(0, one.indices(spliced.device), rows)
             origins.spliced(ranges, spliced)
@@ -374,11 +393,14 @@ class Runner:
             prefix_tags(request, origins.weights, has_placeholders=paged.cross is None)[:end]
             for request, _, end in ranges
         ]
-        for of_request, window in zip(tags, paged.windows, strict=True):
-            own = paged.slots[window.start : window.end]
-            origins.written(of_request[window.num_computed :], own)
-        for of_request, window in zip(tags, paged.windows, strict=True):
-            origins.attended(of_request, window.slots)
+        for number, group in enumerate(paged.groups):
+            for of_request, window in zip(tags, group.windows, strict=True):
+                own = group.slots[window.start : window.end]
+                origins.written(in_group(of_request[-len(own) :], number), own)
+        for number, group in enumerate(paged.groups):
+            for of_request, window in zip(tags, group.windows, strict=True):
+                read = of_request[-len(window.slots) :]
+                origins.attended(in_group(read, number), window.slots)
 
     def _upload(self, numbers: torch.Tensor | Sequence[int]) -> torch.Tensor:
         return upload(numbers, self.model.device)

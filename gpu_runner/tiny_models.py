@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -20,6 +20,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     CLIPVisionConfig,
+    Cohere2VisionConfig,
+    Cohere2VisionForConditionalGeneration,
+    Cohere2VisionProcessor,
     LlamaConfig,
     LlavaConfig,
     LlavaForConditionalGeneration,
@@ -40,6 +43,9 @@ from transformers import (
     WhisperProcessor,
 )
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.cohere2_vision.image_processing_cohere2_vision import (
+    Cohere2VisionImageProcessor,
+)
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
@@ -54,6 +60,10 @@ PATCH_SIDE = 14
 POSITIONS_MAX = 2048
 FRAME_TIMES = ("<0.2", "<1.2", "<2.2", "<3.2", "seconds>")
 """Words for when the first frames of a video are that has two of them a second."""
+LINE_BREAK_TOKEN_ID = VIDEO_TOKEN_ID
+"""What stands behind each tile of a picture, where a model has tiles and no videos."""
+TILE_SIDE, TILE_ROWS_A_SIDE, TILES_MAX = 28, 2, 4
+SLIDING_WINDOW = 15
 AUDIO_ROWS = 50
 SPREAD = 0.25
 """Standard deviation of the weights. It keeps the best two logits apart, mostly by far more than
@@ -286,6 +296,56 @@ def _make_qwen2_audio(directory: Path) -> None:
     tokenizer.save_pretrained(directory)
 
 
+def _make_cohere2_vision(directory: Path) -> None:
+    """One that has layers of sliding windows before layers of full attention, and pictures of as
+    many tiles as fit, with a small one of the whole beside several."""
+    config = Cohere2VisionConfig(
+        vision_config={
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": TILE_SIDE,
+            "patch_size": TILE_SIDE // (2 * TILE_ROWS_A_SIDE),
+            "vision_use_head": False,
+        },
+        text_config={
+            "vocab_size": VOCABULARY_SIZE,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "max_position_embeddings": POSITIONS_MAX,
+            "sliding_window": SLIDING_WINDOW,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "logit_scale": 0.5,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 5,
+        },
+        image_token_id=PLACEHOLDER_TOKEN_ID,
+        alignment_intermediate_size=128,
+    )
+    torch.manual_seed(0)
+    model = Cohere2VisionForConditionalGeneration(config).to(torch.float32)
+    _randomise(model)
+    model.save_pretrained(directory)
+    _rename(directory / "model.safetensors", _published_cohere2_vision)
+    names = ("image_token", "img_line_break_token", "boi_token", "eoi_token")
+    words = ("<image>", "<line>", "<vision>", "</vision>")
+    tokenizer = _tokenizer(*words[:2], words[2:], named=dict(zip(names, words, strict=True)))
+    Cohere2VisionProcessor(
+        image_processor=Cohere2VisionImageProcessor(
+            size={"height": TILE_SIDE, "width": TILE_SIDE},
+            patch_size=TILE_ROWS_A_SIDE,
+            max_patches=TILES_MAX,
+        ),
+        tokenizer=tokenizer,
+    ).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
 def _make_whisper(directory: Path) -> None:
     """One that hears a second: as many rows as half of its frames."""
     config = WhisperConfig(
@@ -375,6 +435,10 @@ def _published_llava(name: str) -> str:
     return re.sub(r"^language_model\.(?!model\.|lm_head\.)", "language_model.model.", name)
 
 
+def _published_cohere2_vision(name: str) -> str:
+    return re.sub(r"^(model\.vision_tower\.)(?!vision_model\.)", r"\1vision_model.", name)
+
+
 def _published_qwen2_audio(name: str) -> str:
     return re.sub(r"^language_model\.model\.model\.", "language_model.model.", name)
 
@@ -384,9 +448,11 @@ def _tokenizer(
     video: str,
     marks: tuple[str, str] = ("<vision>", "</vision>"),
     last: tuple[str, ...] = (),
+    named: Mapping[str, str] | None = None,
 ) -> PreTrainedTokenizerFast:
     """A tokenizer with these words for the placeholders of images and videos, and for the marks
-    before and behind them; the `last` ones of its vocabulary are these."""
+    before and behind them; the `last` ones of its vocabulary are these. `named` are those of its
+    words that a processor asks for by these names."""
     special = ("<unk>", "<s>", "</s>", image, "<stop>", "<pad>", video, *marks)
     gap = [f"<reserved{number}>" for number in range(len(special), FIRST_TEXT_TOKEN_ID)]
     words = [f"w{number}" for number in range(VOCABULARY_SIZE - FIRST_TEXT_TOKEN_ID - len(last))]
@@ -399,12 +465,13 @@ def _tokenizer(
         bos_token="<s>",
         eos_token="</s>",
         pad_token="<pad>",
-        additional_special_tokens=[image, video, *marks],
+        extra_special_tokens=named or [image, video, *marks],
         model_max_length=POSITIONS_MAX,
     )
 
 
 _MAKERS: dict[str, Callable[[Path], None]] = {
+    "cohere2_vision": _make_cohere2_vision,
     "drafter": _make_drafter,
     "llava": _make_llava,
     "qwen2_5_vl": _make_qwen2_5_vl,

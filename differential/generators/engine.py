@@ -23,7 +23,7 @@ from cacheproof.differential.generators.engine_steps import (
     with_steps_ahead,
 )
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.traces.base import SCHEMA, Adapter, Item
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item
 from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel, Reload
 from cacheproof.differential.traces.manager import Add, Reset
 from cacheproof.differential.traces.scheduler import Abort, ResetPrefix
@@ -41,6 +41,10 @@ ADAPTERS = (
 VERSIONS = (0, 1, 2)
 _PICTURE_ROWS = 16
 _GAPS = (0, 1, 1, 3, 9, 17)
+_WINDOW = 16
+"""What layers of a Cohere2Vision see, in tokens: one more than its configuration says."""
+_TILED_SIZES = ((1, 1), (1, 1), (1, 2), (2, 1), (1, 3), (2, 2), (4, 1))
+"""In squares, each of which becomes a tile."""
 
 
 class _Medium(NamedTuple):
@@ -110,6 +114,18 @@ def _timed(film: _Medium) -> _Medium:
     return _Medium(film.identifier, frames * len(mask), frames * mask)
 
 
+def _tiled_pictures(random: Random) -> list[_Medium]:
+    """Pictures of one tile, or of several and a small one of the whole: four rows and a line break
+    each, between marks."""
+    media = []
+    for number in range(random.randint(2, 6)):
+        height, width = random.choice(_TILED_SIZES)
+        tiles = height * width + (height * width > 1)
+        mask = (False, *((True,) * 4 + (False,)) * tiles, False)
+        media.append(_Medium(f"picture {number} of {height}x{width}", len(mask), mask))
+    return media
+
+
 def _sounds(random: Random) -> list[_Medium]:
     """Sounds of any length."""
     lengths = [random.randint(1, 24) for _ in range(random.randint(2, 6))]
@@ -135,12 +151,26 @@ def _film(number: int, random: Random, kept: float = 1.0) -> _Medium:
 
 
 _MEDIA: dict[tuple[EngineModel, bool], Callable[[Random], list[_Medium]]] = {
+    ("cohere2_vision", False): _tiled_pictures,
     ("llava", False): _pictures,
     ("qwen2_5_vl", False): _pictures_and_films,
     ("qwen2_5_vl", True): _pruned_films,
     ("qwen2_audio", False): _sounds,
     ("qwen3_vl", False): _pictures_and_timed_films,
 }
+
+
+def _with_windows(config: EngineConfig, random: Random) -> EngineConfig:
+    """The configuration with layers of windows before those of full attention, and as many blocks
+    more as the longest request holds for them. Their blocks are cached everywhere, or, as releases
+    do by default, only where a prompt ends, or now and then as well."""
+    tokens = min(_WINDOW - 1 + config.max_num_batched_tokens, config.max_model_len)
+    return msgspec.structs.replace(
+        config,
+        groups=(Group("sliding_window", BLOCK_SIZE, _WINDOW), Group("full", BLOCK_SIZE)),
+        num_blocks=config.num_blocks + 1 - (-tokens // BLOCK_SIZE),
+        prefix_cache_retention_interval=random.choice((None, 0, 0, BLOCK_SIZE, 2 * BLOCK_SIZE)),
+    )
 
 
 def _encoded_under(lora: Adapter, item: Item) -> Item:
@@ -167,8 +197,8 @@ class _EngineTrace:
             kind = self._media[0].identifier.split()[0]
             self._media = [one for one in self._media if one.identifier.startswith(kind)]
         self._rows = max(medium.rows for medium in self._media)
-        # Where items are marked, two of them never touch.
-        self._apart = 0 if model == "llava" else 2
+        # Where marks stand around items, two of them never touch.
+        self._apart = 0 if model in ("cohere2_vision", "llava") else 2
         self._close = random.random() < 0.3
         self._config = self._draw()
         self._prompts = [self._prompt() for _ in range(random.randint(1, 4))]
@@ -195,6 +225,8 @@ class _EngineTrace:
             model=self._model,
             video_pruning_rate=PRUNING_RATE if self._prunes else 0.0,
         )
+        if self._model == "cohere2_vision":
+            config = _with_windows(config, Random(f"{VERSION}/{self._model}/windows/{self._seed}"))
         if self._asked == "weights":
             config = msgspec.structs.replace(config, prefix_caching=self._asking.random() < 0.5)
         elif self._asked == "priority":

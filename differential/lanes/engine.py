@@ -23,6 +23,10 @@ RARE = frozenset(
         "equal prompts decoded",
     }
 )
+WINDOWS = frozenset(
+    {"blocks behind a window given back", "hit in several groups", "null blocks in a hit"}
+)
+"""Of sliding windows beside full attention."""
 INSIDE_ITEMS = frozenset(
     {
         "abort inside an item",
@@ -72,6 +76,15 @@ LANES = (
         RARE,
         silent_on=SILENT_ON,
         since="0.32.0",
+    ),
+    Lane(
+        "Cohere2Vision",
+        "engine",
+        "encoder_cache",
+        partial(engine_trace, model="cohere2_vision"),
+        RARE | WINDOWS,
+        silent_on=SILENT_ON,
+        since="0.29.0",  # before, its windows were a token shorter
     ),
     Lane(
         "LLaVA with steps ahead",

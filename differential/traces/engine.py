@@ -18,7 +18,7 @@ class Reload(Event, tag="reload", frozen=True):
 
 
 EngineEvent = Add | Schedule | Update | Abort | Reset | ResetPrefix | Reload
-EngineModel = Literal["llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper"]
+EngineModel = Literal["cohere2_vision", "llava", "qwen2_5_vl", "qwen2_audio", "qwen3_vl", "whisper"]
 
 
 class EngineConfig(SchedulerConfig, frozen=True):

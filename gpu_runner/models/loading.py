@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from cacheproof.gpu_runner.models.base import MultiModalModel
+from cacheproof.gpu_runner.models.cohere2_vision import Cohere2Vision
 from cacheproof.gpu_runner.models.llava import Llava
 from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
 from cacheproof.gpu_runner.models.qwen2_audio import Qwen2Audio
@@ -14,6 +15,7 @@ from cacheproof.gpu_runner.models.qwen3_vl import Qwen3VL
 from cacheproof.gpu_runner.models.whisper import Whisper
 
 _LOADERS: dict[str, Callable[..., MultiModalModel]] = {
+    "cohere2_vision": Cohere2Vision,
     "llava": Llava,
     "qwen2_5_vl": Qwen25VL.load,
     "qwen2_audio": Qwen2Audio,

@@ -30,6 +30,12 @@ class Asked(NamedTuple):
 
 ASKED = (
     Asked(
+        "cohere2_vision",
+        ("w1 w2 <image> w3", "w4 <image> <image> w5"),
+        ("--encoder-cache", "20", "--tokens-per-step", "20", "--blocks", "9"),
+        WIDE,
+    ),
+    Asked(
         "llava",
         ("w1 w2 <image> w3", "w4 <image> <image> w5"),
         ("--encoder-cache", "16", "--tokens-per-step", "20"),
@@ -89,6 +95,7 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         return [word for file in files for word in (f"--{kind}", str(folder / file))]
 
     return {
+        "cohere2_vision": options("image", "a.png", "b.png", "a.png"),
         "llava": options("image", "a.png", "b.png", "a.png"),
         "qwen2_5_vl": [*options("image", "a.png", "a.png"), *options("video", "c.gif")],
         "qwen3_vl": [*options("image", "a.png", "a.png"), *options("video", "c.gif")],

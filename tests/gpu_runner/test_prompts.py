@@ -17,6 +17,7 @@ from cacheproof.gpu_runner.models import loading
 from cacheproof.gpu_runner.prompts import (
     OF_MODEL,
     BadPrompt,
+    Cohere2VisionPrompts,
     LlavaPrompts,
     Prompts,
     Qwen2AudioPrompts,
@@ -153,6 +154,24 @@ def test_films_are_told_frame_by_frame_as_the_processor_tells_them(tmp_path: Pat
     assert where.get_num_embeds() == two.inputs["video_grid_thw"].prod() // 4
     other = own([picture(1), picture(2)], film(3, 1.0))
     assert other["input_ids"][0].tolist() != list(made.token_ids)
+
+
+def test_pictures_in_tiles_are_what_the_processor_makes_of_them(tmp_path: Path) -> None:
+    directory = tiny_models.ensure("cohere2_vision", tmp_path)
+    images = [picture(1).resize((28, 28)), picture(2).resize((56, 28))]
+    prompts = Cohere2VisionPrompts(directory)
+    made = prompts.prompt("w0 <image> w1 <image> w2", images)
+    expected = prompts.processor(
+        text="w0 <image> w1 <image> w2", images=images, return_tensors="pt"
+    )
+    assert list(made.token_ids) == expected["input_ids"][0].tolist()
+    pixels = torch.cat([item.inputs["pixel_values"] for item in made.items])
+    assert torch.equal(pixels, expected["pixel_values"])
+    assert [item.feature.mm_position.length for item in made.items] == [7, 17]
+    assert [item.feature.mm_position.get_num_embeds() for item in made.items] == [4, 12]
+    where = made.items[1].feature.mm_position
+    told = made.token_ids[where.offset : where.end]
+    assert where.is_embed == tuple(one == tiny_models.PLACEHOLDER_TOKEN_ID for one in told)
 
 
 def test_films_that_run_at_another_speed_are_other_items(qwen: Path) -> None:

@@ -21,5 +21,7 @@ def test_a_model_is_made_once_and_always_the_same(tmp_path: Path, name: str) -> 
 
 
 def test_a_model_of_another_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="tiny model 'gpt'; expected one of drafter, llava"):
+    with pytest.raises(
+        ValueError, match="tiny model 'gpt'; expected one of cohere2_vision, drafter"
+    ):
         tiny_models.ensure("gpt", tmp_path)

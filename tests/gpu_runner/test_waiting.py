@@ -14,6 +14,7 @@ from cacheproof.gpu_runner import runner as module
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.engine import CacheSizes, Engine
 from cacheproof.gpu_runner.models.base import MultiModalModel
+from cacheproof.gpu_runner.models.cohere2_vision import Cohere2Vision
 from cacheproof.gpu_runner.models.llava import Llava
 from cacheproof.gpu_runner.models.qwen2_5_vl import Qwen25VL
 from cacheproof.gpu_runner.models.qwen2_audio import Qwen2Audio
@@ -203,6 +204,26 @@ def test_sounds_of_other_lengths_are_heard_without_a_number_from_the_device(tmp_
         token_ids = (10,) * 5 + (PLACEHOLDER_TOKEN_ID,) * rows + (11,) * 5
         sounds.append(Prompt(token_ids, (MediaItem(feature, "audio", heard),)))
     running = make(model, sounds)
+    steps = list(running.run())
+    assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2
+    assert all(len(one.tokens) == DECODED for one in running.completions.values())
+
+
+def test_windows_of_tokens_are_left_without_a_number_from_the_device(tmp_path: Path) -> None:
+    model = Cohere2Vision(
+        tiny_models.ensure("cohere2_vision", tmp_path),
+        dtype=torch.float32,
+        device=torch.device("meta"),
+    )
+    pictures = []
+    for name in "xy":
+        mask = ((True,) * 4 + (False,)) * 3
+        feature = MultiModalFeature.of(name, PlaceholderRange(5, len(mask), mask))
+        tiles = {"pixel_values": torch.zeros(3, 3, tiny_models.TILE_SIDE, tiny_models.TILE_SIDE)}
+        token_ids = (10,) * 5 + tuple(PLACEHOLDER_TOKEN_ID if one else 12 for one in mask)
+        item = MediaItem(feature, "image", tiles)
+        pictures.append(Prompt(token_ids + (11,) * 40, (item,)))
+    running = make(model, pictures)
     steps = list(running.run())
     assert sum(len(step.scheduled_encoder_inputs) for step in steps) == 2
     assert all(len(one.tokens) == DECODED for one in running.completions.values())

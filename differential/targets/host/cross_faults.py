@@ -64,10 +64,11 @@ def keeps_cross_blocks_of_before(runner: Any) -> None:
     apply = runner.batch.apply
 
     def stale(step: Any) -> None:
-        old = {name: one.cross_block_ids for name, one in runner.batch.requests.items()}
+        old = {name: one.block_ids for name, one in runner.batch.requests.items()}
         apply(step)
         for name in step.scheduled_cached_reqs.resumed_req_ids & old.keys():
-            runner.batch.requests[name].cross_block_ids = old[name]
+            request = runner.batch.requests[name]
+            request.block_ids = (*request.block_ids[:-1], old[name][-1])
 
     runner.batch.apply = stale
 

@@ -52,6 +52,7 @@ from .engine_limits import (
 )
 from .engine_memory import memory_of
 from .executed import Executed
+from .kv_cache_groups import check_groups, groups_of, planned
 from .media_inputs import (
     GIVEN_TOKEN_ID,
     collapsed,
@@ -241,6 +242,7 @@ class _Core:
         for name, plain in LATER.items():
             if config[name] != plain:
                 raise Illegal(f"the engine was made without {name}")
+        check_groups(groups_of(self._core.scheduler.kv_cache_config), config)
         self._config = config
         try:
             scheduler = self._make_scheduler(config, largest_item)
@@ -294,9 +296,7 @@ class _Core:
         old = self._core.scheduler
         scheduler = type(old)(
             vllm_config=vllm_config,
-            kv_cache_config=dataclasses.replace(
-                old.kv_cache_config, num_blocks=config["num_blocks"]
-            ),
+            kv_cache_config=planned(old.kv_cache_config, config),
             structured_output_manager=self._core.structured_output_manager,
             block_size=BLOCK_SIZE,
             hash_block_size=BLOCK_SIZE,

@@ -3,6 +3,7 @@
 MODELS_SETTING = "CACHEPROOF_MODELS"
 BLOCK_SIZE = 32  # the CPU's attention wants a multiple of it
 ITEMS_MAX = {
+    "cohere2_vision": {"image": 8},
     "llava": {"image": 8},
     "qwen2_5_vl": {"image": 8, "video": 4},
     "qwen2_audio": {"audio": 8},

@@ -1,8 +1,9 @@
 """The groups of a KV cache, in the words of traces."""
 
+import dataclasses
 from typing import Any
 
-from .protocol import Event
+from .protocol import Event, Illegal
 
 _KINDS = {
     "FullAttentionSpec": ("full", ""),
@@ -23,3 +24,23 @@ def groups_of(kv_cache_config: Any) -> list[Event] | None:
         size = getattr(spec, window) if window else 0
         groups.append({"kind": kind, "block_size": spec.block_size, "window": size})
     return groups
+
+
+def check_groups(own: list[Event] | None, config: Event) -> None:
+    """Raises Illegal where the configuration of a trace has other groups than an engine; one that
+    names none has one of full attention."""
+    full = {"kind": "full", "block_size": config["block_size"], "window": 0}
+    if own != list(config["groups"] or [full]):
+        raise Illegal(f"the groups of the engine's KV cache are {own}")
+
+
+def planned(made: Any, config: Event) -> Any:
+    """The KV cache of that configuration, with the groups that were made. Raises Illegal where the
+    release has no such thing."""
+    asked = {"num_blocks": config["num_blocks"]}
+    retention = "prefix_cache_retention_interval"
+    if hasattr(made, retention):
+        asked[retention] = config[retention]
+    elif config[retention] is not None:
+        raise Illegal(f"the release has no {retention}")
+    return dataclasses.replace(made, **asked)

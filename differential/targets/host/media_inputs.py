@@ -37,7 +37,13 @@ _MARKED = {"qwen2_5_vl", "qwen2_audio", "qwen3_vl"}
 """Models that want a token before each item and one behind it."""
 _TIMED = {"qwen3_vl"}
 """Models that want its time before each frame of a film, and marks around each."""
+_TILED = {"cohere2_vision"}
+"""Models whose pictures are cut into tiles of a square, with a token behind each tile, and marks
+that are part of the item."""
+_ROWS_OF_A_TILE = 4
+LINE_BREAK_TOKEN_ID = VIDEO_TOKEN_ID
 _MODALITIES = {
+    "cohere2_vision": {"image"},
     "llava": {"image", GIVEN},
     "qwen2_5_vl": {"image", "video"},
     "qwen2_audio": {"audio"},
@@ -148,6 +154,10 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
     for item in filter(is_given, event["items"]):
         start, end = item["offset"], item["offset"] + item["length"]
         token_ids[start:end] = [GIVEN_TOKEN_ID] * item["length"]
+    if model in _TILED:
+        for item in event["items"]:
+            token_ids[item["offset"] : item["offset"] + item["length"]] = _tiles_of(item)
+        return token_ids
     if model not in _MARKED:
         return token_ids
     free = 0
@@ -176,6 +186,19 @@ def _tokens_of(item: Event, model: str) -> list[int]:
         token_ids += [time, SECONDS_TOKEN_ID, VISION_START_TOKEN_ID, *rows, VISION_END_TOKEN_ID]
     if list(item["is_embed"] or ()) != [one == VIDEO_TOKEN_ID for one in token_ids]:
         raise Illegal(f"{item['identifier']} stands otherwise in a prompt of {model}")
+    return token_ids
+
+
+def _tiles_of(item: Event) -> list[int]:
+    """What stands for a picture in tiles: one for each square, and one of the whole beside several.
+    Raises Illegal where the trace says otherwise."""
+    _, _, height, width = _shape_of(name_of(item))
+    squares = height * width
+    tile = [PLACEHOLDER_TOKEN_ID] * _ROWS_OF_A_TILE + [LINE_BREAK_TOKEN_ID]
+    tiles = tile * (squares + (squares > 1))
+    token_ids = [VISION_START_TOKEN_ID, *tiles, VISION_END_TOKEN_ID]
+    if list(item["is_embed"] or ()) != [one == PLACEHOLDER_TOKEN_ID for one in token_ids]:
+        raise Illegal(f"{item['identifier']} stands otherwise in a prompt in tiles")
     return token_ids
 
 

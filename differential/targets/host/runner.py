@@ -21,6 +21,7 @@ from .deepstack_faults import DEEPSTACK_FAULTS
 from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
 from .given_faults import GIVEN_FAULTS
+from .group_faults import GROUP_FAULTS
 from .media_hash_alone import REFERENCE_SETTING
 from .media_inputs import (
     FRAMES_PER_SECOND,
@@ -49,7 +50,15 @@ _FAULTS = (
     | ADAPTER_FAULTS
     | WEIGHT_FAULTS
     | GIVEN_FAULTS
+    | GROUP_FAULTS
 )
+_OF_ONE_MEDIUM = {
+    "cohere2_vision": {"pixel_values"},
+    "qwen2_5_vl": {"pixel_values", "pixel_values_videos"},
+    "qwen3_vl": {"pixel_values", "pixel_values_videos"},
+}
+"""What a model's processor makes of a medium that is all of it, tiles or patches one after the
+other; anything else is the first of a batch."""
 _FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS
 
 
@@ -92,6 +101,10 @@ class Release:
             of_decisions = None if plant or fault in _FAULTS_OF_KEYS | RESET_FAULTS else fault
             kit = scheduler.build(trace, self._semantics, of_decisions)
             model = _model(config["model"], config["video_pruning_rate"], self._device)
+            # It raises the package's own Illegal, as the reference does.
+            ours("differential.targets.host.kv_cache_groups").check_groups(
+                _groups_of(model, config["block_size"]), config
+            )
             worker = _Worker(
                 model,
                 config,
@@ -127,6 +140,15 @@ class Release:
 
 def _is_decoder(trace: Event) -> bool:
     return bool(trace["header"]["manager"] == "encoder_decoder")
+
+
+def _groups_of(model: Any, block_size: int) -> list[Event]:
+    """The groups of a model's KV cache, in the words of traces."""
+    windows = [group.sliding_window for group in model.kv_shape.groups]
+    kinds = [("full", 0) if one is None else ("sliding_window", one) for one in windows]
+    if model.cross_kv_shape is not None:
+        kinds.append(("cross", 0))
+    return [{"kind": kind, "block_size": block_size, "window": size} for kind, size in kinds]
 
 
 class _Worker:
@@ -302,8 +324,7 @@ def _inputs(model: str, identifier: str) -> tuple[str, dict[str, Any]]:
         )
         if model == "qwen2_5_vl":
             made["second_per_grid_ts"] = torch.tensor([_seconds_of_grid(medium, processor)])
-    is_of_grids = model in ("qwen2_5_vl", "qwen3_vl")
-    whole = {"pixel_values", "pixel_values_videos"} if is_of_grids else set()
+    whole = _OF_ONE_MEDIUM.get(model, set())
     return medium.modality, {
         name: value if name in whole else value[0] for name, value in made.items()
     }

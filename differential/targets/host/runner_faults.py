@@ -116,7 +116,10 @@ def keeps_blocks_of_before(runner: Any) -> None:
         resumed = step.scheduled_cached_reqs.resumed_req_ids
         for name in resumed & old.keys():
             request = runner.batch.requests[name]
-            request.block_ids = (old[name] + request.block_ids)[: max(len(request.block_ids), 1)]
+            request.block_ids = tuple(
+                (before + now)[: max(len(now), 1)]
+                for before, now in zip(old[name], request.block_ids, strict=True)
+            )
 
     runner.batch.apply = stale
 
@@ -141,9 +144,11 @@ def forgets_new_blocks(runner: Any) -> None:
         apply(step)
         cached = step.scheduled_cached_reqs
         for name, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
-            if blocks is not None and name not in cached.resumed_req_ids and any(blocks):
-                request = runner.batch.requests[name]
-                request.block_ids[-1] = request.block_ids[0]
+            if blocks is None or name in cached.resumed_req_ids:
+                continue
+            for own, new in zip(runner.batch.requests[name].block_ids, blocks, strict=True):
+                if new:
+                    own[-1] = own[0]
 
     runner.batch.apply = deaf
 

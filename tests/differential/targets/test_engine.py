@@ -24,7 +24,7 @@ from cacheproof.differential.targets.host.engine_key_faults import (
 )
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.base import Adapter, Item
+from cacheproof.differential.traces.base import Adapter, Group, Item
 from cacheproof.differential.traces.engine import EngineModel
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.records import TraceResult
@@ -279,7 +279,7 @@ def refusal_of(target: HostTarget | ReferenceTarget, trace: Trace) -> str:
     return result.illegal
 
 
-@pytest.mark.parametrize("name", ["LLaVA", "Qwen3-VL", "Qwen2-Audio"])
+@pytest.mark.parametrize("name", ["LLaVA", "Qwen3-VL", "Qwen2-Audio", "Cohere2Vision"])
 def test_every_canary_of_an_engine_is_found(engine: HostTarget, name: str) -> None:
     lane = LANES[name]
     planted = canaries(lane.manager, engine.release, {"WM-3a"}, lane.depth)
@@ -306,6 +306,7 @@ def test_an_item_whose_data_stayed_behind_stops_the_engine(
         (trace, "RuntimeError"),
         (_squares(trace, "qwen2_5_vl"), "AssertionError"),
         (_squares(trace, "qwen3_vl"), "AssertionError"),
+        (_in_tiles(trace), "RuntimeError"),
     ):
         (result,) = engine.run([of_model])
         assert result.records[-1].raised.type == raised
@@ -327,10 +328,43 @@ def test_a_medium_that_a_model_cannot_take_is_refused(
             assert target.run([trace])[0].illegal == why
 
 
+def test_a_trace_with_other_groups_than_the_engines_is_refused(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    trace = engine_trace(0, "cohere2_vision")
+    groups = trace.header.config.groups
+    for other in ((), groups[::-1], (Group("sliding_window", 32, 15), groups[1])):
+        for target in (engine, runner):
+            asked = replace_config(trace, groups=other, prefix_cache_retention_interval=None)
+            refused = refusal_of(target, asked)
+            assert refused.startswith("the groups of the engine's KV cache are [{'kind': 'slid")
+
+
 def _squares(trace: Trace, model: EngineModel) -> Trace:
     """The same for a model of pictures of any size: theirs have as many rows."""
     of_squares = _renamed(trace, "{} of 4x4")
     return Trace(replace_config(trace, model=model).header, of_squares.events)
+
+
+def _in_tiles(trace: Trace) -> Trace:
+    """The same for a model of tiles, whose layers of windows take blocks as well: the pictures are
+    a token longer, with four rows fewer."""
+    mask = (False, *((True,) * 4 + (False,)) * 3, False)
+    events = tuple(
+        msgspec.structs.replace(
+            event,
+            items=tuple(
+                Item(f"{item.identifier} of 1x2", item.offset, len(mask), is_embed=mask)
+                for item in event.items
+            ),
+        )
+        if isinstance(event, Add)
+        else event
+        for event in trace.events
+    )
+    groups = engine_trace(0, "cohere2_vision").header.config.groups
+    widened = replace_config(trace, model="cohere2_vision", groups=groups, num_blocks=10)
+    return Trace(widened.header, events)
 
 
 def _renamed(trace: Trace, pattern: str) -> Trace:

@@ -27,6 +27,7 @@ from cacheproof.differential.traces.records import TraceResult
 
 Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
 LANE_OF: dict[EngineModel, str] = {
+    "cohere2_vision": "Cohere2Vision",
     "llava": "LLaVA",
     "qwen2_5_vl": "Qwen2.5-VL",
     "qwen2_audio": "Qwen2-Audio",
