@@ -41,6 +41,8 @@ ADAPTERS = (
 VERSIONS = (0, 1, 2)
 _PICTURE_ROWS = 16
 _GAPS = (0, 1, 1, 3, 9, 17)
+_WITH_DRAFTER: tuple[EngineModel, ...] = ("llava", "qwen2_5_vl")
+"""Models beside which engines can make a drafter that takes rows of items: docs/runner.md."""
 _WINDOW = 16
 """What layers of a Cohere2Vision see, in tokens: one more than its configuration says."""
 _TILED_SIZES = ((1, 1), (1, 1), (1, 2), (2, 1), (1, 3), (2, 2), (4, 1))
@@ -251,7 +253,9 @@ class _EngineTrace:
                 max_loras=self._asking.choice((1, 2, 2)),
                 tower_adapters=self._asked == "tower adapters",
             )
-        return config if self._ahead is None else with_steps_ahead(config, self._ahead)
+        if self._ahead is None:
+            return config
+        return with_steps_ahead(config, self._ahead, drafter=self._model in _WITH_DRAFTER)
 
     def _prompt(self) -> tuple[int, tuple[Item, ...]]:
         """A prompt's length and items; pictures may repeat, and may follow one another closely."""

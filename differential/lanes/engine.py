@@ -1,6 +1,7 @@
 """Lanes of an engine, whose workers execute what its scheduler decides."""
 
 from functools import partial
+from typing import Any
 
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.generators.whisper import whisper_trace
@@ -41,139 +42,73 @@ INSIDE_ITEMS = frozenset(
 SILENT_ON = KV_TRANSFERS | {"WM-5", "WM-6"}
 """The rows of an engine do not say what they are; those of the runner do."""
 
+
+def _lane(name: str, since: str | None = None, rare: frozenset[str] = RARE, **drawn: Any) -> Lane:
+    """A lane of traces as `drawn`, for engines since a release."""
+    make = partial(engine_trace, **drawn)
+    return Lane(name, "engine", "encoder_cache", make, rare, silent_on=SILENT_ON, since=since)
+
+
+def _of_sounds(name: str, since: str | None = None, **drawn: Any) -> Lane:
+    """A lane of Whisper's traces. Who waits holds no entry."""
+    rare = DECODERS | {"began anew beside another item", "equal prompts decoded"}
+    silent = SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"}
+    make = partial(whisper_trace, **drawn)
+    return Lane(name, "engine", "encoder_decoder", make, rare, silent_on=silent, since=since)
+
+
+_OTHER_WINDOWS = "0.29.0"
+"""Before it, Cohere's windows were a token shorter."""
+_DRAFTER = "0.21.0"
+"""Engines before it have no drafter that takes rows of items."""
+
 LANES = (
-    Lane("LLaVA", "engine", "encoder_cache", engine_trace, RARE, silent_on=SILENT_ON),
-    Lane(
-        "Qwen2.5-VL",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, model="qwen2_5_vl"),
-        RARE,
-        silent_on=SILENT_ON,
-    ),
-    Lane(
-        "Qwen2.5-VL with pruned videos",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, model="qwen2_5_vl", prunes=True),
-        RARE,
-        silent_on=SILENT_ON,
-    ),
-    Lane(
-        "Qwen3-VL",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, model="qwen3_vl"),
-        RARE,
-        silent_on=SILENT_ON,
-        since="0.32.0",  # no earlier engine was tried
-    ),
-    Lane(
-        "Qwen2-Audio",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, model="qwen2_audio"),
-        RARE,
-        silent_on=SILENT_ON,
-        since="0.32.0",
-    ),
-    Lane(
-        "Cohere2Vision",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, model="cohere2_vision"),
+    _lane("LLaVA"),
+    _lane("Qwen2.5-VL", model="qwen2_5_vl"),
+    _lane("Qwen2.5-VL with pruned videos", model="qwen2_5_vl", prunes=True),
+    _lane("Qwen3-VL", "0.32.0", model="qwen3_vl"),
+    _lane("Qwen2-Audio", "0.32.0", model="qwen2_audio"),
+    _lane("Cohere2Vision", _OTHER_WINDOWS, RARE | WINDOWS, model="cohere2_vision"),
+    _lane("LLaVA with steps ahead", _DRAFTER, ahead=True),
+    _lane("Qwen2.5-VL with steps ahead", _DRAFTER, model="qwen2_5_vl", ahead=True),
+    _lane("Qwen3-VL with steps ahead", "0.32.0", model="qwen3_vl", ahead=True),
+    _lane("Qwen2-Audio with steps ahead", "0.32.0", model="qwen2_audio", ahead=True),
+    _lane(
+        "Cohere2Vision with steps ahead",
+        _OTHER_WINDOWS,
         RARE | WINDOWS,
-        silent_on=SILENT_ON,
-        since="0.29.0",  # before, its windows were a token shorter
+        model="cohere2_vision",
+        ahead=True,
     ),
-    Lane(
-        "LLaVA with steps ahead",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, ahead=True),
-        RARE,
-        silent_on=SILENT_ON,
-        since="0.21.0",  # earlier ones have no drafter that takes rows of items
+    _lane(
+        "LLaVA with cache salts", "0.32.0", RARE | {"equal prompts under two salts"}, asked="salts"
     ),
-    Lane(
-        "Qwen2.5-VL with steps ahead",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, model="qwen2_5_vl", ahead=True),
-        RARE,
-        silent_on=SILENT_ON,
-        since="0.21.0",
-    ),
-    Lane(
-        "LLaVA with cache salts",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, asked="salts"),
-        RARE | {"equal prompts under two salts"},
-        silent_on=SILENT_ON,
-        since="0.32.0",
-    ),
-    Lane(
+    _lane(
         "LLaVA with adapters",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, asked="adapters"),
+        "0.32.0",
         RARE | {"equal prompts under two adapters"},
-        silent_on=SILENT_ON,
-        since="0.32.0",
+        asked="adapters",
     ),
-    Lane(
+    _lane(
         "Qwen2.5-VL with adapters of its tower too",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, model="qwen2_5_vl", asked="tower adapters"),
+        "0.32.0",
         RARE | {"equal prompts under two adapters"},
-        silent_on=SILENT_ON,
-        since="0.32.0",
+        model="qwen2_5_vl",
+        asked="tower adapters",
     ),
-    Lane(
+    _lane(
         "LLaVA with new weights",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, asked="weights"),
+        "0.32.0",
         RARE - {"hit after preemption"} | {"new weights"},
-        silent_on=SILENT_ON,
-        since="0.32.0",
+        asked="weights",
     ),
-    Lane(
+    _lane(
         "LLaVA with embeddings given",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, asked="embeddings"),
+        "0.32.0",
         RARE | {"embeddings beside media"},
-        silent_on=SILENT_ON,
-        since="0.32.0",
+        asked="embeddings",
     ),
-    Lane(
-        "LLaVA under priorities",
-        "engine",
-        "encoder_cache",
-        partial(engine_trace, asked="priority"),
-        INSIDE_ITEMS,
-        silent_on=SILENT_ON,
-        since="0.32.0",
-    ),
-    Lane(
-        "Whisper",
-        "engine",
-        "encoder_decoder",
-        whisper_trace,
-        DECODERS | {"began anew beside another item", "equal prompts decoded"},
-        # who waits holds no entry
-        silent_on=SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"},
-    ),
-    Lane(
-        "Whisper with steps ahead",
-        "engine",
-        "encoder_decoder",
-        partial(whisper_trace, ahead=True),
-        DECODERS | {"began anew beside another item", "equal prompts decoded"},
-        silent_on=SILENT_ON | ITEMS_IN_PROMPTS | {"SC-6"},
-        since="0.24.0",
-    ),
+    _lane("LLaVA under priorities", "0.32.0", INSIDE_ITEMS, asked="priority"),
+    _of_sounds("Whisper"),
+    _of_sounds("Whisper with steps ahead", "0.20.0", ahead=True),
 )
