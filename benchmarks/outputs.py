@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, get_args
 
 from cacheproof.differential.generators.engine import Asked, engine_trace
@@ -148,8 +149,10 @@ def every_engine(options: Namespace) -> bool:
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for version in reversed(sources.engines()):
         engine, runner = pair_of(f"engine@{version}")
-        for model in offered(version, ahead=options.ahead):
-            tally, differences = compare(engine, runner, model, seeds, ahead=options.ahead)
+        for model in offered(version, ahead=options.ahead, asked=options.asked):
+            tally, differences = compare(
+                engine, runner, model, seeds, ahead=options.ahead, asked=options.asked
+            )
             print(f"| {' | '.join(row(version, model, tally, differences))} |", flush=True)
             notes += [f"{version}, {model}, seed {seed}: {said}" for seed, said in differences]
         engine.close()
@@ -159,15 +162,18 @@ def every_engine(options: Namespace) -> bool:
     return bool(notes)
 
 
-def offered(version: str, *, ahead: bool) -> tuple[EngineModel, ...]:
-    """Models that an engine of that release is searched with, in lanes with steps ahead or not."""
+def offered(version: str, *, ahead: bool, asked: Asked | None) -> tuple[EngineModel, ...]:
+    """Models that an engine of that release is searched with, in lanes with steps ahead or not, and
+    of requests that ask for that beside their prompt."""
     models: dict[EngineModel, None] = {}
     for lane in LANES.values():
         if lane.depth == "engine" and lane.is_offered_by(version):
+            assert isinstance(lane.make, partial)
+            drawn = lane.make.keywords
             config = lane.make(0).header.config
             assert isinstance(config, EngineConfig)
-            is_ahead = config.async_scheduling or config.num_speculative_tokens > 0
-            if is_ahead == ahead and not config.video_pruning_rate:
+            is_this = (drawn.get("ahead", False), drawn.get("asked")) == (ahead, asked)
+            if is_this and not config.video_pruning_rate:
                 models[config.model] = None
     return tuple(models)
 

@@ -66,13 +66,13 @@ LANES = (
     _lane("LLaVA"),
     _lane("Qwen2.5-VL", model="qwen2_5_vl"),
     _lane("Qwen2.5-VL with pruned videos", model="qwen2_5_vl", prunes=True),
-    _lane("Qwen3-VL", "0.32.0", model="qwen3_vl"),
-    _lane("Qwen2-Audio", "0.32.0", model="qwen2_audio"),
+    _lane("Qwen3-VL", "0.30.0", model="qwen3_vl"),
+    _lane("Qwen2-Audio", "0.21.0", model="qwen2_audio"),
     _lane("Cohere2Vision", _OTHER_WINDOWS, RARE | WINDOWS, model="cohere2_vision"),
     _lane("LLaVA with steps ahead", _DRAFTER, ahead=True),
     _lane("Qwen2.5-VL with steps ahead", _DRAFTER, model="qwen2_5_vl", ahead=True),
-    _lane("Qwen3-VL with steps ahead", "0.32.0", model="qwen3_vl", ahead=True),
-    _lane("Qwen2-Audio with steps ahead", "0.32.0", model="qwen2_audio", ahead=True),
+    _lane("Qwen3-VL with steps ahead", "0.30.0", model="qwen3_vl", ahead=True),
+    _lane("Qwen2-Audio with steps ahead", "0.21.0", model="qwen2_audio", ahead=True),
     _lane(
         "Cohere2Vision with steps ahead",
         _OTHER_WINDOWS,
@@ -81,34 +81,34 @@ LANES = (
         ahead=True,
     ),
     _lane(
-        "LLaVA with cache salts", "0.32.0", RARE | {"equal prompts under two salts"}, asked="salts"
+        "LLaVA with cache salts", "0.21.0", RARE | {"equal prompts under two salts"}, asked="salts"
     ),
     _lane(
         "LLaVA with adapters",
-        "0.32.0",
+        "0.24.0",
         RARE | {"equal prompts under two adapters"},
         asked="adapters",
     ),
     _lane(
         "Qwen2.5-VL with adapters of its tower too",
-        "0.32.0",
+        "0.27.0",
         RARE | {"equal prompts under two adapters"},
         model="qwen2_5_vl",
         asked="tower adapters",
     ),
     _lane(
         "LLaVA with new weights",
-        "0.32.0",
+        "0.26.0",
         RARE - {"hit after preemption"} | {"new weights"},
         asked="weights",
     ),
     _lane(
         "LLaVA with embeddings given",
-        "0.32.0",
+        "0.21.0",
         RARE | {"embeddings beside media"},
         asked="embeddings",
     ),
-    _lane("LLaVA under priorities", "0.32.0", INSIDE_ITEMS, asked="priority"),
+    _lane("LLaVA under priorities", "0.21.0", INSIDE_ITEMS, asked="priority"),
     _of_sounds("Whisper"),
     _of_sounds("Whisper with steps ahead", "0.20.0", ahead=True),
 )

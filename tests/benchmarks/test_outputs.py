@@ -10,7 +10,7 @@ import pytest
 def engines(script, monkeypatch) -> None:
     """Two engines that answer as the runner does, but one of them to a Whisper."""
 
-    def compare(engine, runner, model, seeds, *, ahead):
+    def compare(engine, runner, model, seeds, *, ahead, asked):
         counts = Counter(workloads=len(seeds), steps=30, tokens=20, **{"equal tokens": 20})
         tally = script.Tally(counts, logprob_apart=2e-5, broken=Counter({"ED-1": 2}))
         if (engine.name, model) != ("engine@0.32.0", "whisper"):
@@ -41,8 +41,26 @@ def test_each_engine_and_model_has_a_row_and_a_difference_is_told(script, engine
     assert "| 0.32.0 | whisper | 3 | 1 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
     assert "| 0.31.0 | whisper | 3 | 0 | 30 | 20 | 20 | 2.0e-05 | ED-1 2 |" in rows
     models = {of: sum(row.startswith(f"| {of} ") for row in rows) for of in ("0.31.0", "0.32.0")}
-    assert models == {"0.31.0": 3, "0.32.0": 5}
+    assert models == {"0.31.0": 6, "0.32.0": 6}
     assert rows[-1] == "0.32.0, whisper, seed 1: token of r2: 5 against 6"
+
+
+@pytest.mark.parametrize(
+    ("words", "models"),
+    [
+        (["--asked", "adapters"], ["llava"]),
+        (["--asked", "tower adapters"], ["qwen2_5_vl"]),
+        (["--ahead", "--asked", "adapters"], []),
+    ],
+)
+def test_what_requests_ask_for_has_rows_of_the_models_that_are_searched_so(
+    script, engines, monkeypatch, capsys, words, models
+) -> None:
+    monkeypatch.setattr(script.sources, "engines", lambda: ["0.32.0"])
+    monkeypatch.setattr("sys.argv", ["outputs.py", "--all", *words])
+    script.main()
+    rows = [row.split(" | ")[1] for row in capsys.readouterr().out.splitlines() if "0.32.0" in row]
+    assert rows == models
 
 
 def test_engines_that_answer_alike_are_no_failure(script, engines, monkeypatch, capsys) -> None:

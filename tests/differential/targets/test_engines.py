@@ -22,18 +22,12 @@ from cacheproof.differential.targets.environment import (
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
-from cacheproof.differential.traces.engine import EngineModel
 from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
 
 Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
-LANE_OF: dict[EngineModel, str] = {
-    "cohere2_vision": "Cohere2Vision",
-    "llava": "LLaVA",
-    "qwen2_5_vl": "Qwen2.5-VL",
-    "qwen2_audio": "Qwen2-Audio",
-    "qwen3_vl": "Qwen3-VL",
-    "whisper": "Whisper",
-}
+EVERY_WAY_AHEAD = range(5)
+"""Seeds among which are two steps in flight, drafts of either kind, and both."""
 
 
 @pytest.fixture
@@ -59,18 +53,43 @@ def test_an_engine_and_the_runner_beside_it_decide_and_answer_alike(
 ) -> None:
     engine, runner = pair(version)
     listed = load()
-    for model, lane in LANE_OF.items():
-        if not LANES[lane].is_offered_by(version):
+    for lane in LANES.values():
+        if lane.depth != "engine" or not lane.is_offered_by(version):
             continue
-        trace = engine_trace(0, model)
-        (result,) = engine.run([trace])
-        examination = examine(trace, result, engine, runner)
-        assert examination.illegal is None
-        assert examination.difference is None
-        for contract, broken in examination.violations.items():
-            is_listed = covering(listed, contract, version, lane, broken.kind) is not None
-            assert is_listed or broken.contract.harm == "efficiency", (model, contract)
-        assert any(outputs_of(result))
+        outputs = []
+        for seed in EVERY_WAY_AHEAD if "ahead" in lane.name else [0]:
+            trace = lane.trace(seed, version)
+            (result,) = engine.run([trace])
+            examination = examine(trace, result, engine, runner)
+            assert examination.illegal is None
+            for contract, broken in examination.violations.items():
+                is_listed = covering(listed, contract, version, lane.name, broken.kind) is not None
+                assert is_listed or broken.contract.harm == "efficiency", (lane.name, contract)
+            if "SC-8" in examination.broken:
+                (ours,) = runner.run([trace])
+                assert ours.records[-1].raised.type == "EncoderCacheMiss"
+                assert len(ours.records) == len(result.records)
+            else:
+                assert examination.difference is None
+            outputs += outputs_of(result)
+        assert any(outputs), lane.name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("version", "broken"),
+    [("0.21.0", {"SC-2", "SC-8"}), ("0.23.0", {"SC-2", "SC-8"}), ("0.24.0", set())],
+)
+def test_before_0_24_a_worker_needs_the_row_that_its_drafter_reads_ahead(
+    pair: Pair, version: str, broken: set[str], finding: Callable[[str], Trace]
+) -> None:
+    trace = finding("drafter-miss-engine.jsonl")
+    engine, runner = pair(version)
+    (result,), (ours,) = engine.run([trace]), runner.run([trace])
+    assert examine(trace, result, engine).broken == broken
+    assert examine(trace, ours, runner).broken == broken
+    if broken:
+        assert "Encoder cache miss for picture 1" in result.records[-1].raised.message
 
 
 @pytest.mark.full
