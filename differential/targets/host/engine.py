@@ -469,6 +469,7 @@ class _Core:
         self._runner._draft_token_ids = None
         self._runner.input_batch.prev_sampled_token_ids = None
         self._runner.input_batch.prev_req_id_to_index = None
+        self._runner.input_batch.sampled_token_ids_cpu = None
         vars(self._runner).pop("_execute_mm_encoder", None)
         if self._planted is not None:
             owner, name, own = self._planted
