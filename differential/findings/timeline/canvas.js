@@ -14,6 +14,7 @@ function readPalette() {
 }
 
 function redraw() {
+  clamp(); // the pointer may ask what is under it before the next frame
   if (pending) return;
   pending = true;
   requestAnimationFrame(() => {

@@ -171,9 +171,8 @@ chart.addEventListener("wheel", (event) => {
   } else {
     const before = view.top;
     view.top += event.deltaY;
-    clamp();
-    if (view.top === before) return; // the page scrolls on
     redraw();
+    if (view.top === before) return; // the page scrolls on
   }
   event.preventDefault();
 }, { passive: false });

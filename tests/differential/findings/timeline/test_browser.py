@@ -183,6 +183,19 @@ def test_the_pointer_is_told_what_is_under_it(show: Show) -> None:
     assert opened.event == 3
 
 
+def test_the_pointer_may_move_before_the_page_is_drawn_again(show: Show) -> None:
+    opened = show(drawn(needed_entry(), FAULTY))
+    told = opened.page.evaluate(
+        """() => {
+          const at = { bubbles: true, clientX: 300, clientY: chart.getBoundingClientRect().y + 90 };
+          chart.dispatchEvent(new KeyboardEvent("keydown", { key: "0" }));
+          chart.dispatchEvent(new PointerEvent("pointermove", at));
+          return tip.hidden ? "" : tip.textContent;
+        }"""
+    )
+    assert "event 1: " in told
+
+
 def test_many_requests_that_follow_each_other_share_a_lane(show: Show) -> None:
     lives = [(Add(f"r{one}", prompt=4), Finish(f"r{one}")) for one in range(30)]
     trace = needed_entry().with_events(event for life in lives for event in life)
