@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -20,6 +20,7 @@ from cacheproof.differential.search.verdict import HOLDS, UNLISTED, VOID
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.answers import Tally, Truth
 from cacheproof.differential.serving.clients import ask_all
+from cacheproof.differential.serving.refusals import Refusal, refusals
 from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import (
     MAX_MODEL_LEN,
@@ -41,6 +42,8 @@ MODELS: tuple[ServedModel, ...] = get_args(ServedModel)
 _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1"})
 """Of a server that died, one of these is the reason, or nothing that is listed is."""
 _PARTED = "times its caches of media had parted"
+_LEFT_BEHIND = "media-left-behind"
+"""What a server does whose caches of processed media part: docs/findings has the page."""
 _SAID = {"stopped": "stop", "length": "length"}
 """Why an answer ended: the reference's word, and the server's."""
 
@@ -66,6 +69,8 @@ class Told:
         died: what it said last; empty for one that still answered in the end.
         broken: contracts that its record breaks, each with the listed faults that break it.
         unjudged: why the audit of its record is not whole; empty for one that is.
+        refusals: what it was asked in the end, that it had to refuse.
+        parted: how often its caches of media parted over these.
     """
 
     model: ServedModel
@@ -75,13 +80,16 @@ class Told:
     died: str
     broken: dict[str, list[str]]
     unjudged: str
+    refusals: list[Refusal] = field(default_factory=list)
+    parted: int = 0
 
     @property
     def is_unlisted(self) -> bool:
         """Whether anything is wrong that no listed fault of the release is known to do."""
         unlisted = [name for name, faults in self.broken.items() if not faults]
         unexplained = bool(self.died) and _ENDS_AN_ENGINE.isdisjoint(self.broken)
-        return bool(self.tally.differences or unlisted or unexplained)
+        failed = sum(one.failed_after for one in self.refusals) > self.parted
+        return bool(self.tally.differences or unlisted or unexplained or failed)
 
 
 def http(
@@ -151,6 +159,15 @@ def _show(output: Output, release: str, told: Told) -> None:
     output.line(f"  {said}; log probabilities at most {told.tally.apart:.1e} apart")
     for difference in told.tally.differences:
         output.line(f"  {difference}")
+    failed = [one for one in told.refusals if one.failed_after]
+    if failed:
+        again = sum(one.failed_after > 1 for one in failed)
+        output.line(
+            f"  {_LEFT_BEHIND}: after {len(failed)} of {len(told.refusals)} refused requests, who "
+            f"sent the same medium next was not answered; after {again} not when asked again either"
+        )
+    if sum(one.failed_after for one in failed) > told.parted:
+        output.line(f"  its caches of media parted {told.parted} times over these: not listed")
     for contract, faults in told.broken.items():
         output.line(f"  its record breaks {contract}: {', '.join(faults) or 'not listed'}")
     if told.died:
@@ -169,6 +186,7 @@ def _json(told: Told) -> dict[str, Any]:
         "broken": told.broken,
         "died": told.died,
         "unjudged": told.unjudged,
+        "refusals": [one._asdict() for one in told.refusals],
     }
 
 
@@ -206,6 +224,8 @@ def _one_server(asked: Asked, model: ServedModel, seed: int) -> Told:
             answers = ask_all(server.url, traffic_of, asked.clients)
             met = server.metrics() | {_PARTED: server.drifts()}
             died = "" if server.is_alive else server.last_words()
+            refused = [] if died else list(refusals(server.url, model, seed))
+            parted_again = server.drifts() - met[_PARTED]
         broken, unjudged = _audited(records, asked.faults)
         if asked.records is not None:
             shutil.copytree(records, asked.records / f"{model}-{seed}", dirs_exist_ok=True)
@@ -219,7 +239,7 @@ def _one_server(asked: Asked, model: ServedModel, seed: int) -> Told:
     failed = tally.counts["failed once, answered when asked again"]
     if failed > met[_PARTED]:
         tally.differences.append(f"{failed} requests failed once, for no reason that is known")
-    return Told(model, seed, tally, met, died, broken, unjudged)
+    return Told(model, seed, tally, met, died, broken, unjudged, refused, parted_again)
 
 
 def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, list[str]], str]:

@@ -149,7 +149,7 @@ def traffic(seed: int, model: ServedModel, requests: int) -> Traffic:
         whole_items=model == "llava" and rng.random() < 0.3,
         processor_cache=rng.choice(("lru", "lru", "shm", None)),
     )
-    media = [_medium(rng, rng.choice(MODALITIES[model]), number) for number in range(MEDIA)]
+    media = [medium_of(rng, rng.choice(MODALITIES[model]), number) for number in range(MEDIA)]
     questions: list[Question] = []
     while len(questions) < QUESTIONS:
         beginning = rng.choice(questions).parts if questions and rng.random() < 0.6 else ()
@@ -194,7 +194,8 @@ def _asks(
         )
 
 
-def _medium(rng: random.Random, modality: str, number: int) -> Medium:
+def medium_of(rng: random.Random, modality: str, number: int) -> Medium:
+    """Noise of that modality, of a size that is drawn as well."""
     name = f"{modality} {number}"
     if modality == "audio":
         return Medium(modality, name, _wav(rng, rng.randint(1, 8)))

@@ -10,6 +10,7 @@ import pytest
 
 from cacheproof.differential.serving import recorder
 from cacheproof.differential.serving.answers import Tally
+from cacheproof.differential.serving.refusals import WAYS, Refusal
 from cacheproof.serving import Told
 
 Run = Callable[..., Any]
@@ -48,6 +49,10 @@ def test_a_server_answers_as_the_runner_does(run: Run, tmp_path: Path) -> None:
     assert counts["preemptions"] > 0
     assert counts["clients that left"] > 0
     assert server["differences"] == []
+    assert [one["refused"] for one in server["refusals"]] == [400] * len(WAYS)
+    # In `lru`, four media stay behind; the fault is listed.
+    assert sorted(one["then"] for one in server["refusals"]) == [[200, 200]] * 2 + [[500, 200]] * 4
+    assert "media-left-behind: after 4 of 6 refused requests" in ran.out
     assert run("audit", records / "llava-1").code == 0
 
 
@@ -89,4 +94,22 @@ def test_what_no_listed_fault_does(
 ) -> None:
     tally = Tally(differences=differences)
     told = Told("llava", 0, tally, {}, died, broken, unjudged="")
+    assert told.is_unlisted is is_unlisted
+
+
+@pytest.mark.parametrize(
+    ("then", "parted", "is_unlisted"),
+    [
+        ((200, 200), 0, False),
+        ((500, 200), 1, False),
+        ((500, 500), 2, False),
+        ((500, 200), 0, True),
+        ((500, 0), 1, True),
+    ],
+)
+def test_who_is_not_answered_after_a_refusal(
+    then: tuple[int, int], parted: int, is_unlisted: bool
+) -> None:
+    refusals = [Refusal("too many", 400, then)]
+    told = Told("llava", 0, Tally(), {}, "", {}, "", refusals, parted)
     assert told.is_unlisted is is_unlisted

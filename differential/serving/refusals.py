@@ -1,0 +1,93 @@
+"""What becomes of a picture that came with a request which had to be refused.
+
+A server fetches and processes media before it knows whether it takes the request. Who sends the
+same medium next has asked for nothing wrong, and is to be answered.
+"""
+
+import json
+import random
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from http.client import HTTPException
+from typing import Any, NamedTuple
+
+from cacheproof.differential.serving.traffic import (
+    MAX_MODEL_LEN,
+    MODALITIES,
+    Medium,
+    ServedModel,
+    medium_of,
+)
+
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "a prompt that is too long": {},
+    "more tokens than there are places": {"max_tokens": 2 * MAX_MODEL_LEN},
+    "more tokens at least than at most": {"min_tokens": 10},
+    "too many log probabilities": {"logprobs": True, "top_logprobs": 1000},
+    "a token that is none, allowed": {"allowed_token_ids": [10**8]},
+    "a token that is none, with a bias": {"logit_bias": {str(10**8): 1}},
+}
+"""Why a request has to be refused, and what it asks for beside a medium and a few tokens."""
+_ANSWER_SECONDS = 60.0
+_ANSWERED = 200
+_REFUSED = range(400, 500)
+
+
+class Refusal(NamedTuple):
+    """A request that had to be refused, and two after it that ask about its medium.
+
+    Attributes:
+        refused: the status of the first; 0 for a connection that failed.
+        then: those of the two after it, one after the other.
+    """
+
+    way: str
+    refused: int
+    then: tuple[int, int]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server said that the first request was wrong."""
+        return self.refused in _REFUSED
+
+    @property
+    def failed_after(self) -> int:
+        """How many of the two after it were not answered."""
+        return sum(status != _ANSWERED for status in self.then)
+
+
+def refusals(url: str, model: ServedModel, seed: int) -> Iterator[Refusal]:
+    """Ask in every way, each about a medium that the server has not seen."""
+    rng = random.Random(f"refusals {model} {seed}")
+    for number, (way, wrong) in enumerate(WAYS.items()):
+        medium = medium_of(rng, MODALITIES[model][0], number)
+        words = MAX_MODEL_LEN if not wrong else 2
+        refused = _status(url, {**_body(medium, words), **wrong})
+        once, again = (_status(url, _body(medium, 2)) for _ in range(2))
+        yield Refusal(way, refused, (once, again))
+
+
+def _body(medium: Medium, words: int) -> dict[str, Any]:
+    content = [medium.part(None, has_data=True), {"type": "text", "text": "w1 " * words}]
+    return {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": content}],
+        "max_tokens": 4,
+        "temperature": 0,
+    }
+
+
+def _status(url: str, body: Mapping[str, Any]) -> int:
+    request = urllib.request.Request(
+        f"{url}/v1/chat/completions",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except (OSError, HTTPException):
+        return 0
