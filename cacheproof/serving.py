@@ -43,7 +43,7 @@ _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1"})
 """Of a server that died, one of these is the reason, or nothing that is listed is."""
 _PARTED = "times its caches of media had parted"
 _LEFT_BEHIND = "media-left-behind"
-"""What a server does whose caches of processed media part: docs/findings has the page."""
+"""What a server does whose caches of processed media part: docs/serving.md says how."""
 _SAID = {"stopped": "stop", "length": "length"}
 """Why an answer ended: the reference's word, and the server's."""
 
