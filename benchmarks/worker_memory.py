@@ -5,7 +5,8 @@
 
 Proportional set sizes, so that what processes share is counted once. The search is run with one
 worker and with two; what the second adds is a worker with its host and the host for replays. With
-`--traces` a host alone runs that many traces of each lane, and what it has after each tenth of them
+`--traces` a host alone runs that many traces of each lane (or of those named by `--lane`), and what
+it has after each tenth of them
 is printed.
 """
 
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from cacheproof.differential.lanes.all_lanes import LANES
@@ -31,19 +33,20 @@ def main() -> None:
     parser.add_argument("--target", default=f"vllm@{NEWEST}")
     parser.add_argument("--seconds", default="60")
     parser.add_argument("--traces", type=int)
+    parser.add_argument("--lane", action="append", choices=LANES, metavar="LANE", help="alone")
     options = parser.parse_args()
     if options.traces is not None:
-        of_host(options.target, options.traces)
+        of_host(options.target, options.traces, options.lane or LANES)
         return
     one, two = (most(options.target, options.seconds, workers) for workers in (1, 2))
     print(f"{options.target}, MiB at most: {one} with one worker, {two} with two")
 
 
-def of_host(name: str, traces: int) -> None:
+def of_host(name: str, traces: int, lanes: Iterable[str]) -> None:
     """Prints for each lane what a target's host has after each tenth of its traces."""
     target = resolve(name, report=print)
     each = max(traces // LOOKS, 1)
-    for lane in LANES.values():
+    for lane in map(LANES.__getitem__, lanes):
         if not target.runs_depth(lane.depth):
             continue
         had = []
