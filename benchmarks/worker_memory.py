@@ -6,8 +6,7 @@
 Proportional set sizes, so that what processes share is counted once. The search is run with one
 worker and with two; what the second adds is a worker with its host and the host for replays. With
 `--traces` a host alone runs that many traces of each lane (or of those named by `--lane`), and what
-it has after each tenth of them
-is printed.
+it has after each tenth of them is printed.
 """
 
 import argparse
