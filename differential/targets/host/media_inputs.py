@@ -43,11 +43,11 @@ that are part of the item."""
 _ROWS_OF_A_TILE = 4
 LINE_BREAK_TOKEN_ID = VIDEO_TOKEN_ID
 _MODALITIES = {
-    "cohere2_vision": {"image"},
+    "cohere2_vision": {"image", GIVEN},
     "llava": {"image", GIVEN},
-    "qwen2_5_vl": {"image", "video"},
-    "qwen2_audio": {"audio"},
-    "qwen3_vl": {"image", "video"},
+    "qwen2_5_vl": {"image", "video", GIVEN},
+    "qwen2_audio": {"audio", GIVEN},
+    "qwen3_vl": {"image", "video", GIVEN},
     "whisper": {"audio"},
 }
 _IMAGE = re.compile(r".* of (\d{1,2})x(\d{1,2})")

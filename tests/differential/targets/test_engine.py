@@ -7,7 +7,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from cacheproof.differential.generators.engine import Asked, engine_trace
+from cacheproof.differential.generators.asked import Asked
+from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.judges.examination import Examination, examine
 from cacheproof.differential.judges.lockstep import compare
