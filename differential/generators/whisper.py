@@ -27,8 +27,13 @@ SOUND_ROWS = 50
 
 def whisper_trace(seed: int, *, ahead: bool = False, asked: Asked | None = None) -> Trace:
     """The trace of a seed, for an engine; with steps `ahead` two are in flight, or drafts of prompt
-    lookup are verified. Requests may be `asked` with salts, adapters of the decoder, or priorities,
-    or weights change: no embeddings stand in a prompt of sounds."""
+    lookup are verified. Requests are `asked` for with salts or priorities, or weights change.
+
+    Raises:
+        ValueError: what is asked for no engine with a Whisper has.
+    """
+    if asked not in (None, "salts", "priority", "weights"):
+        raise ValueError(f"a Whisper is asked for {asked}; expected salts, priority or weights")
     return _WhisperTrace(seed, ahead, asked).build()
 
 
@@ -69,8 +74,6 @@ class _WhisperTrace:
         )
         if self._asked == "priority":
             config = msgspec.structs.replace(config, policy="priority")
-        elif self._asked == "adapters":
-            config = msgspec.structs.replace(config, max_loras=self._asking.random.choice((1, 2)))
         return config
 
     def build(self) -> Trace:
@@ -98,6 +101,5 @@ class _WhisperTrace:
             (Item(sound, 0, SOUND_ROWS),),
             max_tokens=random.randint(1, min(self._config.max_model_len - prompt, 40)),
             priority=self._asking.priority(random),
-            lora=self._asking.adapter(self._config),
             salt=self._asking.salt(),
         )

@@ -28,20 +28,13 @@ from vllm.v1.request import Request, RequestStatus
 
 from .adapter_files import adapter_directory
 from .engine_adapters import adapters_of, leave_rows_without_adapter_alone
+from .engine_changes import CHANGES
 from .engine_cross_attention import attend_to_rows_alone
 from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
-from .engine_faults import (
-    ADAPTER_FAULTS,
-    ATTENTION_FAULTS,
-    ENGINE_FAULTS,
-    GIVEN_FAULTS,
-    WEIGHT_FAULTS,
-    WORKER_FAULTS,
-)
+from .engine_faults import ENGINE_FAULTS
 from .engine_in_flight import keeping_async_scheduling, stand_in_for_streams
 from .engine_items import check_items, name_items
 from .engine_kernels import mend_kernels_of_drafts, register_kernels_once
-from .engine_key_faults import ADAPTER_KEY_FAULTS, SALT_KEY_FAULTS
 from .engine_limits import (
     ADAPTER_RANK_MAX,
     BLOCK_SIZE,
@@ -51,6 +44,7 @@ from .engine_limits import (
     MODELS_SETTING,
 )
 from .engine_memory import memory_of
+from .engine_weights import load_weights
 from .executed import Executed
 from .kv_cache_groups import check_groups, groups_of, planned
 from .media_inputs import (
@@ -69,16 +63,6 @@ from .scheduler_build import REFUSALS, refusal
 from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
 from .scheduler_settings import LATER, settings_of
 from .session import run_events
-
-_CHANGES = (
-    WORKER_FAULTS
-    | ADAPTER_FAULTS
-    | ATTENTION_FAULTS
-    | WEIGHT_FAULTS
-    | GIVEN_FAULTS
-    | SALT_KEY_FAULTS
-    | ADAPTER_KEY_FAULTS
-)
 
 
 class Release:
@@ -425,8 +409,8 @@ class _Core:
 
     def plant(self, fault: str) -> None:
         """Plant a fault in the engine, until the trace has ended."""
-        if fault in _CHANGES:
-            owner, name, change = _CHANGES[fault](self._runner)
+        if fault in CHANGES:
+            owner, name, change = CHANGES[fault](self._runner)
             self._planted = owner, name, vars(owner).get(name)
             setattr(owner, name, change)
             return
@@ -452,9 +436,7 @@ class _Core:
         directory = ours("gpu_runner.tiny_weights").ensure(
             self._directory, version, self._directory.parent
         )
-        self._core.model_executor.collective_rpc(
-            "reload_weights", kwargs={"weights_path": str(directory)}
-        )
+        load_weights(self._core.model_executor, self._runner.get_model(), directory)
         self._version = version
 
     def clear(self) -> None:

@@ -156,7 +156,8 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
         token_ids[start:end] = [GIVEN_TOKEN_ID] * item["length"]
     if model in _TILED:
         for item in event["items"]:
-            token_ids[item["offset"] : item["offset"] + item["length"]] = _tiles_of(item)
+            if not is_given(item):
+                token_ids[item["offset"] : item["offset"] + item["length"]] = _tiles_of(item)
         return token_ids
     if model not in _MARKED:
         return token_ids
