@@ -197,7 +197,7 @@ class _Core:
         # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
         # loading of its own, does not, and fails at the first item.
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
-        self._version = 0
+        self._is_reloaded = False
         self._executed: list[Any] = []
         self._identifiers: dict[str, tuple[str, ...]] = {}
         self._planted: tuple[Any, str, Any] | None = None
@@ -437,7 +437,7 @@ class _Core:
             self._directory, version, self._directory.parent
         )
         load_weights(self._core.model_executor, self._runner.get_model(), directory)
-        self._version = version
+        self._is_reloaded = True
 
     def clear(self) -> None:
         """End all of the worker's requests, and empty the store: a trace begins with nothing. Its
@@ -459,8 +459,9 @@ class _Core:
             if own is not None:
                 setattr(owner, name, own)
             self._planted = None
-        if self._version:
+        if self._is_reloaded:  # whichever version came last: a fault may have loaded another
             self.reload(0)
+            self._is_reloaded = False
         if self._runner.requests:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
 
