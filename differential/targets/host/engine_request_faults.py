@@ -72,10 +72,13 @@ def _keep(runner: Any, part: str) -> Change:
     reload = runner.reload_weights
 
     def partly(*, weights_path: str) -> None:
-        from safetensors.torch import load_file  # the faults' names are read where it is not
+        # The faults' names are read where it is not.
+        from vllm.model_executor.model_loader.weight_utils import safetensors_weights_iterator
 
-        weights = load_file(Path(weights_path) / "model.safetensors")
-        reload(weights_iterator=[one for one in weights.items() if part not in one[0]])
+        weights = safetensors_weights_iterator(
+            [str(Path(weights_path) / "model.safetensors")], False
+        )
+        reload(weights_iterator=[one for one in weights if part not in one[0]])
 
     return runner, "reload_weights", partly
 
