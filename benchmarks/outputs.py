@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, get_args
 
-from cacheproof.differential.generators.engine import Asked, engine_trace
+from cacheproof.differential.generators.asked import Asked
+from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges import lockstep
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.outputs import is_tie

@@ -105,8 +105,11 @@ class Runner:
         """A request arrives.
 
         Raises:
-            ValueError: one of its id is there.
+            ValueError: one of its id is there, or it asks for an adapter where the decoder attends
+                to an encoder's rows, whose keys and values no adapter is applied to.
         """
+        if prompt.adapter is not None and self.cross_kv_store is not None:
+            raise ValueError(f"request {request_id} asks for an adapter of a decoder that attends")
         positions, places = self.model.rotary_positions(prompt), {}
         for index, item in enumerate(prompt.items):
             mask = item.feature.mm_position.is_embed

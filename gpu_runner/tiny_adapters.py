@@ -13,14 +13,18 @@ import tempfile
 from pathlib import Path
 
 import torch
+import transformers
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForImageTextToText
+from transformers import AutoConfig
 
 RANK = 4
 SPREAD = 0.25
 """Standard deviation of the weights, that of the models'. What an adapter adds is a fourth of what
 a layer answers, and mostly decides on another token."""
-OF_DECODER = "language_model."
+OF_DECODER = ("language_model.", "model.decoder.")
+"""What the names of a decoder's layers have in them."""
+HEADS = ("lm_head", "proj_out")
+"""Which no adapter changes."""
 
 
 def ensure(model: Path, number: int, folder: Path, *, towers: bool = False) -> Path:
@@ -44,14 +48,16 @@ def ensure(model: Path, number: int, folder: Path, *, towers: bool = False) -> P
 
 
 def _make(model: Path, number: int, directory: Path, *, towers: bool) -> None:
+    configuration = AutoConfig.from_pretrained(model)
+    (architecture,) = configuration.architectures
     with torch.device("meta"):
-        whole = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(model))
+        whole = getattr(transformers, architecture)(configuration)
     linear = {
         name: module
         for name, module in whole.named_modules()
         if isinstance(module, torch.nn.Linear)
-        and name != "lm_head"
-        and (towers or OF_DECODER in name)
+        and name not in HEADS
+        and (towers or any(part in name for part in OF_DECODER))
     }
     random = torch.Generator().manual_seed(number)
     weights = {}

@@ -13,10 +13,11 @@ What requests may ask for beside their prompt is drawn from a source of its own.
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from cacheproof.differential.generators.asked import Asked, Asking
 from cacheproof.differential.generators.engine_steps import (
     BLOCK_SIZE,
     under_pressure,
@@ -24,21 +25,13 @@ from cacheproof.differential.generators.engine_steps import (
 )
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item
-from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel, Reload
+from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
 from cacheproof.differential.traces.manager import Add, Reset
-from cacheproof.differential.traces.scheduler import Abort, ResetPrefix
+from cacheproof.differential.traces.scheduler import ResetPrefix
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 VERSION = "engine/1"
 PRUNING_RATE = 0.5
-Asked = Literal["salts", "adapters", "tower adapters", "weights", "embeddings", "priority"]
-"""What requests of a trace ask for beside their prompt."""
-SALTS = (None, "tenant 1", "tenant 2")
-ADAPTERS = (
-    None,
-    *(Adapter(f"skill {number}", number, f"adapter {number}") for number in (1, 2, 3)),
-)
-VERSIONS = (0, 1, 2)
 _PICTURE_ROWS = 16
 _GAPS = (0, 1, 1, 3, 9, 17)
 _WITH_DRAFTER: tuple[EngineModel, ...] = ("llava", "qwen2_5_vl")
@@ -72,10 +65,9 @@ def engine_trace(
     asked: Asked | None = None,
 ) -> Trace:
     """The engine-depth trace of a seed; one that `prunes` drops rows of videos. Where it runs
-    `ahead`, two steps are in flight, or drafts are verified, or both. A Whisper is `asked` for
-    nothing beside its prompt."""
+    `ahead`, two steps are in flight, or drafts are verified, or both."""
     if model == "whisper":
-        return whisper_trace(seed, ahead=ahead)
+        return whisper_trace(seed, ahead=ahead, asked=asked)
     return _EngineTrace(seed, model, prunes, ahead, asked).build()
 
 
@@ -134,11 +126,10 @@ def _sounds(random: Random) -> list[_Medium]:
     return [_Medium(f"sound {number} of {length}", length) for number, length in enumerate(lengths)]
 
 
-def _pictures_and_embeddings(random: Random) -> list[_Medium]:
-    """Pictures of one size, and rows that are given."""
+def _embeddings(random: Random) -> list[_Medium]:
+    """Rows that are given."""
     lengths = [random.randint(1, 12) for _ in range(random.randint(1, 4))]
-    given = [_Medium(f"embeddings {one} of {rows}", rows) for one, rows in enumerate(lengths)]
-    return _pictures(random) + given
+    return [_Medium(f"embeddings {one} of {rows}", rows) for one, rows in enumerate(lengths)]
 
 
 def _picture(number: int, random: Random) -> _Medium:
@@ -188,12 +179,11 @@ class _EngineTrace:
     ) -> None:
         name = f"{model} that prunes" if prunes else model
         self._ahead = Random(f"{VERSION}/{name}/ahead/{seed}") if ahead else None
-        self._asked, self._asking = asked, Random(f"{VERSION}/{name}/{asked}/{seed}")
+        self._asked, self._asking = asked, Asking(asked, f"{VERSION}/{name}/{asked}/{seed}")
         random = self._random = Random(f"{VERSION}/{name}/{seed}")
-        self._version, self._names = 0, list[str]()
         self._seed, self._model, self._prunes = seed, model, prunes
-        media = _pictures_and_embeddings if asked == "embeddings" else _MEDIA[model, prunes]
-        self._media = media(random)
+        given = _embeddings(random) if asked == "embeddings" else []
+        self._media = _MEDIA[model, prunes](random) + given
         if asked == "tower adapters":
             # A step that encodes both kinds, one under an adapter, ends 0.32.0.
             kind = self._media[0].identifier.split()[0]
@@ -227,21 +217,20 @@ class _EngineTrace:
             model=self._model,
             video_pruning_rate=PRUNING_RATE if self._prunes else 0.0,
         )
-        if self._model == "cohere2_vision":
-            config = _with_windows(config, Random(f"{VERSION}/{self._model}/windows/{self._seed}"))
+        asking = self._asking.random
         if self._asked == "weights":
-            config = msgspec.structs.replace(config, prefix_caching=self._asking.random() < 0.5)
+            config = msgspec.structs.replace(config, prefix_caching=asking.random() < 0.5)
         elif self._asked == "priority":
             config = msgspec.structs.replace(
                 config,
                 policy="priority",
-                max_num_seqs=self._asking.choice((3, 4, 6)),
-                max_num_batched_tokens=self._asking.choice((13, 24, 40)),
+                max_num_seqs=asking.choice((3, 4, 6)),
+                max_num_batched_tokens=asking.choice((13, 24, 40)),
                 compute_budget=4 * rows,
                 capacity=4 * rows,
-                num_blocks=1 + longest + self._asking.choice((0, 0, 1)),
-                long_prefill_token_threshold=self._asking.choice((3, 5, 7)),
-                prefix_caching=self._asking.random() < 0.3,
+                num_blocks=1 + longest + asking.choice((0, 0, 1)),
+                long_prefill_token_threshold=asking.choice((3, 5, 7)),
+                prefix_caching=asking.random() < 0.3,
             )
         elif self._asked is not None:
             config = msgspec.structs.replace(
@@ -250,9 +239,11 @@ class _EngineTrace:
         if self._asked in ("adapters", "tower adapters"):
             config = msgspec.structs.replace(
                 config,
-                max_loras=self._asking.choice((1, 2, 2)),
+                max_loras=asking.choice((1, 2, 2)),
                 tower_adapters=self._asked == "tower adapters",
             )
+        if self._model == "cohere2_vision":
+            config = _with_windows(config, Random(f"{VERSION}/{self._model}/windows/{self._seed}"))
         if self._ahead is None:
             return config
         return with_steps_ahead(config, self._ahead, drafter=self._model in _WITH_DRAFTER)
@@ -273,9 +264,8 @@ class _EngineTrace:
             items.append(Item(medium.identifier, start, medium.length, is_embed=medium.is_embed))
             at = start + medium.length + (0 if self._close else random.choice(_GAPS))
             at += self._apart // 2
-        if not any(item.identifier.startswith("picture") for item in items):
-            # A release takes embeddings as items beside others alone.
-            items = [item for item in items if not item.identifier.startswith("embeddings")]
+        if all(item.identifier.startswith("embeddings") for item in items):
+            items = []  # a release takes them as items beside others alone
         return min(at, room) + random.randint(1, 8), tuple(items)
 
     def build(self) -> Trace:
@@ -288,26 +278,24 @@ class _EngineTrace:
             if self._asked == "weights"
             else lambda: (random.choice((Reset(), ResetPrefix())),),
             in_flight=2 if self._config.async_scheduling else 1,
-            resets=0.04 if self._asked == "weights" else 0.01,
-            aborts=0.06 if self._asked == "priority" else 0.02,
+            resets=self._asking.resets,
+            aborts=self._asking.aborts,
         )
         header = EngineHeader(SCHEMA, "encoder_cache", self._config, self._seed, VERSION)
         return Trace(header, tuple(events))
 
     def _new_weights(self) -> tuple[AnyEvent, ...]:
-        """Other weights, and all caches reset. Requests in flight start over, or with prefix
-        caching are ended before: one that has hit an item and starts over ends releases from 0.29.0
-        on (docs/findings/stripped-item.md)."""
-        self._version = self._asking.choice([one for one in VERSIONS if one != self._version])
-        ended = map(Abort, self._names if self._config.prefix_caching else ())
-        return *ended, ResetPrefix(running=True), Reload(self._version), Reset()
+        """Requests in flight start over, or with prefix caching are ended before: one that has hit
+        an item and starts over ends releases from 0.29.0 on (docs/findings/stripped-item.md)."""
+        names = self._asking.names if self._config.prefix_caching else ()
+        return self._asking.new_weights(ended=names)
 
     def _add(self, name: str) -> Add:
         random = self._random
-        self._names.append(name)
+        self._asking.names.append(name)
         prompt, items = random.choice(self._prompts)
         most = self._config.max_model_len - prompt
-        lora = self._asking.choice(ADAPTERS) if self._config.max_loras else None
+        lora = self._asking.adapter(self._config)
         if lora is not None and self._config.tower_adapters:
             items = tuple(map(partial(_encoded_under, lora), items))
         return Add(
@@ -315,7 +303,7 @@ class _EngineTrace:
             prompt,
             items,
             max_tokens=random.randint(1, min(most, 24)),
-            priority=random.randint(0, 2) if self._asked != "priority" else -len(self._names),
+            priority=self._asking.priority(random),
             lora=lora,
-            salt=self._asking.choice(SALTS) if self._asked == "salts" else None,
+            salt=self._asking.salt(),
         )

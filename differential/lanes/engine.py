@@ -84,6 +84,13 @@ LANES = (
         "LLaVA with cache salts", "0.21.0", RARE | {"equal prompts under two salts"}, asked="salts"
     ),
     _lane(
+        "Cohere2Vision with cache salts",
+        _OTHER_WINDOWS,
+        RARE | WINDOWS | {"equal prompts under two salts"},
+        model="cohere2_vision",
+        asked="salts",
+    ),
+    _lane(
         "LLaVA with adapters",
         "0.24.0",
         RARE | {"equal prompts under two adapters"},

@@ -20,7 +20,7 @@ from cacheproof.gpu_runner.kv_store import KVShape
 from cacheproof.gpu_runner.models.base import Encoded, pretrained
 from cacheproof.gpu_runner.models.grids import ATTENTION, GridModel
 from cacheproof.gpu_runner.paged_attention import PagedStep
-from cacheproof.gpu_runner.requests import MediaItem, Prompt
+from cacheproof.gpu_runner.requests import GIVEN, MediaItem, Prompt
 from cacheproof.gpu_runner.rotary import Grid, RotaryPositions, of_prompt
 from cacheproof.gpu_runner.windowed_attention import WindowedAttention, patch_places
 from cacheproof.reference.request import PlaceholderRange
@@ -62,11 +62,13 @@ class Qwen3VL(GridModel):
         )
 
     def rotary_positions(self, prompt: Prompt) -> RotaryPositions:
-        """Each frame of a video is placed as an image; the text between them says when it is.
+        """Each frame of a video is placed as an image; the text between them says when it is, and
+        rows that are given stand as text does.
 
         Source: what vLLM computes for Qwen3-VL, and `get_rope_index` of transformers.
         """
-        placed = [frame for item in prompt.items for frame in self._frames(item)]
+        encoded = [item for item in prompt.items if item.modality != GIVEN]
+        placed = [frame for item in encoded for frame in self._frames(item)]
         return of_prompt(len(prompt.token_ids), placed)
 
     def _frames(self, item: MediaItem) -> Iterator[tuple[PlaceholderRange, Grid]]:

@@ -6,11 +6,35 @@ import torch
 
 from cacheproof.gpu_runner.engine import CacheSizes, Engine
 from cacheproof.gpu_runner.models.base import MultiModalModel
-from cacheproof.gpu_runner.requests import Prompt
+from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.runner import Runner
+from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID
 from cacheproof.reference.scheduler.config import SchedulerConfig
 
 Make = Callable[[int, int, int, bool], Engine]
+_GAP = 5
+"""Tokens of text between two items, marks among them."""
+
+
+def prompt_of(
+    names: str,
+    length: int,
+    item: Callable[[str, int], MediaItem],
+    tokens_of: Callable[[str], list[int]],
+    *,
+    first: int = 3,
+) -> Prompt:
+    """A prompt of so many tokens with the items of these names, each a letter: `item` makes one at
+    an offset, of which the `first` is this, and `tokens_of` says what stands for it."""
+    token_ids = [FIRST_TEXT_TOKEN_ID + at for at in range(length)]
+    items, at = [], first
+    for name in names:
+        items.append(item(name, at))
+        own = tokens_of(name)
+        token_ids[at : at + len(own)] = own
+        at += len(own) + _GAP
+    assert at <= length
+    return Prompt(tuple(token_ids), tuple(items))
 
 
 @torch.inference_mode()

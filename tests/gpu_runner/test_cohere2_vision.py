@@ -19,7 +19,6 @@ from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.cohere2_vision import Cohere2Vision
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
 from cacheproof.gpu_runner.tiny_models import (
-    FIRST_TEXT_TOKEN_ID,
     LINE_BREAK_TOKEN_ID,
     PLACEHOLDER_TOKEN_ID,
     SLIDING_WINDOW,
@@ -28,7 +27,7 @@ from cacheproof.gpu_runner.tiny_models import (
     VISION_START_TOKEN_ID,
 )
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
-from tests.gpu_runner.answers import Make, greedily, under_pressure
+from tests.gpu_runner.answers import Make, greedily, prompt_of, under_pressure
 
 BLOCK_SIZE = 8
 MODEL_LEN = 96
@@ -79,20 +78,7 @@ def item(directory: Path) -> Item:
 
 @pytest.fixture(scope="module")
 def prompts(item: Item) -> list[Prompt]:
-    return [_prompt(item, *one) for one in PROMPTS]
-
-
-def _prompt(item: Item, names: str, length: int) -> Prompt:
-    token_ids = [FIRST_TEXT_TOKEN_ID + at for at in range(length)]
-    items = []
-    at = 5
-    for name in names:
-        items.append(item(name, at))
-        own = _tokens_of(name)
-        token_ids[at : at + len(own)] = own
-        at += len(own) + 5
-    assert at <= length
-    return Prompt(tuple(token_ids), tuple(items))
+    return [prompt_of(*one, item, _tokens_of, first=5) for one in PROMPTS]
 
 
 def _whole(directory: Path, sliding_window: int) -> Whole:

@@ -18,6 +18,9 @@ NAMED_BY_TAGS = {
     "reads_what_is_behind_windows",
     "reads_by_the_first_table",
     "forgets_null_blocks",
+    "writes_by_the_first_table",
+    "exchanges_tables",
+    "keeps_one_table_of_before",
     *OF_EVERY_MODEL,
 }
 """The others read slots of their own, or of tokens that nobody has taken the place of yet."""

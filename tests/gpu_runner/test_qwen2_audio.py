@@ -13,9 +13,9 @@ from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.jobs import SAMPLES_PER_SECOND
 from cacheproof.gpu_runner.models.qwen2_audio import Qwen2Audio
 from cacheproof.gpu_runner.requests import MediaItem, Prompt
-from cacheproof.gpu_runner.tiny_models import FIRST_TEXT_TOKEN_ID, PLACEHOLDER_TOKEN_ID
+from cacheproof.gpu_runner.tiny_models import PLACEHOLDER_TOKEN_ID
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
-from tests.gpu_runner.answers import Make, greedily, under_pressure
+from tests.gpu_runner.answers import Make, greedily, prompt_of, under_pressure
 
 BLOCK_SIZE = 8
 MODEL_LEN = 96
@@ -58,18 +58,11 @@ def item(directory: Path) -> Item:
 
 @pytest.fixture(scope="module")
 def prompts(item: Item) -> list[Prompt]:
-    return [_prompt(item, *one) for one in PROMPTS]
+    return [prompt_of(*one, item, _tokens_of) for one in PROMPTS]
 
 
-def _prompt(item: Item, names: str, length: int) -> Prompt:
-    token_ids = [FIRST_TEXT_TOKEN_ID + at for at in range(length)]
-    items = []
-    at = 3
-    for name in names:
-        items.append(item(name, at))
-        token_ids[at : at + ROWS[name]] = [PLACEHOLDER_TOKEN_ID] * ROWS[name]
-        at += ROWS[name] + 5
-    return Prompt(tuple(token_ids), tuple(items))
+def _tokens_of(name: str) -> list[int]:
+    return [PLACEHOLDER_TOKEN_ID] * ROWS[name]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from cacheproof.gpu_runner.tiny_models import (
     VISION_START_TOKEN_ID,
 )
 from cacheproof.reference.request import MultiModalFeature, PlaceholderRange
-from tests.gpu_runner.answers import Make, greedily, under_pressure
+from tests.gpu_runner.answers import Make, greedily, prompt_of, under_pressure
 
 BLOCK_SIZE = 8
 MODEL_LEN = 128
@@ -70,17 +70,7 @@ def item(name: str, offset: int) -> MediaItem:
 
 
 def prompt(names: str, length: int) -> Prompt:
-    token_ids = [FIRST_TEXT_TOKEN_ID + at for at in range(length)]
-    items = []
-    at = 3
-    for name in names:
-        one = item(name, at)
-        where = one.feature.mm_position
-        token_ids[where.offset : where.end] = item_tokens(GRIDS[name])
-        items.append(one)
-        at = where.end + 5
-    assert at <= length
-    return Prompt(tuple(token_ids), tuple(items))
+    return prompt_of(names, length, item, lambda name: item_tokens(GRIDS[name]))
 
 
 @pytest.fixture(scope="module")

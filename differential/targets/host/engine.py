@@ -28,20 +28,13 @@ from vllm.v1.request import Request, RequestStatus
 
 from .adapter_files import adapter_directory
 from .engine_adapters import adapters_of, leave_rows_without_adapter_alone
+from .engine_changes import CHANGES
 from .engine_cross_attention import attend_to_rows_alone
 from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
-from .engine_faults import (
-    ADAPTER_FAULTS,
-    ATTENTION_FAULTS,
-    ENGINE_FAULTS,
-    GIVEN_FAULTS,
-    WEIGHT_FAULTS,
-    WORKER_FAULTS,
-)
+from .engine_faults import ENGINE_FAULTS
 from .engine_in_flight import keeping_async_scheduling, stand_in_for_streams
 from .engine_items import check_items, name_items
 from .engine_kernels import mend_kernels_of_drafts, register_kernels_once
-from .engine_key_faults import ADAPTER_KEY_FAULTS, SALT_KEY_FAULTS
 from .engine_limits import (
     ADAPTER_RANK_MAX,
     BLOCK_SIZE,
@@ -51,6 +44,7 @@ from .engine_limits import (
     MODELS_SETTING,
 )
 from .engine_memory import memory_of
+from .engine_weights import load_weights
 from .executed import Executed
 from .kv_cache_groups import check_groups, groups_of, planned
 from .media_inputs import (
@@ -69,16 +63,6 @@ from .scheduler_build import REFUSALS, refusal
 from .scheduler_session import STOP_TOKEN_ID, SchedulerKit, SchedulerSession
 from .scheduler_settings import LATER, settings_of
 from .session import run_events
-
-_CHANGES = (
-    WORKER_FAULTS
-    | ADAPTER_FAULTS
-    | ATTENTION_FAULTS
-    | WEIGHT_FAULTS
-    | GIVEN_FAULTS
-    | SALT_KEY_FAULTS
-    | ADAPTER_KEY_FAULTS
-)
 
 
 class Release:
@@ -213,7 +197,7 @@ class _Core:
         # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
         # loading of its own, does not, and fails at the first item.
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
-        self._version = 0
+        self._is_reloaded = False
         self._executed: list[Any] = []
         self._identifiers: dict[str, tuple[str, ...]] = {}
         self._planted: tuple[Any, str, Any] | None = None
@@ -425,8 +409,8 @@ class _Core:
 
     def plant(self, fault: str) -> None:
         """Plant a fault in the engine, until the trace has ended."""
-        if fault in _CHANGES:
-            owner, name, change = _CHANGES[fault](self._runner)
+        if fault in CHANGES:
+            owner, name, change = CHANGES[fault](self._runner)
             self._planted = owner, name, vars(owner).get(name)
             setattr(owner, name, change)
             return
@@ -452,10 +436,8 @@ class _Core:
         directory = ours("gpu_runner.tiny_weights").ensure(
             self._directory, version, self._directory.parent
         )
-        self._core.model_executor.collective_rpc(
-            "reload_weights", kwargs={"weights_path": str(directory)}
-        )
-        self._version = version
+        load_weights(self._core.model_executor, self._runner.get_model(), directory)
+        self._is_reloaded = True
 
     def clear(self) -> None:
         """End all of the worker's requests, and empty the store: a trace begins with nothing. Its
@@ -477,8 +459,9 @@ class _Core:
             if own is not None:
                 setattr(owner, name, own)
             self._planted = None
-        if self._version:
+        if self._is_reloaded:  # whichever version came last: a fault may have loaded another
             self.reload(0)
+            self._is_reloaded = False
         if self._runner.requests:
             raise HostError(f"the worker keeps requests: {', '.join(self._runner.requests)}")
 

@@ -121,13 +121,6 @@ def loses_a_token(runner: Any) -> Change:
     return runner, "_sample", mean
 
 
-def takes_the_last_slot_for_none(runner: Any) -> Change:
-    """Rows without an adapter get that of the last slot: the kernel as the release has it."""
-    from vllm.lora.ops.torch_ops import lora_ops  # the faults' names are read where it is not
-
-    return lora_ops, "bgmv_shrink", lora_ops.bgmv_shrink.__wrapped__
-
-
 def attends_up_to_a_tiles_end(runner: Any) -> Change:
     """A decoder attends to what lies behind an encoder's rows: the CPU worker of a release before
     0.24.0 as the release has it."""
@@ -136,58 +129,7 @@ def attends_up_to_a_tiles_end(runner: Any) -> Change:
     return CPUAttentionMetadataBuilder, "build", CPUAttentionMetadataBuilder.build.__wrapped__
 
 
-def maps_tokens_in_reverse(runner: Any) -> Change:
-    """The tokens of a step run under its adapters in reverse."""
-    activate = runner._set_active_loras
-
-    def reverse(of_prompts: Any, of_tokens: Any, *others: Any) -> None:
-        activate(of_prompts, of_tokens[::-1], *others)
-
-    return runner, "_set_active_loras", reverse
-
-
-def keeps_old_weights(runner: Any) -> Change:
-    """A worker that is to load weights drops its encoder outputs, and loads nothing."""
-    return runner, "reload_weights", lambda **where: runner.reset_encoder_cache()
-
-
-def keeps_the_tower(runner: Any) -> Change:
-    """Of new weights those that encode items are not taken."""
-    reload = runner.reload_weights
-
-    def partly(**where: Any) -> None:
-        tower = runner.get_model().vision_tower.state_dict()
-        old = {name: one.clone() for name, one in tower.items()}
-        reload(**where)
-        for name, one in tower.items():
-            one.copy_(old[name])
-
-    return runner, "reload_weights", partly
-
-
-def _change_given(runner: Any, change: Callable[[Any], Any]) -> Change:
-    keep = runner._cache_encoder_output
-
-    def changed(identifier: str, rows: Any, *others: Any) -> None:
-        keep(identifier, change(rows) if identifier.startswith("embeddings ") else rows, *others)
-
-    return runner, "_cache_encoder_output", changed
-
-
-def takes_embeddings_in_reverse(runner: Any) -> Change:
-    """Of embeddings that are given the last comes first."""
-    return _change_given(runner, lambda rows: rows.flip(0))
-
-
-def takes_half_of_embeddings(runner: Any) -> Change:
-    """Embeddings that are given are scaled."""
-    return _change_given(runner, lambda rows: rows / 2)
-
-
-GIVEN_FAULTS = by_name(takes_embeddings_in_reverse, takes_half_of_embeddings)
-WEIGHT_FAULTS = by_name(keeps_old_weights, keeps_the_tower)
 ATTENTION_FAULTS = by_name(attends_up_to_a_tiles_end)
-ADAPTER_FAULTS = by_name(takes_the_last_slot_for_none, maps_tokens_in_reverse)
 WORKER_FAULTS: dict[str, Callable[[Any], Change]] = by_name(
     accepts_one_too_many,
     does_not_roll_back,

@@ -67,6 +67,55 @@ def has_windows_in_the_other_layers(runner: Any) -> None:
     store.group_of = {layer: 1 - number for layer, number in store.group_of.items()}
 
 
+def sees_the_window_of_a_chunks_first_token(runner: Any) -> None:
+    """Every token of a chunk sees as far back as the first of them does."""
+    group = runner._group
+    runner._group = lambda *arguments: replace(group(*arguments), sliding_window=None)
+
+
+def writes_by_the_first_table(runner: Any) -> None:
+    """Every group reads by its own block table, and writes by the first group's."""
+    group = runner._group
+
+    def mixed(number: int, sliding_window: int | None, scheduled: Any) -> Any:
+        written = group(0, sliding_window, scheduled)
+        return replace(group(number, sliding_window, scheduled), slots=written.slots)
+
+    runner._group = mixed
+
+
+def exchanges_tables(runner: Any) -> None:
+    """Each group writes and reads by the other's block table: nothing is wrong before blocks behind
+    a window are given back, or left out of a hit."""
+    group = runner._group
+    runner._group = lambda number, *arguments: replace(
+        group(1 - number, *arguments), sliding_window=arguments[0]
+    )
+
+
+def keeps_one_table_of_before(runner: Any) -> None:
+    """Of a request that comes back after a preemption the last group's table is that of before."""
+    apply = runner.batch.apply
+
+    def stale(step: Any) -> None:
+        old = {name: one.block_ids for name, one in runner.batch.requests.items()}
+        apply(step)
+        for name in step.scheduled_cached_reqs.resumed_req_ids & old.keys():
+            request = runner.batch.requests[name]
+            *others, now = request.block_ids
+            before = old[name][-1] + now
+            request.block_ids = (*others, before[: len(now)])
+
+    runner.batch.apply = stale
+
+
+def keeps_layers_of_a_group_together(runner: Any) -> None:
+    """All layers of a group are kept in one tensor, instead of one layer of each group."""
+    store = runner.kv_store
+    shared = list({id(layer): layer for layer in store.layers}.values())
+    store.layers = [shared[store.group_of[layer]] for layer in range(len(store.layers))]
+
+
 GROUP_FAULTS: dict[str, Callable[[Any], None]] = by_name(
     sees_one_token_more,
     sees_one_token_fewer,
@@ -74,4 +123,9 @@ GROUP_FAULTS: dict[str, Callable[[Any], None]] = by_name(
     reads_by_the_first_table,
     forgets_null_blocks,
     has_windows_in_the_other_layers,
+    sees_the_window_of_a_chunks_first_token,
+    writes_by_the_first_table,
+    exchanges_tables,
+    keeps_one_table_of_before,
+    keeps_layers_of_a_group_together,
 )

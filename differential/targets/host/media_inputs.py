@@ -43,11 +43,11 @@ that are part of the item."""
 _ROWS_OF_A_TILE = 4
 LINE_BREAK_TOKEN_ID = VIDEO_TOKEN_ID
 _MODALITIES = {
-    "cohere2_vision": {"image"},
+    "cohere2_vision": {"image", GIVEN},
     "llava": {"image", GIVEN},
-    "qwen2_5_vl": {"image", "video"},
-    "qwen2_audio": {"audio"},
-    "qwen3_vl": {"image", "video"},
+    "qwen2_5_vl": {"image", "video", GIVEN},
+    "qwen2_audio": {"audio", GIVEN},
+    "qwen3_vl": {"image", "video", GIVEN},
     "whisper": {"audio"},
 }
 _IMAGE = re.compile(r".* of (\d{1,2})x(\d{1,2})")
@@ -156,7 +156,8 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
         token_ids[start:end] = [GIVEN_TOKEN_ID] * item["length"]
     if model in _TILED:
         for item in event["items"]:
-            token_ids[item["offset"] : item["offset"] + item["length"]] = _tiles_of(item)
+            if not is_given(item):
+                token_ids[item["offset"] : item["offset"] + item["length"]] = _tiles_of(item)
         return token_ids
     if model not in _MARKED:
         return token_ids

@@ -214,6 +214,9 @@ class _Worker:
         """The adapter that a request asks for."""
         if asked is None:
             return None
+        if self.runner.cross_kv_store is not None:
+            protocol = ours("differential.targets.host.protocol")
+            raise protocol.Illegal("the runner has no adapters of a decoder that attends")
         adapters = ours("gpu_runner.adapters")
         return adapters.load(
             # It raises the package's own Illegal, as the reference does.

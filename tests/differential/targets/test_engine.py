@@ -1,57 +1,36 @@
 """Real engines: their scheduler's steps executed by their worker, beside the torch runner."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 import pytest
 
-from cacheproof.differential.generators.engine import Asked, engine_trace
+from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.judges.examination import Examination, examine
+from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.search.canary import canaries, finds_canary
-from cacheproof.differential.targets.host.engine_faults import (
-    ADAPTER_FAULTS,
-    GIVEN_FAULTS,
-    WORKER_FAULTS,
-)
-from cacheproof.differential.targets.host.engine_key_faults import (
-    ADAPTER_KEY_FAULTS,
-    SALT_KEY_FAULTS,
-)
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.traces.base import Adapter, Group, Item
+from cacheproof.differential.traces.base import Group, Item
 from cacheproof.differential.traces.engine import EngineModel
-from cacheproof.differential.traces.manager import Add, Update
-from cacheproof.differential.traces.records import TraceResult
-from cacheproof.differential.traces.scheduler import Schedule
+from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.trace import Trace
+from tests.differential.targets.beside import (
+    LISTED_OF_DECODERS,
+    answered_alike,
+    beside_runner,
+    refusal_of,
+    replace_config,
+)
 
 pytestmark = pytest.mark.full
 
 Finding = Callable[[str], Trace]
 SEEDS = range(4)
-LISTED = {"EC-8b", "LV-1", "WM-3a"}
-"""What the release breaks of itself: see known.toml; EC-8b costs efficiency alone, and LV-1 is
-broken with a drafter alone."""
-LISTED_OF_DECODERS = {"ED-1", "ED-2", "ED-5", "EQ-1", "WM-3", "WM-3a"}
-
-
-def replace_config(trace: Trace, **values: Any) -> Trace:
-    config = msgspec.structs.replace(trace.header.config, **values)
-    return Trace(msgspec.structs.replace(trace.header, config=config), trace.events)
-
-
-def beside_runner(
-    trace: Trace, engine: HostTarget, runner: ReferenceTarget
-) -> tuple[TraceResult, Examination]:
-    """What an engine answers, and what is said of it beside the runner."""
-    (result,) = engine.run([trace])
-    return result, examine(trace, result, engine, runner)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +49,7 @@ def test_engine_and_runner_decide_and_answer_alike(
 ) -> None:
     decoded = 0
     for seed in SEEDS:
-        trace = engine_trace(seed, model, ahead=ahead)
-        result, examination = beside_runner(trace, engine, runner)
-        assert examination.illegal is None
-        assert examination.difference is None
-        assert examination.broken <= (LISTED_OF_DECODERS if model == "whisper" else LISTED)
+        result = answered_alike(engine_trace(seed, model, ahead=ahead), engine, runner)
         decoded += sum(
             len(tokens)
             for outcome in (record.outcome for record in result.records)
@@ -104,179 +79,6 @@ def test_a_fault_in_the_store_shows_as_another_token_or_log_probability(
             parted.add(difference.field.split(" of ")[0])
     assert parted
     assert parted <= {"token", "log probability"}
-
-
-@pytest.mark.parametrize("fault", WORKER_FAULTS)
-def test_a_fault_of_a_worker_that_runs_ahead_is_seen(
-    engine: HostTarget, runner: ReferenceTarget, fault: str
-) -> None:
-    for seed in range(20):
-        trace = engine_trace(seed, ahead=True)
-        (broken,) = engine.run([trace], fault)
-        difference = compare(runner.run([trace])[0], broken)
-        if difference is not None:
-            assert compare(runner.run([trace])[0], engine.run([trace])[0]) is None
-            return
-    pytest.fail(f"{fault} was not seen")
-
-
-@pytest.mark.parametrize("model", ["llava", "qwen2_5_vl"])
-def test_requests_of_several_salts_are_decided_on_and_answered_alike(
-    engine: HostTarget, runner: ReferenceTarget, model: EngineModel
-) -> None:
-    for seed in SEEDS:
-        trace = engine_trace(seed, model, asked="salts")
-        _, examination = beside_runner(trace, engine, runner)
-        assert examination.illegal is None
-        assert examination.difference is None
-        assert examination.broken <= LISTED
-
-
-@pytest.mark.parametrize("asked", ["embeddings", "priority"])
-def test_what_requests_of_a_llava_ask_for_is_answered_alike(
-    engine: HostTarget, runner: ReferenceTarget, asked: Asked
-) -> None:
-    for seed in SEEDS:
-        trace = engine_trace(seed, asked=asked)
-        _, examination = beside_runner(trace, engine, runner)
-        assert examination.illegal is None
-        assert examination.difference is None
-        assert examination.broken <= LISTED
-
-
-@pytest.mark.parametrize("fault", GIVEN_FAULTS)
-def test_embeddings_that_a_worker_takes_otherwise_are_seen(
-    engine: HostTarget, runner: ReferenceTarget, fault: str
-) -> None:
-    for seed in range(20):
-        trace = engine_trace(seed, asked="embeddings")
-        (broken,) = engine.run([trace], fault)
-        difference = compare(runner.run([trace])[0], broken)
-        if difference is not None:
-            assert difference.field.startswith(("token", "log prob"))
-            return
-    pytest.fail(f"{fault} was not seen")
-
-
-@pytest.mark.parametrize("fault", SALT_KEY_FAULTS)
-def test_kv_that_an_engine_shares_across_salts_is_named(engine: HostTarget, fault: str) -> None:
-    for seed in range(20):
-        trace = engine_trace(seed, asked="salts")
-        (broken,) = engine.run([trace], fault)
-        if "SC-15" in examine(trace, broken, engine).broken:
-            return
-    pytest.fail(f"{fault} was not named")
-
-
-@pytest.mark.parametrize(
-    ("model", "asked"),
-    [
-        ("llava", "adapters"),
-        ("qwen2_5_vl", "adapters"),
-        ("qwen2_5_vl", "tower adapters"),
-        ("qwen3_vl", "adapters"),
-    ],
-)
-def test_requests_under_adapters_are_decided_on_and_answered_alike(
-    engine: HostTarget, runner: ReferenceTarget, model: EngineModel, asked: Asked
-) -> None:
-    for seed in SEEDS:
-        trace = engine_trace(seed, model, asked=asked)
-        _, examination = beside_runner(trace, engine, runner)
-        assert examination.illegal is None
-        assert examination.difference is None
-        assert examination.broken <= LISTED
-
-
-@pytest.mark.parametrize("fault", ADAPTER_FAULTS)
-def test_an_adapter_that_a_worker_gives_to_another_row_is_seen(
-    engine: HostTarget, runner: ReferenceTarget, fault: str
-) -> None:
-    for seed in range(20):
-        trace = engine_trace(seed, asked="adapters")
-        (broken,) = engine.run([trace], fault)
-        difference = compare(runner.run([trace])[0], broken)
-        if difference is not None:
-            assert difference.field.startswith(("token", "log prob"))
-            return
-    pytest.fail(f"{fault} was not seen")
-
-
-@pytest.mark.parametrize("fault", ADAPTER_KEY_FAULTS)
-def test_kv_that_an_engine_shares_across_adapters_is_named(engine: HostTarget, fault: str) -> None:
-    for seed in range(20):
-        trace = engine_trace(seed, asked="adapters")
-        (broken,) = engine.run([trace], fault)
-        if "SC-15" in examine(trace, broken, engine).broken:
-            return
-    pytest.fail(f"{fault} was not named")
-
-
-@pytest.mark.parametrize(
-    ("model", "media", "sizes"),
-    [
-        ("llava", ("picture 1",), (16, 17)),
-        ("qwen2_5_vl", ("picture 1 of 2x2", "film 1 of 1x2x2"), (32, 16)),
-    ],
-    ids=["a tower with a row more than its item", "a picture and a film"],
-)
-def test_rows_that_are_mapped_to_adapters_otherwise_than_encoded_end_an_engine(
-    engine: HostTarget,
-    runner: ReferenceTarget,
-    model: EngineModel,
-    media: Sequence[str],
-    sizes: tuple[int, int],
-) -> None:
-    """The release fails on a CPU where the two differ: docs/runner-requests.md#adapters."""
-    trace = engine_trace(0, model, asked="tower adapters" if model != "llava" else "adapters")
-    header = replace_config(
-        trace, tower_adapters=True, capacity=64, compute_budget=64, max_num_batched_tokens=96
-    ).header
-    length = 16 if model == "llava" else 4
-    items = tuple(
-        Item(f"skill 1:{name}", 2 + number * (length + 2), length, name)
-        for number, name in enumerate(media)
-    )
-    for lora, under in ((Adapter("skill 1", 1, "adapter 1"), items), (None, _plain(items))):
-        asked = Trace(header, (Add("a", 40, under, lora=lora), Schedule(), Update()))
-        (result,) = engine.run([asked])
-        (ours,) = runner.run([asked])
-        if lora is None:
-            assert compare(ours, result) is None
-            continue
-        assert ours.records[-1].raised is None
-        said = result.records[-1].raised
-        assert said is not None
-        assert said.type == "RuntimeError"
-        assert f"subscript b has size {sizes[0]}" in said.message
-        assert f"previously seen size {sizes[1]}" in said.message
-
-
-def _plain(items: Sequence[Item]) -> tuple[Item, ...]:
-    """The items as encoded under no adapter."""
-    return tuple(Item(str(one.mm_hash), one.offset, one.length) for one in items)
-
-
-def test_an_adapter_that_no_engine_has_is_refused(
-    engine: HostTarget, runner: ReferenceTarget
-) -> None:
-    trace = engine_trace(0, asked="adapters")
-    without = replace_config(trace, max_loras=0)
-    many = replace_config(trace, max_loras=3)
-    foreign = Trace(
-        trace.header, (Add("a", 40, lora=Adapter("skill 1", 1, "elsewhere")), Schedule(), Update())
-    )
-    for target in (engine, runner):
-        assert "an engine without adapters is asked for adapter" in refusal_of(target, without)
-        assert refusal_of(target, foreign) == "no adapter is called elsewhere"
-    assert refusal_of(engine, many) == "the engine was made for 2 adapters"
-
-
-def refusal_of(target: HostTarget | ReferenceTarget, trace: Trace) -> str:
-    """Why a target does not run a trace."""
-    (result,) = target.run([trace])
-    assert result.illegal is not None
-    return result.illegal
 
 
 @pytest.mark.parametrize("name", ["LLaVA", "Qwen3-VL", "Qwen2-Audio", "Cohere2Vision"])

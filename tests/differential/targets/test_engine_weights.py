@@ -6,18 +6,16 @@ import pytest
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
-from cacheproof.differential.targets.host.engine_faults import WEIGHT_FAULTS
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.traces.base import Item
-from cacheproof.differential.traces.engine import EngineModel, Reload
+from cacheproof.differential.traces.engine import Reload
 from cacheproof.differential.traces.manager import Add, Reset, Update
 from cacheproof.differential.traces.scheduler import ResetPrefix, Schedule
 from cacheproof.differential.traces.trace import AnyEvent, Trace
 
 pytestmark = pytest.mark.full
 
-LISTED = {"EC-8b", "WM-3a"}
 STEP = (Schedule(), Update())
 PICTURE = (Item("picture 1", 4, 16),)
 ASKED = (Add("a", 40, PICTURE, max_tokens=4), *STEP * 5)
@@ -41,33 +39,6 @@ def wide(*events: AnyEvent) -> Trace:
         long_prefill_token_threshold=0,
     )
     return Trace(msgspec.structs.replace(header, config=config), events)
-
-
-@pytest.mark.parametrize("model", ["llava", "qwen2_5_vl", "qwen3_vl"])
-def test_across_new_weights_an_engine_decides_and_answers_as_the_runner(
-    engine: HostTarget, runner: ReferenceTarget, model: EngineModel
-) -> None:
-    for seed in range(4):
-        trace = engine_trace(seed, model, asked="weights")
-        (result,) = engine.run([trace])
-        examination = examine(trace, result, engine, runner)
-        assert examination.illegal is None
-        assert examination.difference is None
-        assert examination.broken <= LISTED
-
-
-@pytest.mark.parametrize("fault", WEIGHT_FAULTS)
-def test_weights_that_a_worker_keeps_are_seen(
-    engine: HostTarget, runner: ReferenceTarget, fault: str
-) -> None:
-    for seed in range(20):
-        trace = engine_trace(seed, asked="weights")
-        (broken,) = engine.run([trace], fault)
-        difference = compare(runner.run([trace])[0], broken)
-        if difference is not None:
-            assert difference.field.startswith(("token", "log prob"))
-            return
-    pytest.fail(f"{fault} was not seen")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,17 @@
+"""New weights for an engine's workers, as a user has them loaded."""
+
+from pathlib import Path
+from typing import Any
+
+
+def load_weights(executor: Any, model: Any, directory: Path) -> None:
+    """Have the workers load the weights of that directory into their model.
+
+    On a CPU a head multiplies by a copy of its weights, made for the kernel. `reload_weights`
+    makes it anew where it has loaded weights; a head that is tied to the embedding of tokens has
+    none of its own, and keeps the copy of the old ones. Here it is made anew.
+    """
+    executor.collective_rpc("reload_weights", kwargs={"weights_path": str(directory)})
+    head = getattr(model, "proj_out", None)
+    if head is not None:
+        head.quant_method.process_weights_after_loading(head)

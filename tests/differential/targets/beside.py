@@ -1,0 +1,47 @@
+"""An engine beside the torch runner, on traces of engines."""
+
+from typing import Any
+
+import msgspec
+
+from cacheproof.differential.judges.examination import Examination, examine
+from cacheproof.differential.targets.process import HostTarget
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.traces.records import TraceResult
+from cacheproof.differential.traces.trace import Trace
+
+LISTED = {"EC-8b", "LV-1", "WM-3a"}
+"""What the release breaks of itself: see known.toml; EC-8b costs efficiency alone, and LV-1 is
+broken with a drafter alone."""
+LISTED_OF_DECODERS = {"ED-1", "ED-2", "ED-5", "EQ-1", "WM-3", "WM-3a"}
+
+
+def replace_config(trace: Trace, **values: Any) -> Trace:
+    """The trace under another configuration."""
+    config = msgspec.structs.replace(trace.header.config, **values)
+    return Trace(msgspec.structs.replace(trace.header, config=config), trace.events)
+
+
+def beside_runner(
+    trace: Trace, engine: HostTarget, runner: ReferenceTarget
+) -> tuple[TraceResult, Examination]:
+    """What an engine answers, and what is said of it beside the runner."""
+    (result,) = engine.run([trace])
+    return result, examine(trace, result, engine, runner)
+
+
+def answered_alike(trace: Trace, engine: HostTarget, runner: ReferenceTarget) -> TraceResult:
+    """What an engine answers; as the runner does, and nothing is broken that is not listed."""
+    result, examination = beside_runner(trace, engine, runner)
+    assert examination.illegal is None
+    assert examination.difference is None
+    is_decoder = trace.header.manager == "encoder_decoder"
+    assert examination.broken <= (LISTED_OF_DECODERS if is_decoder else LISTED)
+    return result
+
+
+def refusal_of(target: HostTarget | ReferenceTarget, trace: Trace) -> str:
+    """Why a target does not run a trace."""
+    (result,) = target.run([trace])
+    assert result.illegal is not None
+    return result.illegal
