@@ -93,6 +93,28 @@ def test_before_0_24_a_worker_needs_the_row_that_its_drafter_reads_ahead(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("0.20.0", "phantom-entry-engine-before.jsonl"),
+        ("0.30.0", "phantom-entry-engine-before.jsonl"),
+        ("0.31.0", "phantom-entry-engine.jsonl"),
+        ("0.32.0", "phantom-entry-engine.jsonl"),
+    ],
+)
+def test_who_hits_an_entry_that_nobody_encoded_ends_an_engine(
+    pair: Pair, version: str, name: str, finding: Callable[[str], Trace]
+) -> None:
+    trace = finding(name)
+    engine, runner = pair(version)
+    (result,), (ours,) = engine.run([trace]), runner.run([trace])
+    assert examine(trace, result, engine).broken == {"WM-1", "WM-2", "SC-8"}
+    assert "Encoder cache miss for picture 1" in result.records[-1].raised.message
+    assert ours.records[-1].raised.type == "EncoderCacheMiss"
+    assert len(ours.records) == len(result.records)
+
+
+@pytest.mark.full
 def test_before_0_31_a_film_has_the_frame_rate_that_nobody_gave_it(pair: Pair) -> None:
     """The runner beside 0.31.0 is told the rate, and parts from 0.30.0 in what a film says."""
     trace = engine_trace(0, "qwen2_5_vl")
