@@ -28,7 +28,6 @@ MODALITIES: dict[ServedModel, tuple[str, ...]] = {
 MAX_MODEL_LEN = 320
 TRANSCRIPT_TOKENS_MAX = 96
 """What a model takes that transcribes: a step has room for a whole prompt and answer."""
-SOUND_ROWS = 50
 MAX_TOKENS = 48
 QUESTIONS = 10
 MEDIA = 6
@@ -194,10 +193,12 @@ def traffic(seed: int, model: ServedModel, requests: int) -> Traffic:
 def _transcripts(rng: random.Random, requests: int) -> Traffic:
     """What a model is asked that transcribes. No release has prefix caching or chunks of prompts
     for it, and nothing that asks for a transcript has a priority, a salt or a name."""
+    step = TRANSCRIPT_TOKENS_MAX * rng.choice((1, 1, 2))
     settings = Settings(
-        max_num_batched_tokens=TRANSCRIPT_TOKENS_MAX * rng.choice((1, 1, 2)),
+        max_num_batched_tokens=step,
         max_num_seqs=rng.choice((4, 8, 16)),
-        num_blocks=1 + TRANSCRIPT_TOKENS_MAX // 32 + -(-SOUND_ROWS // 32) + rng.choice((0, 2, 6)),
+        # Releases want room for as many rows of a sound as a step has tokens.
+        num_blocks=1 + (TRANSCRIPT_TOKENS_MAX + step) // 32 + rng.choice((0, 1, 4)),
         block_size=32,
         max_model_len=TRANSCRIPT_TOKENS_MAX,
         prefix_caching=False,
