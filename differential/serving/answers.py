@@ -36,29 +36,29 @@ class Answer:
     Attributes:
         tokens: each as [id, log probability, lead of the best over the second]; a transcript has
             no such numbers.
-        shows: which tokens there are: all; all but the end; or those before the last cut between
-            two times.
-        segments: of a transcript that is cut at its times.
         prompt: the tokens of the prompt, as the server says they are.
-        lengths: tokens of the prompt, and of the answer with its end, as a stream of a transcript
-            says in the end.
-        tells_end: whether such an answer says why it ended.
         ended: why it ended, in the server's word; None where the client left before, or it failed.
         failed: what kept the client from an answer; empty for nothing.
         refused_alone: whether names alone were refused, and the media sent after them.
         asked_again: whether the server failed, and was asked once more.
+        shows: which tokens there are: all; all but the end; or those before the last cut between
+            two times.
+        segments: of a transcript that is cut at its times.
+        lengths: tokens of the prompt, and of the answer with its end, as a stream of a transcript
+            says in the end.
+        tells_end: whether such an answer says why it ended.
     """
 
     tokens: list[tuple[int, float | None, float | None]] = field(default_factory=list)
-    shows: Literal["all", "words", "cut"] = "all"
-    segments: list[Segment] = field(default_factory=list)
     prompt: list[int] | None = None
-    lengths: tuple[int, int] | None = None
-    tells_end: bool = True
     ended: str | None = None
     failed: str = ""
     refused_alone: bool = False
     asked_again: bool = False
+    shows: Literal["all", "words", "cut"] = "all"
+    segments: list[Segment] = field(default_factory=list)
+    lengths: tuple[int, int] | None = None
+    tells_end: bool = True
 
 
 @dataclass
