@@ -1,10 +1,10 @@
-"""A plug-in of vLLM that lets a worker's store read, now and then, every row from the place before
-it: what a server then answers is wrong."""
+"""A plug-in of vLLM that lets a worker's store read, now and then, one row in the place of all: what a
+server then answers is wrong, of a decoder that attends to all rows as well."""
 
 from typing import Any
 
 from cacheproof.differential.targets.after_import import after_import
-from cacheproof.differential.targets.host.engine_faults import ReadsTheRowBefore
+from cacheproof.differential.targets.host.engine_faults import ReadsOneRow
 
 
 def register() -> None:
@@ -18,6 +18,6 @@ def plant(module: Any) -> None:
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
-        self.encoder_cache = ReadsTheRowBefore(self.encoder_cache)
+        self.encoder_cache = ReadsOneRow(self.encoder_cache)
 
     module.GPUModelRunner.__init__ = init
