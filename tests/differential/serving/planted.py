@@ -1,5 +1,7 @@
-"""A plug-in of vLLM that lets a worker's store read, now and then, one row in the place of all: what a
-server then answers is wrong, of a decoder that attends to all rows as well."""
+"""A plug-in of vLLM that lets a worker's store read, now and then, one row in the place of all.
+
+What a server then answers is wrong, of a decoder that attends to all rows as well.
+"""
 
 from typing import Any
 
