@@ -21,11 +21,11 @@ class Truth(NamedTuple):
 
 class Segment(NamedTuple):
     """What a transcript says of its tokens from `begin` to before `end`: the sum of their log
-    probabilities, divided by `count`."""
+    probabilities, divided by `divisor`."""
 
     begin: int
     end: int
-    count: int
+    divisor: int
     mean: float
 
 
@@ -120,11 +120,9 @@ class Tally:
                 self.counts["answers cut at such a token"] += 1
                 return None
         self.counts["whole answers"] += 1
-        said, right = (len(answer.tokens), answer.ended), (len(shown), ended)
-        if not answer.tells_end:
-            said, right = (said[0], None), (right[0], None)
-        if said != right:
-            return f"{said[0]} tokens, {said[1]}; expected {right[0]}, {right[1]}"
+        right = len(shown), ended if answer.tells_end else None
+        if (len(answer.tokens), answer.ended) != right:
+            return f"{len(answer.tokens)} tokens, {answer.ended}; expected {right[0]}, {right[1]}"
         lengths = len(truth.prompt), len(expected)
         if answer.lengths not in (None, lengths):
             return f"prompt and answer have {answer.lengths} tokens, expected {lengths}"
@@ -133,8 +131,8 @@ class Tally:
     def _segments_difference(
         self, answer: Answer, expected: Sequence[tuple[int, float, float]]
     ) -> str | None:
-        for begin, end, count, mean in answer.segments:
-            apart = abs(mean - sum(token[1] for token in expected[begin:end]) / count)
+        for begin, end, divisor, mean in answer.segments:
+            apart = abs(mean - sum(token[1] for token in expected[begin:end]) / divisor)
             self.counts["segments"] += 1
             self.apart = max(self.apart, apart)
             if apart > BOUND:
