@@ -23,11 +23,10 @@ from cacheproof.differential.serving.clients import ask_all
 from cacheproof.differential.serving.refusals import Refusal, refusals
 from cacheproof.differential.serving.server import Server
 from cacheproof.differential.serving.traffic import (
-    MAX_MODEL_LEN,
     MAX_TOKENS,
-    Question,
     ServedModel,
     Settings,
+    Traffic,
     traffic,
 )
 from cacheproof.differential.targets import environment, releases
@@ -210,7 +209,7 @@ def _one_server(asked: Asked, model: ServedModel, seed: int) -> Told:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         records = folder / "records"
-        directory, truths = truths_of(model, traffic_of.questions, folder, report=asked.output.say)
+        directory, truths = truths_of(model, traffic_of, folder, report=asked.output.say)
         server = Server(
             asked.release,
             model,
@@ -265,27 +264,28 @@ def _audited(records: Path, faults: Sequence[KnownFault]) -> tuple[dict[str, lis
 
 
 def truths_of(
-    model: ServedModel, questions: Sequence[Question], folder: Path, *, report: Report
+    model: ServedModel, traffic_of: Traffic, folder: Path, *, report: Report
 ) -> tuple[Path, list[Truth]]:
     """The model's directory, and what the runner says to each question, one after the other,
     without prefix caching."""
     prompts = []
-    for question in questions:
+    for question in traffic_of.questions:
         files = []
         for medium in question.media:
             file = folder / f"{medium.name}{medium.suffix}"
             file.write_bytes(medium.data)
             files.append((medium.modality, str(file)))
         prompts.append((question.text, files))
+    most = traffic_of.settings.max_model_len
     job = Job(
         model=model,
         models=str(Cache.locate().models),
         prompts=prompts,
         device="cpu",
         max_tokens=MAX_TOKENS,
-        max_num_batched_tokens=MAX_MODEL_LEN,
+        max_num_batched_tokens=most,
         max_num_seqs=1,
-        max_model_len=MAX_MODEL_LEN,
+        max_model_len=most,
         max_num_encoder_input_tokens=1,
         encoder_cache_size=1,
         num_blocks=64,

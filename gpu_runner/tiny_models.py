@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import (
     CLIPVisionConfig,
     Cohere2VisionConfig,
@@ -50,6 +50,8 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
+from cacheproof.gpu_runner import whisper_words
+
 VOCABULARY_SIZE = 1024
 FIRST_TEXT_TOKEN_ID = 10
 PLACEHOLDER_TOKEN_ID = 3
@@ -80,7 +82,8 @@ def ensure(name: str, folder: Path) -> Path:
     """
     if name not in _MAKERS:
         raise ValueError(f"tiny model {name!r}; expected one of {', '.join(sorted(_MAKERS))}")
-    digest = hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()[:12]
+    made_by = (sys.modules[__name__], whisper_words)
+    digest = hashlib.sha256("".join(map(inspect.getsource, made_by)).encode()).hexdigest()[:12]
     directory = folder / f"{name}-{digest}"
     if directory.exists():
         return directory
@@ -359,7 +362,7 @@ def _make_whisper(directory: Path) -> None:
         decoder_ffn_dim=128,
         max_source_positions=AUDIO_ROWS,
         max_target_positions=POSITIONS_MAX,
-        decoder_start_token_id=FIRST_TEXT_TOKEN_ID,
+        decoder_start_token_id=whisper_words.START_ID,
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=5,
@@ -368,7 +371,7 @@ def _make_whisper(directory: Path) -> None:
     model = WhisperForConditionalGeneration(config).to(torch.float32)
     _randomise(model)
     model.save_pretrained(directory)
-    tokenizer = _tokenizer("<image>", "<video>")
+    tokenizer = _whisper_tokenizer()
     extractor = WhisperFeatureExtractor(chunk_length=1)
     WhisperProcessor(feature_extractor=extractor, tokenizer=tokenizer).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
@@ -467,6 +470,19 @@ def _tokenizer(
         pad_token="<pad>",
         extra_special_tokens=named or [image, video, *marks],
         model_max_length=POSITIONS_MAX,
+    )
+
+
+def _whisper_tokenizer() -> PreTrainedTokenizerFast:
+    """One that knows the marks of a transcript."""
+    words = whisper_words.WORDS
+    tokenizer = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=words[0])
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in whisper_words.MARKS])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=whisper_words.END, model_max_length=POSITIONS_MAX
     )
 
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from cacheproof.differential.judges.outputs import BOUND, is_tie
-from cacheproof.differential.serving.clients import Answer
 from cacheproof.differential.serving.traffic import Ask
+from cacheproof.gpu_runner.whisper_words import FIRST_TIME_ID
 
 
 class Truth(NamedTuple):
@@ -17,6 +17,48 @@ class Truth(NamedTuple):
     prompt: Sequence[int]
     tokens: Sequence[tuple[int, float, float]]
     ended: str
+
+
+class Segment(NamedTuple):
+    """What a transcript says of its tokens from `begin` to before `end`: the sum of their log
+    probabilities, divided by `divisor`."""
+
+    begin: int
+    end: int
+    divisor: int
+    mean: float
+
+
+@dataclass
+class Answer:
+    """What came back.
+
+    Attributes:
+        tokens: each as [id, log probability, lead of the best over the second]; a transcript has
+            no such numbers.
+        prompt: the tokens of the prompt, as the server says they are.
+        ended: why it ended, in the server's word; None where the client left before, or it failed.
+        failed: what kept the client from an answer; empty for nothing.
+        refused_alone: whether names alone were refused, and the media sent after them.
+        asked_again: whether the server failed, and was asked once more.
+        shows: which tokens there are: all; all but the end; or those before the last cut between
+            two times.
+        segments: of a transcript that is cut at its times.
+        lengths: tokens of the prompt, and of the answer with its end, as a stream of a transcript
+            says in the end.
+        tells_end: whether such an answer says why it ended.
+    """
+
+    tokens: list[tuple[int, float | None, float | None]] = field(default_factory=list)
+    prompt: list[int] | None = None
+    ended: str | None = None
+    failed: str = ""
+    refused_alone: bool = False
+    asked_again: bool = False
+    shows: Literal["all", "words", "cut"] = "all"
+    segments: list[Segment] = field(default_factory=list)
+    lengths: tuple[int, int] | None = None
+    tells_end: bool = True
 
 
 @dataclass
@@ -45,20 +87,25 @@ class Tally:
         if answer.prompt is not None and list(answer.prompt) != list(truth.prompt):
             return f"the prompt is {list(answer.prompt)}, expected {list(truth.prompt)}"
         expected = truth.tokens[: request.max_tokens]
-        left = answer.ended is None
-        if left and request.leaves_after is None:
+        left = answer.ended is None and request.leaves_after is not None
+        if answer.ended is None and answer.tells_end and not left:
             return "no word of why it ended"
-        for place, (mine, their) in enumerate(zip(expected, answer.tokens, strict=False)):
+        ended = truth.ended if request.max_tokens >= len(truth.tokens) else "length"
+        shown = expected[: _num_shown([token[0] for token in expected], ended, answer.shows)]
+        for place, (mine, their) in enumerate(zip(shown, answer.tokens, strict=False)):
             self.counts["tokens"] += 1
-            self.counts["that rounding may have decided"] += is_tie(mine) or is_tie(their)
+            is_close = is_tie(mine) or (their[2] is not None and is_tie(their))
+            self.counts["that rounding may have decided"] += is_close
             if mine[0] != their[0]:
-                if is_tie(mine) or is_tie(their):
+                if is_close:
                     self.counts["answers cut at such a token"] += 1
                     return None
                 return (
                     f"token {place} is {their[0]}, expected {mine[0]}, which leads by {mine[2]:.2g}"
                 )
             self.counts["of which equal"] += 1
+            if their[1] is None or their[2] is None:
+                continue
             apart = max(abs(mine[1] - their[1]), abs(mine[2] - their[2]))
             self.apart = max(self.apart, apart)
             if apart > BOUND:
@@ -66,8 +113,42 @@ class Tally:
         if left:
             self.counts["clients that left"] += 1
             return None
+        if len(answer.tokens) != len(shown) and answer.shows != "all":
+            # What is not shown may have been decided by rounding, and decides how much is shown.
+            hidden = expected[min(len(answer.tokens), len(shown)) :]
+            if any(map(is_tie, hidden if answer.shows == "cut" else hidden[:1])):
+                self.counts["answers cut at such a token"] += 1
+                return None
         self.counts["whole answers"] += 1
-        ended = truth.ended if request.max_tokens >= len(truth.tokens) else "length"
-        if (len(answer.tokens), answer.ended) != (len(expected), ended):
-            return f"{len(answer.tokens)} tokens, {answer.ended}; expected {len(expected)}, {ended}"
+        right = len(shown), ended if answer.tells_end else None
+        if (len(answer.tokens), answer.ended) != right:
+            return f"{len(answer.tokens)} tokens, {answer.ended}; expected {right[0]}, {right[1]}"
+        lengths = len(truth.prompt), len(expected)
+        if answer.lengths not in (None, lengths):
+            return f"prompt and answer have {answer.lengths} tokens, expected {lengths}"
+        return self._segments_difference(answer, expected)
+
+    def _segments_difference(
+        self, answer: Answer, expected: Sequence[tuple[int, float, float]]
+    ) -> str | None:
+        for begin, end, divisor, mean in answer.segments:
+            apart = abs(mean - sum(token[1] for token in expected[begin:end]) / divisor)
+            self.counts["segments"] += 1
+            self.apart = max(self.apart, apart)
+            if apart > BOUND:
+                return f"the log probability of tokens {begin} to {end} is {apart:.2g} apart"
         return None
+
+
+def _num_shown(token_ids: Sequence[int], ended: str, shows: str) -> int:
+    """How many of an answer's tokens it shows."""
+    without_end = len(token_ids) - (ended == "stop")
+    if shows != "cut":
+        return len(token_ids) if shows == "all" else without_end
+    # A server cuts between two times, and before the last token where that alone is a time; what
+    # comes after the last cut it does not show. Before the answer stands a time of the prompt.
+    is_time = [True, *(token_id >= FIRST_TIME_ID for token_id in token_ids[:without_end])]
+    if is_time[-2:] == [False, True]:
+        return without_end
+    cuts = [place for place in range(1, len(is_time)) if is_time[place - 1] and is_time[place]]
+    return max(cuts, default=1) - 1

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any, NamedTuple
 
+from cacheproof.differential.serving.chats import PATH
+from cacheproof.differential.serving.posted import MODEL_NAME
 from cacheproof.differential.serving.traffic import (
     MAX_MODEL_LEN,
     MODALITIES,
@@ -58,7 +60,10 @@ class Refusal(NamedTuple):
 
 
 def refusals(url: str, model: ServedModel, seed: int) -> Iterator[Refusal]:
-    """Ask in every way, each about a medium that the server has not seen."""
+    """Ask in every way, each about a medium that the server has not seen. A model that transcribes
+    has no chats, and is asked nothing."""
+    if model == "whisper":
+        return
     rng = random.Random(f"refusals {model} {seed}")
     for number, (way, wrong) in enumerate(WAYS.items()):
         medium = medium_of(rng, MODALITIES[model][0], number)
@@ -71,7 +76,7 @@ def refusals(url: str, model: ServedModel, seed: int) -> Iterator[Refusal]:
 def _body(medium: Medium, words: int) -> dict[str, Any]:
     content = [medium.part(None, has_data=True), {"type": "text", "text": "w1 " * words}]
     return {
-        "model": "tiny",
+        "model": MODEL_NAME,
         "messages": [{"role": "user", "content": content}],
         "max_tokens": 4,
         "temperature": 0,
@@ -80,7 +85,7 @@ def _body(medium: Medium, words: int) -> dict[str, Any]:
 
 def _status(url: str, body: Mapping[str, Any]) -> int:
     request = urllib.request.Request(
-        f"{url}/v1/chat/completions",
+        f"{url}{PATH}",
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )

@@ -14,12 +14,8 @@ from pathlib import Path
 from typing import Self
 
 from cacheproof.differential.errors import HarnessError
-from cacheproof.differential.serving.traffic import (
-    FRAMES_PER_SECOND,
-    MAX_MODEL_LEN,
-    ServedModel,
-    Settings,
-)
+from cacheproof.differential.serving.posted import MODEL_NAME
+from cacheproof.differential.serving.traffic import FRAMES_PER_SECOND, ServedModel, Settings
 from cacheproof.differential.targets.releases import Release, host_command
 
 START_SECONDS = 240.0
@@ -49,6 +45,7 @@ _WRITTEN: Mapping[ServedModel, Mapping[str, str]] = {
         "video": "<|vision_start|> <|video_pad|> <|vision_end|>",
     },
     "qwen2_audio": {"audio": "<|audio_bos|> <|AUDIO|> <|audio_eos|>"},
+    "whisper": {},  # has no chats
 }
 """What the tiny models' tokenizers write for a medium."""
 
@@ -171,11 +168,11 @@ class Server:
 def _options(settings: Settings) -> list[str]:
     """What it is started with, as arguments."""
     options = {
-        "served-model-name": "tiny",
+        "served-model-name": MODEL_NAME,
         "dtype": "float32",
         "seed": 0,
         "block-size": settings.block_size,
-        "max-model-len": MAX_MODEL_LEN,
+        "max-model-len": settings.max_model_len,
         "max-num-seqs": settings.max_num_seqs,
         "max-num-batched-tokens": settings.max_num_batched_tokens,
         "num-gpu-blocks-override": settings.num_blocks,

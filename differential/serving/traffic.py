@@ -12,19 +12,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from cacheproof.gpu_runner import whisper_words
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-ServedModel = Literal["llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio"]
+ServedModel = Literal["llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio", "whisper"]
 MODALITIES: dict[ServedModel, tuple[str, ...]] = {
     "llava": ("image",),
     "qwen2_5_vl": ("image", "video"),
     "qwen3_vl": ("image", "video"),
     "qwen2_audio": ("audio",),
+    "whisper": ("audio",),
 }
-"""Of each model that a chat can give media to. Whisper's clients upload a file to be transcribed,
-and its server puts tokens before it that a tiny tokenizer does not have."""
 MAX_MODEL_LEN = 320
+TRANSCRIPT_TOKENS_MAX = 96
+"""What a model takes that transcribes: a step has room for a whole prompt and answer."""
 MAX_TOKENS = 48
 QUESTIONS = 10
 MEDIA = 6
@@ -69,10 +72,35 @@ Part = str | Medium
 
 
 @dataclass(frozen=True)
+class Wish:
+    """What a client wants to have of a sound: a transcript.
+
+    Attributes:
+        words: that came before, as the client says; empty for none.
+        language: of the sound, by its code.
+        has_times: whether the transcript is cut at its times.
+    """
+
+    words: str
+    language: str
+    task: str
+    has_times: bool
+
+    @property
+    def beginning(self) -> str:
+        """What a decoder begins with, as releases write it."""
+        before = f"{whisper_words.PREVIOUS}{self.words}" if self.words else ""
+        times = whisper_words.WORDS[whisper_words.FIRST_TIME_ID]
+        last = times if self.has_times else whisper_words.NO_TIMES
+        return f"{before}{whisper_words.START}<|{self.language}|><|{self.task}|>{last}"
+
+
+@dataclass(frozen=True)
 class Question:
-    """A prompt: words and media, in order."""
+    """A prompt: words and media, in order; with a wish, what a decoder begins with, and a sound."""
 
     parts: tuple[Part, ...]
+    wish: Wish | None = None
 
     @property
     def media(self) -> list[Medium]:
@@ -113,6 +141,7 @@ class Settings:
 
     Attributes:
         num_blocks: KV blocks of `block_size` tokens, the null block among them.
+        max_model_len: tokens of a prompt and its answer, at most.
         processor_cache: where processed media are kept; None for nowhere.
     """
 
@@ -120,6 +149,7 @@ class Settings:
     max_num_seqs: int
     num_blocks: int
     block_size: int
+    max_model_len: int
     prefix_caching: bool
     is_priority: bool
     whole_items: bool
@@ -138,11 +168,14 @@ class Traffic:
 def traffic(seed: int, model: ServedModel, requests: int) -> Traffic:
     """What that many requests of clients are, from a seed."""
     rng = random.Random(f"{model} {seed}")
+    if model == "whisper":
+        return _transcripts(rng, requests)
     settings = Settings(
         max_num_batched_tokens=rng.choice((64, 96, 192)),
         max_num_seqs=rng.choice((4, 8, 16)),
         num_blocks=1 + MAX_MODEL_LEN // 32 + rng.choice((0, 2, 6)),
         block_size=32,
+        max_model_len=MAX_MODEL_LEN,
         prefix_caching=rng.random() < 0.75,
         is_priority=rng.random() < 0.5,
         # Others may be given items that are larger than a step.
@@ -155,6 +188,58 @@ def traffic(seed: int, model: ServedModel, requests: int) -> Traffic:
         beginning = rng.choice(questions).parts if questions and rng.random() < 0.6 else ()
         questions.append(Question((*beginning[: rng.randint(0, 4)], *_some_parts(rng, media))))
     return Traffic(settings, tuple(questions), tuple(_asks(rng, settings, questions, requests)))
+
+
+def _transcripts(rng: random.Random, requests: int) -> Traffic:
+    """What a model is asked that transcribes. No release has prefix caching or chunks of prompts
+    for it, and nothing that asks for a transcript has a priority, a salt or a name."""
+    step = TRANSCRIPT_TOKENS_MAX * rng.choice((1, 1, 2))
+    settings = Settings(
+        max_num_batched_tokens=step,
+        max_num_seqs=rng.choice((4, 8, 16)),
+        # Releases want room for as many rows of a sound as a step has tokens.
+        num_blocks=1 + (TRANSCRIPT_TOKENS_MAX + step) // 32 + rng.choice((0, 1, 4)),
+        block_size=32,
+        max_model_len=TRANSCRIPT_TOKENS_MAX,
+        prefix_caching=False,
+        is_priority=rng.random() < 0.5,
+        whole_items=False,
+        processor_cache=rng.choice(("lru", "lru", "shm", None)),
+    )
+    media = [medium_of(rng, "audio", number) for number in range(MEDIA)]
+    questions = [_wished(rng, rng.choice(media)) for _ in range(QUESTIONS)]
+    return Traffic(settings, tuple(questions), tuple(_wishes(rng, questions, requests)))
+
+
+def _wished(rng: random.Random, sound: Medium) -> Question:
+    wish = Wish(
+        " ".join(f"w{rng.randint(1, _WORDS)}" for _ in range(rng.choice((0, 0, 4, 12, 24)))),
+        rng.choice(whisper_words.LANGUAGES),
+        rng.choice(whisper_words.TASKS),
+        has_times=rng.random() < 0.4,
+    )
+    return Question((wish.beginning, sound), wish)
+
+
+def _wishes(rng: random.Random, questions: Sequence[Question], requests: int) -> Iterator[Ask]:
+    for _ in range(requests):
+        number = rng.randrange(len(questions))
+        wish = questions[number].wish
+        assert wish is not None
+        leaves = rng.random() < 0.15
+        told, leaves_after = rng.random() < 0.5, rng.randint(0, 6)
+        if wish.has_times:  # such a transcript comes at once, and none that is left has anything
+            told, leaves_after = True, 0
+        yield Ask(
+            number,
+            max_tokens=rng.randint(1, MAX_TOKENS),
+            uuids=(None,),
+            alone=(False,),
+            priority=0,
+            salt=None,
+            leaves_after=leaves_after if leaves else None,
+            at_once=told and not leaves,
+        )
 
 
 def _some_parts(rng: random.Random, media: Sequence[Medium]) -> Iterator[Part]:

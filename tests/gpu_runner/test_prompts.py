@@ -25,6 +25,7 @@ from cacheproof.gpu_runner.prompts import (
     Qwen25VLPrompts,
     WhisperPrompts,
 )
+from cacheproof.gpu_runner.whisper_words import END, WORDS
 
 QWEN_TEXT = "w0 <image> w1 <video> w2 <image>"
 
@@ -191,7 +192,21 @@ def test_a_sound_stands_beside_what_its_decoder_begins_with(whisper: WhisperProm
     )
     assert torch.equal(item.inputs["input_features"], heard["input_features"][0])
     assert whisper.prompt("<audio> w4 w5", [sound(2)]).token_ids == (10, 14, 15)
-    assert whisper.prompt("w0 w4 <audio>", [sound(2)]).token_ids == (10, 14)
+    start = "<|startoftranscript|>"
+    assert whisper.prompt(f"{start}w4 <audio>", [sound(2)]).token_ids == (10, 14)
+    asked = f"<|prev|>w4{start}<|de|><|transcribe|><|0.00|>"
+    made = whisper.prompt(f"{asked} <audio>", [sound(2)])
+    assert [WORDS[token_id] for token_id in made.token_ids] == [
+        start,
+        *("<|prev|>", "w4", start, "<|de|>", "<|transcribe|>", "<|0.00|>"),
+    ]
+
+
+def test_a_text_of_a_transcript_is_its_tokens(whisper: WhisperPrompts) -> None:
+    end = WORDS.index(END)
+    visible = [token_id for token_id in range(len(WORDS)) if token_id != end]
+    text = whisper.processor.tokenizer.decode([*visible, end], skip_special_tokens=True)
+    assert text.split() == [WORDS[token_id] for token_id in visible]
 
 
 @pytest.fixture(scope="module")

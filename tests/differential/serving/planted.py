@@ -1,10 +1,12 @@
-"""A plug-in of vLLM that lets a worker's store read, now and then, every row from the place before
-it: what a server then answers is wrong."""
+"""A plug-in of vLLM that lets a worker's store read, now and then, one row in the place of all.
+
+What a server then answers is wrong, of a decoder that attends to all rows as well.
+"""
 
 from typing import Any
 
 from cacheproof.differential.targets.after_import import after_import
-from cacheproof.differential.targets.host.engine_faults import ReadsTheRowBefore
+from cacheproof.differential.targets.host.engine_faults import ReadsOneRow
 
 
 def register() -> None:
@@ -13,11 +15,22 @@ def register() -> None:
 
 
 def plant(module: Any) -> None:
-    """Let model runners begin with such a store."""
-    begin = module.GPUModelRunner.__init__
+    """Let model runners begin with such a store, and read from it."""
+    runner = module.GPUModelRunner
+    begin, encode = runner.__init__, runner._execute_mm_encoder
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
-        self.encoder_cache = ReadsTheRowBefore(self.encoder_cache)
+        self.encoder_cache = ReadsOneRow(self.encoder_cache)
 
-    module.GPUModelRunner.__init__ = init
+    def read(self: Any, decided: Any) -> Any:
+        encoded = encode(self, decided)
+        if not self.model_config.is_encoder_decoder:
+            return encoded
+        return [  # such a worker hands on what it encoded, and never looks it up
+            self.encoder_cache.get(self.requests[name].mm_features[number].identifier)
+            for name, numbers in decided.scheduled_encoder_inputs.items()
+            for number in numbers
+        ]
+
+    runner.__init__, runner._execute_mm_encoder = init, read

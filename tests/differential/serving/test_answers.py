@@ -5,15 +5,38 @@ from dataclasses import replace
 import pytest
 
 from cacheproof.differential.judges.outputs import BOUND, NEARLY
-from cacheproof.differential.serving.answers import Tally, Truth
-from cacheproof.differential.serving.clients import Answer
+from cacheproof.differential.serving.answers import Answer, Segment, Tally, Truth
 from cacheproof.differential.serving.traffic import Ask
 
+Told = tuple[int, float | None, float | None]
 TRUTH = Truth([3, 3, 11], [(20, -1.0, 0.5), (21, -2.0, 0.5), (2, -0.5, 0.5)], "stop")
 WHOLE = Ask(0, 8, (), (), 0, None, leaves_after=None, at_once=True)
 SHORT = replace(WHOLE, max_tokens=2)
 LEAVES = replace(WHOLE, leaves_after=1, at_once=False)
-TOKENS = [(20, -1.0, 0.5), (21, -2.0, 0.5), (2, -0.5, 0.5)]
+TOKENS: list[Told] = [(20, -1.0, 0.5), (21, -2.0, 0.5), (2, -0.5, 0.5)]
+
+
+TIMES = Truth([10, 512], [(20, -1.0, 0.5), (530, -2.0, 0.5), (531, -4.0, 0.5), (21, -0.5, 0.5),
+                          (2, -0.5, 0.5)], "stop")  # fmt: skip
+WORDS: list[Told] = [(token_id, None, None) for token_id, *_ in TIMES.tokens[:4]]
+STREAM = replace(WHOLE, at_once=False)
+
+
+def text(tokens: list[Told] = WORDS) -> Answer:
+    """A transcript at once."""
+    return Answer(tokens, shows="words", tells_end=False)
+
+
+def stream(
+    tokens: list[Told] = WORDS, ended: str = "stop", lengths: tuple[int, int] = (2, 5)
+) -> Answer:
+    """A transcript, word by word."""
+    return Answer(tokens, shows="words", lengths=lengths, ended=ended)
+
+
+def cut(tokens: list[Told] = WORDS[:2], mean: float = -1.0) -> Answer:
+    """A transcript that is cut at its times: the prompt's, a word and a time."""
+    return Answer(tokens, shows="cut", segments=[Segment(0, 2, 3, mean)], tells_end=False)
 
 
 def told(request: Ask, answer: Answer, truth: Truth = TRUTH) -> list[str]:
@@ -56,6 +79,53 @@ def test_right_answers(request_: Ask, answer: Answer) -> None:
 def test_wrong_answers(request_: Ask, answer: Answer, words: str) -> None:
     (said,) = told(request_, answer)
     assert words in said
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (WHOLE, text()),
+        (SHORT, text(WORDS[:2])),
+        (STREAM, stream()),
+        (replace(STREAM, max_tokens=3), stream(WORDS[:3], "length", (2, 3))),
+        (LEAVES, Answer(WORDS[:1], shows="words")),
+        (WHOLE, cut()),
+        (SHORT, cut()),  # a time at the end is one of two
+        (replace(WHOLE, max_tokens=1), Answer([], shows="cut", tells_end=False)),
+    ],
+)
+def test_right_transcripts(request_: Ask, answer: Answer) -> None:
+    assert told(request_, answer, TIMES) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer", "words"),
+    [
+        (WHOLE, text([*WORDS[:3], (22, None, None)]), "token 3 is 22, expected 21"),
+        (WHOLE, text(WORDS[:3]), "3 tokens, None; expected 4, None"),
+        (SHORT, text(), "4 tokens, None; expected 2, None"),
+        (STREAM, stream(ended="length"), "4 tokens, length; expected 4, stop"),
+        (STREAM, stream(lengths=(3, 5)), "have (3, 5) tokens, expected (2, 5)"),
+        (STREAM, stream(lengths=(2, 4)), "have (2, 4) tokens, expected (2, 5)"),
+        (STREAM, Answer(WORDS, shows="words"), "no word of why it ended"),
+        (LEAVES, Answer([(22, None, None)], shows="words"), "token 0 is 22"),
+        (WHOLE, cut([(20, None, None), (532, None, None)]), "token 1 is 532, expected 530"),
+        (WHOLE, cut(WORDS[:3]), "3 tokens, None; expected 2, None"),
+        (WHOLE, cut([]), "0 tokens, None; expected 2, None"),
+        (WHOLE, cut(mean=-1.1), "the log probability of tokens 0 to 2 is 0.1 apart"),
+    ],
+)
+def test_wrong_transcripts(request_: Ask, answer: Answer, words: str) -> None:
+    (said,) = told(request_, answer, TIMES)
+    assert words in said
+
+
+def test_what_rounding_hides_from_a_transcript_is_not_compared() -> None:
+    *shown, last, end = TIMES.tokens
+    near = Truth(TIMES.prompt, [*shown, last, (end[0], end[1], NEARLY / 2)], "stop")
+    assert told(WHOLE, text([*WORDS, (30, None, None)]), near) == []
+    assert told(WHOLE, cut(WORDS[:3]), near) == []
+    assert told(WHOLE, text(WORDS[:3]), near) != []
 
 
 def test_what_rounding_may_have_decided_ends_the_comparison_of_that_answer() -> None:

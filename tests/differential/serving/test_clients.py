@@ -1,15 +1,13 @@
 """Clients beside a server that is none: what they send, and what they make of what comes back."""
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from cacheproof.differential.serving.clients import Answer, ask
 from cacheproof.differential.serving.traffic import Ask, Medium, Question
+from tests.differential.serving.stand_in import Body, replying
 
 QUESTION = Question(("w1", Medium("image", "image 1", b"data"), "w2"))
 REQUEST = Ask(0, 8, ("image 1",), (False,), 2, "salt", leaves_after=None, at_once=True)
@@ -29,41 +27,22 @@ def piece(*choices: dict[str, Any]) -> dict[str, Any]:
     return {"prompt_token_ids": [7, 8], "choices": list(choices)}
 
 
-@contextmanager
-def serving(*replies: Reply) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that answers one request after the other so, and what it was sent."""
-    sent: list[dict[str, Any]] = []
+def one_after_the_other(*replies: Reply) -> Callable[[Body], tuple[int, bytes]]:
+    """What is replied to each request, as a chat's server writes it."""
     left = iter(replies)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            sent.append(body)
-            status, pieces = next(left)(body)
-            self.send_response(status)
-            self.end_headers()
-            for one in pieces:
-                text = json.dumps(one)
-                self.wfile.write((f"data: {text}\n\n" if body["stream"] else text).encode())
-            if body["stream"]:
-                self.wfile.write(b"data: [DONE]\n\n")
+    def reply(body: Body) -> tuple[int, bytes]:
+        status, pieces = next(left)(body)
+        texts = map(json.dumps, pieces)
+        if not body["stream"]:
+            return status, "".join(texts).encode()
+        return status, "".join(f"data: {text}\n\n" for text in (*texts, "[DONE]")).encode()
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", sent
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return reply
 
 
 def answered(request: Ask, *replies: Reply) -> tuple[Answer, list[dict[str, Any]]]:
-    with serving(*replies) as (url, sent):
+    with replying(one_after_the_other(*replies)) as (url, sent):
         return ask(url, QUESTION, request), sent
 
 
