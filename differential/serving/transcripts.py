@@ -79,8 +79,9 @@ class Transcript:
             begin, end = len(token_ids), len(token_ids) + len(own) - 1
             self.answer.segments.append(Segment(begin, end, len(own), one["avg_logprob"]))
             token_ids += own
-        text = " ".join(one["text"] for one in told["segments"] or ())
-        if told["text"].split() != text.split():
+        # Releases put a space between segments, or nothing.
+        text = "".join(one["text"] for one in told["segments"] or ())
+        if "".join(told["text"].split()) != "".join(text.split()):
             raise ValueError(f"{told['text']!r} is said of segments {text!r}")
         # The first time belongs to the prompt.
         self.answer.tokens = [(token_id, None, None) for token_id in token_ids[1:]]

@@ -85,6 +85,7 @@ def test_segments_tell_all_tokens_before_the_last_cut() -> None:
     assert [token_id for token_id, *_ in answer.tokens] == [15, *times]
     assert answer.segments == [Segment(0, 2, 3, -1.0), Segment(3, 3, 1, 0.0)]
     assert answer.shows == "cut"
+    assert taken(CUT, AT_ONCE, CUT_ANSWER | {"text": "w5"}) == answer
     assert taken(CUT, AT_ONCE, {"language": "de", "text": "", "segments": []}).tokens == []
 
 
