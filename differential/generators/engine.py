@@ -23,6 +23,7 @@ from cacheproof.differential.generators.engine_steps import (
     under_pressure,
     with_steps_ahead,
 )
+from cacheproof.differential.generators.scheduler_config import most_blocks
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item
 from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
@@ -157,11 +158,11 @@ def _with_windows(config: EngineConfig, random: Random) -> EngineConfig:
     """The configuration with layers of windows before those of full attention, and as many blocks
     more as the longest request holds for them. Their blocks are cached everywhere, or, as releases
     do by default, only where a prompt ends, or now and then as well."""
-    tokens = min(_WINDOW - 1 + config.max_num_batched_tokens, config.max_model_len)
+    windows = Group("sliding_window", BLOCK_SIZE, _WINDOW)
     return msgspec.structs.replace(
         config,
-        groups=(Group("sliding_window", BLOCK_SIZE, _WINDOW), Group("full", BLOCK_SIZE)),
-        num_blocks=config.num_blocks + 1 - (-tokens // BLOCK_SIZE),
+        groups=(windows, Group("full", BLOCK_SIZE)),
+        num_blocks=config.num_blocks + most_blocks(windows, config),
         prefix_cache_retention_interval=random.choice((None, 0, 0, BLOCK_SIZE, 2 * BLOCK_SIZE)),
     )
 
@@ -242,11 +243,11 @@ class _EngineTrace:
                 max_loras=asking.choice((1, 2, 2)),
                 tower_adapters=self._asked == "tower adapters",
             )
+        if self._ahead is not None:
+            config = with_steps_ahead(config, self._ahead, drafter=self._model in _WITH_DRAFTER)
         if self._model == "cohere2_vision":
             config = _with_windows(config, Random(f"{VERSION}/{self._model}/windows/{self._seed}"))
-        if self._ahead is None:
-            return config
-        return with_steps_ahead(config, self._ahead, drafter=self._model in _WITH_DRAFTER)
+        return config
 
     def _prompt(self) -> tuple[int, tuple[Item, ...]]:
         """A prompt's length and items; pictures may repeat, and may follow one another closely."""

@@ -144,12 +144,12 @@ def with_groups(config: SchedulerConfig, random: Random, offered: Semantics) -> 
         prefix_cache_retention_interval=(
             random.choice((None, 0, 0, size, 2 * size)) if retains else None
         ),
-        num_blocks=slack + sum(_most_blocks(group, config) for group in groups),
+        num_blocks=slack + sum(most_blocks(group, config) for group in groups),
         drafter=drafter,
     )
 
 
-def _most_blocks(group: Group, config: SchedulerConfig) -> int:
+def most_blocks(group: Group, config: SchedulerConfig) -> int:
     """Blocks that the longest request holds in a group at a time, as releases count them."""
     in_flight = config.max_num_batched_tokens * (2 if config.async_scheduling else 1)
     tokens = config.max_model_len

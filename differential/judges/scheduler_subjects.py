@@ -57,7 +57,14 @@ class Subjects:
         is_decoder = trace.header.manager == "encoder_decoder"
         self.has_whole_items = config.disable_chunked_mm_input and not is_decoder
         first, second = trace.runner == "first", trace.runner == "second"
-        self.named_stops = {"drafter": drafter_stops, "whole items": self.has_whole_items}
+        # A lone request is padded with drafts, and there may be more of them than a step takes.
+        drafts = facts.scheduler.pads_lone_requests * config.num_speculative_tokens
+        self.named_stops = {
+            "drafter": drafter_stops,
+            "whole items": self.has_whole_items,
+            "padded": drafts >= config.max_num_batched_tokens
+            and not (drafter_stops or self.has_whole_items),
+        }
         self._drafter_needs_all = first and is_one_of(release, _DRAFTER_NEEDS_ALL)
         reads_none = second and is_one_of(release, _SECOND_DRAFTER_READS_NO_ITEM)
         self._draft_items = 0 if reads_none else draft_reads

@@ -201,7 +201,8 @@ def _num_padded_tokens(
         return 0
     if step.runs_prefill:
         return 0
-    if state.semantics.scheduler.pads_within_threshold and step.bounded(count) < count:
+    most = min(step.bounded(count), state.config.max_num_batched_tokens)
+    if state.semantics.scheduler.pads_within_threshold and most < count:
         return 0
     room = state.config.max_model_len - num_computed_tokens
     if state.semantics.scheduler.pads_wholly:

@@ -374,7 +374,7 @@ class SchedulerSemantics:
     pads_within_threshold: bool = change(
         None,
         "Scheduler.schedule",
-        "a request is not padded with drafts beyond the long-prefill threshold",
+        "a request is not padded with drafts beyond the long-prefill threshold, or beyond a step",
         thread="vLLM PR #54028",
     )
     takes_after_blocks: bool = change(
