@@ -57,7 +57,7 @@ def of_server(
     settings = replace(asked.settings, processor_cache=kind)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        directory, _ = truths_of(model, asked.questions[:1], folder, report=print)
+        directory, _ = truths_of(model, asked, folder, report=print)
         search = libraries.overlays
         with Server(release, model, directory, settings, folder, search=search) as server:
             return list(refusals(server.url, model, 0))
