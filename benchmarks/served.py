@@ -102,6 +102,8 @@ def wrong(outcome: Outcome) -> Iterator[str]:
     if outcome.refusal:
         yield outcome.refusal
     for server in outcome.servers:
+        if server["unlisted"]:
+            yield f"seed {server['seed']}: something that no listed fault does"
         yield from (f"seed {server['seed']}: {said}" for said in server["differences"])
         yield from (
             f"seed {server['seed']}: its record breaks {contract}, which is not listed"

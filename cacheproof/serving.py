@@ -186,6 +186,8 @@ def _json(told: Told) -> dict[str, Any]:
         "died": told.died,
         "unjudged": told.unjudged,
         "refusals": [one._asdict() for one in told.refusals],
+        "parted": told.parted,
+        "unlisted": told.is_unlisted,
     }
 
 
