@@ -26,13 +26,12 @@ COLUMNS = ("engine", "processed media in", "refused", "the next not answered", "
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", action="append", help="engine@X; all by default")
+    parser.add_argument("--engine", action="append", help="its version; all by default")
     parser.add_argument("--verbose", action="store_true", help="every way to be refused as well")
     options = parser.parse_args()
     print(f"Python {platform.python_version()}\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
-    named = [name.removeprefix("engine@") for name in options.target or ()]
-    for version in named or reversed(sources.engines()):
+    for version in options.engine or reversed(sources.engines()):
         for kind in KINDS:
             try:
                 told = of_server(version, kind)

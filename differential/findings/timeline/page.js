@@ -171,8 +171,9 @@ chart.addEventListener("wheel", (event) => {
   } else {
     const before = view.top;
     view.top += event.deltaY;
-    redraw();
+    clamp();
     if (view.top === before) return; // the page scrolls on
+    redraw();
   }
   event.preventDefault();
 }, { passive: false });

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from .by_name import by_name
+from .stale_tables import change_resumed
 
 
 def pairs_rows_by_place(runner: Any) -> None:
@@ -61,16 +62,7 @@ def forgets_rows_of_the_resumed(runner: Any) -> None:
 
 def keeps_cross_blocks_of_before(runner: Any) -> None:
     """A request that comes back after a preemption writes and reads where its rows were before."""
-    apply = runner.batch.apply
-
-    def stale(step: Any) -> None:
-        old = {name: one.block_ids for name, one in runner.batch.requests.items()}
-        apply(step)
-        for name in step.scheduled_cached_reqs.resumed_req_ids & old.keys():
-            request = runner.batch.requests[name]
-            request.block_ids = (*request.block_ids[:-1], old[name][-1])
-
-    runner.batch.apply = stale
+    change_resumed(runner, lambda old, new: (*new[:-1], old[-1]))
 
 
 CROSS_FAULTS: dict[str, Callable[[Any], None]] = by_name(

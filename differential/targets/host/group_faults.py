@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from .by_name import by_name
+from .stale_tables import change_resumed
 
 
 def sees_one_token_more(runner: Any) -> None:
@@ -37,13 +38,7 @@ def _change_windows(runner: Any, change: Callable[[int], int | None]) -> None:
 
 def reads_by_the_first_table(runner: Any) -> None:
     """Every group writes by its own block table, and reads by the first group's."""
-    group = runner._group
-
-    def mixed(number: int, sliding_window: int | None, scheduled: Any) -> Any:
-        read = group(0, sliding_window, scheduled)
-        return replace(group(number, sliding_window, scheduled), windows=read.windows)
-
-    runner._group = mixed
+    _take_of_the_first(runner, "windows")
 
 
 def forgets_null_blocks(runner: Any) -> None:
@@ -75,11 +70,15 @@ def sees_the_window_of_a_chunks_first_token(runner: Any) -> None:
 
 def writes_by_the_first_table(runner: Any) -> None:
     """Every group reads by its own block table, and writes by the first group's."""
+    _take_of_the_first(runner, "slots")
+
+
+def _take_of_the_first(runner: Any, name: str) -> None:
     group = runner._group
 
-    def mixed(number: int, sliding_window: int | None, scheduled: Any) -> Any:
-        written = group(0, sliding_window, scheduled)
-        return replace(group(number, sliding_window, scheduled), slots=written.slots)
+    def mixed(number: int, *arguments: Any) -> Any:
+        first = group(0, *arguments)
+        return replace(group(number, *arguments), **{name: getattr(first, name)})
 
     runner._group = mixed
 
@@ -95,18 +94,7 @@ def exchanges_tables(runner: Any) -> None:
 
 def keeps_one_table_of_before(runner: Any) -> None:
     """Of a request that comes back after a preemption the last group's table is that of before."""
-    apply = runner.batch.apply
-
-    def stale(step: Any) -> None:
-        old = {name: one.block_ids for name, one in runner.batch.requests.items()}
-        apply(step)
-        for name in step.scheduled_cached_reqs.resumed_req_ids & old.keys():
-            request = runner.batch.requests[name]
-            *others, now = request.block_ids
-            before = old[name][-1] + now
-            request.block_ids = (*others, before[: len(now)])
-
-    runner.batch.apply = stale
+    change_resumed(runner, lambda old, new: (*new[:-1], (old[-1] + new[-1])[: len(new[-1])]))
 
 
 def keeps_layers_of_a_group_together(runner: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .by_name import by_name
+from .stale_tables import change_resumed
 
 
 def frees_after_encodes(runner: Any) -> None:
@@ -108,20 +109,12 @@ def takes_items_in_reverse(runner: Any) -> None:
 
 def keeps_blocks_of_before(runner: Any) -> None:
     """A request that comes back after a preemption reads the blocks that it had before."""
-    apply = runner.batch.apply
-
-    def stale(step: Any) -> None:
-        old = {name: one.block_ids for name, one in runner.batch.requests.items()}
-        apply(step)
-        resumed = step.scheduled_cached_reqs.resumed_req_ids
-        for name in resumed & old.keys():
-            request = runner.batch.requests[name]
-            request.block_ids = tuple(
-                (before + now)[: max(len(now), 1)]
-                for before, now in zip(old[name], request.block_ids, strict=True)
-            )
-
-    runner.batch.apply = stale
+    change_resumed(
+        runner,
+        lambda old, new: tuple(
+            (before + now)[: max(len(now), 1)] for before, now in zip(old, new, strict=True)
+        ),
+    )
 
 
 def writes_a_slot_too_far(runner: Any) -> None:

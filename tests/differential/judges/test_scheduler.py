@@ -94,6 +94,13 @@ def test_a_fault_of_releases_breaks_the_contract_that_speaks_of_it(
     assert broken(trace, without(*lacking))[contract].kind == kind
 
 
+def test_more_drafts_than_a_step_takes_keep_a_lone_request_waiting() -> None:
+    path = FINDINGS / "padded-beyond-a-step.jsonl"
+    trace = parse(path.read_bytes().splitlines(), path.name)
+    assert broken(trace) == {}
+    assert broken(trace, without("scheduler.pads_within_threshold"))["LV-1"].kind == "padded"
+
+
 @pytest.mark.parametrize("release", ["0.12.0", "0.33.0"])
 def test_a_hit_on_what_a_preempted_request_left_uncomputed_is_told_apart(release: str) -> None:
     path = FINDINGS / "uncomputed-hit.jsonl"

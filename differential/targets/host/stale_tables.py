@@ -1,0 +1,21 @@
+"""Faults in the block tables of requests that come back after a preemption."""
+
+from collections.abc import Callable
+from typing import Any
+
+Tables = tuple[list[int], ...]
+"""The blocks of a request, group by group."""
+
+
+def change_resumed(runner: Any, change: Callable[[Tables, Tables], Tables]) -> None:
+    """Let a request that comes back have what `change` makes of its tables of before and of now."""
+    apply = runner.batch.apply
+
+    def stale(step: Any) -> None:
+        old = {name: one.block_ids for name, one in runner.batch.requests.items()}
+        apply(step)
+        for name in step.scheduled_cached_reqs.resumed_req_ids & old.keys():
+            request = runner.batch.requests[name]
+            request.block_ids = change(old[name], request.block_ids)
+
+    runner.batch.apply = stale
