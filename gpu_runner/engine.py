@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from cacheproof.gpu_runner.kv_store import KVShape
-from cacheproof.gpu_runner.requests import Prompt
+from cacheproof.gpu_runner.requests import Prompt, PromptEmbeds
 from cacheproof.gpu_runner.runner import Runner, Sampled
+from cacheproof.reference import request
 from cacheproof.reference.block_hash import get_request_block_hasher
 from cacheproof.reference.encoder_cache import EncoderCacheManager
 from cacheproof.reference.encoder_decoder_cache import EncoderDecoderCacheManager
@@ -59,6 +62,15 @@ def specs_of(shape: KVShape, block_size: int) -> list[KVCacheSpec]:
     ]
 
 
+def _by_bytes(embeds: PromptEmbeds) -> request.PromptEmbeds:
+    """What tells prompts of embeddings apart: the numbers themselves."""
+    rows = embeds.rows.contiguous().view(torch.uint8).cpu()
+    return request.PromptEmbeds(
+        tuple(bytes(row.tolist()) for row in rows),
+        tuple(name is not None for name in embeds.given),
+    )
+
+
 class Engine:
     """Generates greedily, one step after the other."""
 
@@ -95,6 +107,7 @@ class Engine:
             semantics=semantics,
         )
         keyed = semantics.block_keys
+        self._zeroes_mixed = keyed.zeroes_embed_positions
         self._hasher = get_request_block_hasher(
             sizes.block_size, hash_function(keyed), semantics=keyed, seed=seed
         )
@@ -115,14 +128,19 @@ class Engine:
             ValueError: one of its id is there.
         """
         self.runner.add(request_id, prompt)
+        token_ids: Sequence[int] = prompt.token_ids
+        embeds = None if prompt.embeds is None else _by_bytes(prompt.embeds)
+        if embeds is not None:
+            token_ids = embeds.token_ids(token_ids, zeroes_mixed=self._zeroes_mixed)
         self.completions[request_id] = Completion()
         self.scheduler.add_request(
             ScheduledRequest(
                 request_id,
-                prompt.token_ids,
+                token_ids,
                 [item.feature for item in prompt.items],
                 None if prompt.adapter is None else prompt.adapter.request,
                 prompt.cache_salt,
+                embeds,
                 block_hasher=self._hasher,
                 is_decoder=self._is_decoder,
                 max_tokens=max_tokens,

@@ -149,6 +149,10 @@ def prefix_tags(
     adapter = request.prompt.adapter
     name = None if adapter is None else adapter.request.lora_name
     prefix = repr((weights, request.prompt.cache_salt, name, before)).encode()
+    if request.prompt.embeds is not None:
+        for at, given in enumerate(request.prompt.embeds.given):
+            if given is not None:
+                content[at] = ("embedding", given)
     for item in items if has_placeholders else ():
         where = item.feature.mm_position
         for at in range(where.offset, where.end):

@@ -31,15 +31,26 @@ class MediaItem:
 
 
 @dataclass(frozen=True)
+class PromptEmbeds:
+    """Rows that a user gives in the place of a prompt's tokens, [tokens, embedding
+    size]. `given` has
+    the name of each row, which tells equal ones, and None where the token counts."""
+
+    rows: torch.Tensor
+    given: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
 class Prompt:
     """What a request begins with. `token_ids` hold an item's placeholders in full. KV blocks are
     shared by prompts of one `cache_salt` and one `adapter` alone, rows of items by those whose
-    identifiers are equal."""
+    identifiers are equal. `embeds` are read in the place of tokens."""
 
     token_ids: tuple[int, ...]
     items: tuple[MediaItem, ...] = ()
     cache_salt: str | None = None
     adapter: Adapter | None = None
+    embeds: PromptEmbeds | None = None
 
 
 @dataclass

@@ -211,6 +211,7 @@ class Runner:
                 done.append((request_id, request))
                 rows += range(first + count - 1 - len(request.verified), first + count)
         embeds = self.model.embed(self._upload(token_ids))
+        self._give(embeds, scheduled)
         placed = self._upload(torch.cat(positions, dim=-1))
         groups = tuple(
             self._group(number, group.sliding_window, scheduled)
@@ -244,6 +245,19 @@ class Runner:
             for request_id, drafts in self._drafter(dict(done)).items():
                 self.batch.of(request_id).drafts = list(drafts)
         return answers
+
+    def _give(
+        self, embeds: torch.Tensor, scheduled: Sequence[tuple[str, RequestState, int]]
+    ) -> None:
+        """Put the rows of prompts of embeddings in the places of their tokens."""
+        first = 0
+        for _, request, count in scheduled:
+            if (prompt := request.prompt.embeds) is not None:
+                start = request.num_computed_tokens
+                of_step = enumerate(prompt.given[start : start + count])
+                given = self._upload([at for at, name in of_step if name is not None])
+                embeds[first + given, : self.model.embedding_size] = prompt.rows[start + given]
+            first += count
 
     def _group(
         self,

@@ -11,7 +11,9 @@ from cacheproof.differential.traces.manager import Reset
 from cacheproof.differential.traces.scheduler import Abort, ResetPrefix
 from cacheproof.differential.traces.trace import AnyEvent
 
-Asked = Literal["salts", "adapters", "tower adapters", "weights", "embeddings", "priority"]
+Asked = Literal[
+    "salts", "adapters", "tower adapters", "weights", "embeddings", "embedded prompts", "priority"
+]
 """What requests of a trace ask for beside their prompt."""
 SALTS = (None, "tenant 1", "tenant 2")
 ADAPTERS = (

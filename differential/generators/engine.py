@@ -25,7 +25,7 @@ from cacheproof.differential.generators.engine_steps import (
 )
 from cacheproof.differential.generators.scheduler_config import most_blocks
 from cacheproof.differential.generators.whisper import whisper_trace
-from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item
+from cacheproof.differential.traces.base import SCHEMA, Adapter, Group, Item, Rows
 from cacheproof.differential.traces.engine import EngineConfig, EngineHeader, EngineModel
 from cacheproof.differential.traces.manager import Add, Reset
 from cacheproof.differential.traces.scheduler import ResetPrefix
@@ -133,6 +133,15 @@ def _embeddings(random: Random) -> list[_Medium]:
     return [_Medium(f"embeddings {one} of {rows}", rows) for one, rows in enumerate(lengths)]
 
 
+def _rows(random: Random) -> list[Rows]:
+    """Rows that prompts may be made of: some of each length, of which some are zeros."""
+    return [
+        Rows(f"embeddings {name} of {length}", 0, length)
+        for length in random.sample((1, 4, 15, 32, 40), 2)
+        for name in ("0", "1", "zero")
+    ]
+
+
 def _picture(number: int, random: Random) -> _Medium:
     height, width = random.randint(1, 5), random.randint(1, 4)
     return _Medium(f"picture {number} of {height}x{width}", height * width)
@@ -195,6 +204,10 @@ class _EngineTrace:
         self._close = random.random() < 0.3
         self._config = self._draw()
         self._prompts = [self._prompt() for _ in range(random.randint(1, 4))]
+        if asked == "embedded prompts":
+            self._rows_given = _rows(self._asking.random)
+            drawn = [self._embedded() for _ in range(2)]
+            self._embedded_prompts = [*drawn, *map(self._varied, drawn)]
 
     def _draw(self) -> EngineConfig:
         random, rows = self._random, self._rows
@@ -235,7 +248,9 @@ class _EngineTrace:
             )
         elif self._asked is not None:
             config = msgspec.structs.replace(
-                config, prefix_caching=True, prompt_embeds=self._asked == "embeddings"
+                config,
+                prefix_caching=True,
+                prompt_embeds=self._asked in ("embeddings", "embedded prompts"),
             )
         if self._asked in ("adapters", "tower adapters"):
             config = msgspec.structs.replace(
@@ -269,6 +284,28 @@ class _EngineTrace:
             items = []  # a release takes them as items beside others alone
         return min(at, room) + random.randint(1, 8), tuple(items)
 
+    def _embedded(self) -> tuple[int, tuple[Rows, ...]]:
+        """The length of a prompt of embeddings, and those: all of it, or with tokens between."""
+        random, room = self._asking.random, self._config.max_model_len - 24
+        is_whole = random.random() < 0.5
+        given: list[Rows] = []
+        at = 0
+        while not given or random.random() < 0.7:
+            start = at if is_whole else at + random.choice((0, 1, 5, 17))
+            one = random.choice(self._rows_given)
+            if start + one.length > room:
+                break
+            given.append(msgspec.structs.replace(one, offset=start))
+            at = start + one.length
+        return at + (0 if is_whole else random.randint(0, 8)), tuple(given)
+
+    def _varied(self, prompt: tuple[int, tuple[Rows, ...]]) -> tuple[int, tuple[Rows, ...]]:
+        """The prompt with other rows in the place of its last ones, or the same."""
+        length, (*before, last) = prompt
+        alike = [one for one in self._rows_given if one.length == last.length]
+        other = self._asking.random.choice(alike)
+        return length, (*before, msgspec.structs.replace(other, offset=last.offset))
+
     def build(self) -> Trace:
         random = self._random
         events = under_pressure(
@@ -295,6 +332,10 @@ class _EngineTrace:
         random = self._random
         self._asking.names.append(name)
         prompt, items = random.choice(self._prompts)
+        embeds = None
+        if self._asked == "embedded prompts" and self._asking.random.random() < 0.7:
+            prompt, embeds = self._asking.random.choice(self._embedded_prompts)
+            items = ()
         most = self._config.max_model_len - prompt
         lora = self._asking.adapter(self._config)
         if lora is not None and self._config.tower_adapters:
@@ -307,4 +348,5 @@ class _EngineTrace:
             priority=self._asking.priority(random),
             lora=lora,
             salt=self._asking.salt(),
+            embeds=embeds,
         )

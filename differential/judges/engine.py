@@ -11,14 +11,14 @@ from cacheproof.differential.judges.rules import rules_of
 from cacheproof.differential.judges.scheduler import SchedulerJudge
 from cacheproof.differential.targets.host.media_inputs import is_given
 from cacheproof.differential.targets.host.protocol import Protocol
-from cacheproof.differential.traces.base import Adapter, Item
+from cacheproof.differential.traces.base import Adapter, Item, Rows
 from cacheproof.differential.traces.engine import Reload
 from cacheproof.differential.traces.manager import Add, Update
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.spec.records import RowsRead, SlotsRead, StoreMemory, Twins
 
-Prompt = tuple[int, tuple[Item, ...], Adapter | None, int]
-"""Length, items, adapter, and by number the weights that the model had when it was asked."""
+Prompt = tuple[int, tuple[Item | Rows, ...], Adapter | None, int]
+"""Length, items or embeddings, adapter, and by number the weights that the model had then."""
 _OF_THE_STORE = frozenset({"mirror"})
 
 
@@ -42,10 +42,19 @@ class EngineJudge(SchedulerJudge):
 
     def _add(self, event: Add, outcome: Any, calls: Any) -> None:
         super()._add(event, outcome, calls)
-        self._prompt_of[event.request] = (event.prompt, event.items, event.lora, self._weights)
+        given = event.embeds or ()
+        self._prompt_of[event.request] = (
+            event.prompt,
+            event.items + given,
+            event.lora,
+            self._weights,
+        )
         self._salt_of[event.request] = event.salt
         if len({is_given(msgspec.to_builtins(item)) for item in event.items}) > 1:
             self._reach.meet("embeddings beside media")
+        if given:
+            is_whole = sum(one.length for one in given) == event.prompt
+            self._reach.meet("prompt of embeddings" if is_whole else "tokens and embeddings mixed")
         self._decided[event.request] = []
 
     def _schedule(self, event: Any, outcome: Any, calls: Any) -> None:
@@ -129,8 +138,9 @@ class EngineJudge(SchedulerJudge):
 
 def _bare(prompt: Prompt) -> tuple[Any, ...]:
     """The prompt under no adapter; equal to itself alone."""
-    length, items, _, weights = prompt
-    return weights, length, tuple((one.mm_hash or one.identifier, one.offset) for one in items)
+    length, given, _, weights = prompt
+    names = [getattr(one, "mm_hash", None) or one.identifier for one in given]
+    return weights, length, *zip(names, (one.offset for one in given), strict=True)
 
 
 def _frozen(entries: Sequence[Any]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproof.differential.traces.base import Item, Rows
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
 from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
@@ -32,7 +33,8 @@ class Text:
         self._name = event.request
         self._prompt = event.prompt
         self._about = event.salt, event.lora and event.lora.lora_name
-        self._items = [(one.identifier, one.offset, one.offset + one.length) for one in event.items]
+        given: tuple[Item | Rows, ...] = event.items + (event.embeds or ())
+        self._items = [(one.identifier, one.offset, one.offset + one.length) for one in given]
         self._moved: list[tuple[int, int]] = []
         self._decoded: list[int] = []
         self._own = math.inf

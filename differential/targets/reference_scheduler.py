@@ -6,7 +6,11 @@ from typing import Any
 from cacheproof.differential.targets.host.encoder_transfers import EncoderTransfers
 from cacheproof.differential.targets.host.faults import FAULTS
 from cacheproof.differential.targets.host.kv_transfers import KVTransfers, Report
-from cacheproof.differential.targets.host.media_inputs import token_ids_of
+from cacheproof.differential.targets.host.media_inputs import (
+    ZEROS,
+    row_names_of,
+    token_ids_of,
+)
 from cacheproof.differential.targets.host.protocol import HASH_SEED, Event, Illegal
 from cacheproof.differential.targets.host.recorder import Recorder
 from cacheproof.differential.targets.host.scheduler_faults import SCHEDULER_FAULTS
@@ -31,7 +35,12 @@ from cacheproof.reference.kv_cache_specs import (
     KVCacheGroupSpec,
     NotModelledCache,
 )
-from cacheproof.reference.request import LoRARequest, MultiModalFeature, PlaceholderRange
+from cacheproof.reference.request import (
+    LoRARequest,
+    MultiModalFeature,
+    PlaceholderRange,
+    PromptEmbeds,
+)
 from cacheproof.reference.scheduled_request import RequestStatus, ScheduledRequest
 from cacheproof.reference.scheduler.config import SchedulerConfig
 from cacheproof.reference.scheduler.output import KVConnectorOutput
@@ -221,12 +230,18 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     def make_request(event: Event, arrival_time: float) -> ScheduledRequest:
         if config["disable_chunked_mm_input"] and semantics.scheduler.refuses_long_whole_items:
             _check_lengths(event["items"], config["max_num_batched_tokens"])
+        token_ids = token_ids_of(event, config.get("model"), has_placeholders=not is_decoder)
+        embeds = _prompt_embeds(event)
+        if embeds is not None:
+            zeroes = semantics.block_keys.zeroes_embed_positions
+            token_ids = embeds.token_ids(token_ids, zeroes_mixed=zeroes)
         return ScheduledRequest(
             event["request"],
-            token_ids_of(event, config.get("model"), has_placeholders=not is_decoder),
+            token_ids,
             [_feature(item, semantics) for item in event["items"]],
             None if event["lora"] is None else LoRARequest(**event["lora"]),
             event["salt"],
+            embeds,
             block_hasher=hasher,
             is_decoder=is_decoder,
             skip_reading_prefix_cache=event["skip_reading"],
@@ -338,6 +353,16 @@ def _size(item: Event, semantics: Semantics) -> int:
     return (
         item["length"] if mask is None or not semantics.encoder_cache.counts_embeds else sum(mask)
     )
+
+
+def _prompt_embeds(event: Event) -> PromptEmbeds | None:
+    """What a prompt of embeddings is, by the names of its rows: whatever is called alike is equal,
+    and so are all rows of zeros, given or not."""
+    if not event["embeds"]:
+        return None
+    names = row_names_of(event)
+    rows = tuple(f"{name or ZEROS};".encode() for name in names)
+    return PromptEmbeds(rows, tuple(name is not None for name in names))
 
 
 def _feature(item: Event, semantics: Semantics) -> MultiModalFeature:

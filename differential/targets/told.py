@@ -21,8 +21,8 @@ READ: Mapping[str, Mapping[str, str]] = {
         "block_ids": f"{_BY_REQUEST} and group; KT-1, KT-2",
         "num_computed_tokens": f"{_BY_REQUEST}; the window of SC-2 to SC-4",
         "pooling_params": _UNASKED,
-        "prompt_embeds": _UNASKED,
-        "prompt_is_token_ids": _UNASKED,
+        "prompt_embeds": f"{_BY_REQUEST}: where tokens have none, and rows are given",
+        "prompt_is_token_ids": f"{_BY_REQUEST}: the same, in a prompt that mixes both",
         "replay_start": _UNASKED,
     },
     "CachedRequestData": {

@@ -24,6 +24,15 @@ class Item(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     is_embed: tuple[bool, ...] | None = None
 
 
+class Rows(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Embeddings that are given in the place of `length` tokens of a prompt, from `offset` on. What
+    they are, their `identifier` decides."""
+
+    identifier: Name
+    offset: Count
+    length: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+
+
 class Event(msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="event"):
     """What the engine does next."""
 

@@ -4,7 +4,7 @@ from typing import Annotated, get_args
 
 import msgspec
 
-from cacheproof.differential.traces.base import Adapter, Count, Event, Item, Name, Size
+from cacheproof.differential.traces.base import Adapter, Count, Event, Item, Name, Rows, Size
 from cacheproof.differential.traces.headers import EncoderHeader
 
 
@@ -12,7 +12,8 @@ class Add(Event, tag="add", frozen=True):
     """A request arrives, with `prompt` tokens and its items in prompt order. Output number
     `stop_after` is a token that ends it; `skip_reading` keeps it from hitting the prefix cache. A
     `resumable` request waits for more prompt where another would end. The KV of one that `sends` is
-    sent elsewhere when it has come to its end."""
+    sent elsewhere when it has come to its end. `embeds`, in prompt order, are given in the place of
+    tokens: at engine depth, and in a request without items."""
 
     request: Name
     prompt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -25,6 +26,7 @@ class Add(Event, tag="add", frozen=True):
     stop_after: Size | None = None
     resumable: bool = False
     sends: bool = False
+    embeds: tuple[Rows, ...] | None = None
 
 
 class Walk(Event, tag="walk", frozen=True):

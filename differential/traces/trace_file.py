@@ -12,7 +12,9 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.media.descriptions import Malformed, check_call
 from cacheproof.differential.traces.base import SCHEMA, Item, tag_of
 from cacheproof.differential.traces.block_hash import EMBEDDED, Continue, Prompt
+from cacheproof.differential.traces.engine import EngineConfig
 from cacheproof.differential.traces.kv_cache import Arrive
+from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.media_hash import Hash
 from cacheproof.differential.traces.trace import (
     AnyEvent,
@@ -130,6 +132,8 @@ def _check(event: AnyEvent, header: Header, requests: set[str], where: str) -> N
         requests.add(event.request)
     if isinstance(event, Prompt):
         _check_embeds(event, where)
+    if isinstance(event, Add) and event.embeds is not None:
+        _check_rows(event, header, where)
     if isinstance(event, Prompt | Continue):
         prompt = len(event.tokens)
     elif isinstance(event, Arrive):
@@ -177,6 +181,25 @@ def _check_embeds(event: Prompt, where: str) -> None:
                 f"{where}: token {token} and embedding {row}; expected token {EMBEDDED} exactly "
                 f"where an embedding is given"
             )
+
+
+def _check_rows(event: Add, header: Header, where: str) -> None:
+    rows = event.embeds or ()
+    config = header.config
+    takes = isinstance(config, EngineConfig) and config.prompt_embeds
+    if not takes or header.manager == "encoder_decoder" or event.items or not rows:
+        raise InputError(
+            f"{where}: {len(rows)} embeds beside {len(event.items)} items; expected some and no "
+            f"items, at engine depth, of a decoder-only engine that takes prompt_embeds"
+        )
+    _check_names([one.identifier for one in rows], where)
+    ends = (0, *(one.offset + one.length for one in rows))
+    starts = (*(one.offset for one in rows), event.prompt)
+    if any(end > start for end, start in zip(ends, starts, strict=True)):
+        raise InputError(
+            f"{where}: embeds at {list(starts[:-1])} that end at {list(ends[1:])}; expected them "
+            f"in prompt order, apart from each other and within the prompt of {event.prompt} tokens"
+        )
 
 
 def _check_names(names: Iterable[str | None], where: str) -> None:

@@ -37,6 +37,10 @@ class MultiModalModel(Protocol):
     dtype: torch.dtype
     device: torch.device
 
+    @property
+    def embedding_size(self) -> int:
+        """Numbers of a token's embedding; rows have more where features go into several layers."""
+
     def reload(self, directory: Path) -> None:
         """Take the weights of that directory, in place."""
 
@@ -68,8 +72,13 @@ class TransformersModel:
     """What is alike in every MultiModalModel around one of transformers' own."""
 
     _whole: Any
+    hidden_size: int
     dtype: torch.dtype
     device: torch.device
+
+    @property
+    def embedding_size(self) -> int:
+        return self.hidden_size
 
     def reload(self, directory: Path) -> None:
         other = type(self._whole).from_pretrained(

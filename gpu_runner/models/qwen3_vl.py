@@ -52,6 +52,10 @@ class Qwen3VL(GridModel):
         # Of the one sequence that a step is: all of it gets the levels, mostly zeros.
         self._everywhere = torch.zeros(1, dtype=torch.int64, device=whole.device)
 
+    @property
+    def embedding_size(self) -> int:
+        return self.level_size
+
     @classmethod
     def load(cls, directory: Path, *, dtype: torch.dtype, device: torch.device) -> "Qwen3VL":
         """The model of a local directory of weights."""

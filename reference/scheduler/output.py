@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cacheproof.reference.request import MultiModalFeature
+from cacheproof.reference.request import MultiModalFeature, PromptEmbeds
 
 BlockIds = tuple[list[int], ...]
 
@@ -13,7 +13,8 @@ class NewRequestData(NamedTuple):
     """A request that the workers see for the first time, or again from its start.
 
     `withheld_inputs` are the numbers of the items whose data stays behind; `prefill_token_ids` are
-    all tokens that the request has, told to the second model runner alone.
+    all tokens that the request has, told to the second model runner alone; `prompt_embeds` stand
+    in the place of tokens of its prompt.
     """
 
     req_id: str
@@ -22,6 +23,7 @@ class NewRequestData(NamedTuple):
     block_ids: BlockIds
     withheld_inputs: list[int]
     prefill_token_ids: Sequence[int] | None
+    prompt_embeds: PromptEmbeds | None
 
 
 class CachedRequestData(NamedTuple):

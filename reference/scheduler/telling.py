@@ -25,6 +25,7 @@ def new_requests(state: SchedulerState, step: Step) -> list[NewRequestData]:
             step.new_block_ids[request.request_id],
             _withheld_inputs(state, request),
             list(request.all_token_ids) if is_second else None,
+            request.prompt_embeds,
         )
         for request in (*step.new, *(step.resumed if is_second else ()))
     ]

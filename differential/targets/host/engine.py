@@ -28,9 +28,10 @@ from vllm.v1.request import Request, RequestStatus
 
 from .adapter_files import adapter_directory
 from .engine_adapters import adapters_of, leave_rows_without_adapter_alone
-from .engine_changes import CHANGES
+from .engine_changes import CHANGES, of_the_release
 from .engine_cross_attention import attend_to_rows_alone
 from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
+from .engine_embedded import know_tokens_of_embeddings, mark_sampled_tokens
 from .engine_faults import ENGINE_FAULTS
 from .engine_in_flight import keeping_async_scheduling, stand_in_for_streams
 from .engine_items import check_items, name_items
@@ -44,6 +45,7 @@ from .engine_limits import (
     MODELS_SETTING,
 )
 from .engine_memory import memory_of
+from .engine_planted import Planted
 from .engine_weights import load_weights
 from .executed import Executed
 from .kv_cache_groups import check_groups, groups_of, planned
@@ -54,6 +56,8 @@ from .media_inputs import (
     is_given,
     medium_of,
     name_of,
+    prompt_embeds_of,
+    row_names_of,
     token_ids_of,
 )
 from .package import ours
@@ -109,8 +113,9 @@ def _run_trace(trace: Event, fault: str | None) -> dict[str, Any]:
     try:
         core.check(trace["header"]["manager"])
         kit = core.kit(config, _largest_item(trace))
-        if fault is not None:
-            core.plant(fault)
+        for planted in (*(of_the_release(config) if config["as_released"] else ()), fault):
+            if planted is not None:
+                core.plant(planted)
         session = SchedulerSession(kit, config)
         records = run_events(session, trace["events"])
     except Illegal as reason:
@@ -197,10 +202,13 @@ class _Core:
         # The GPU's worker notes it when it has loaded a model. That of CPUs, the same class with a
         # loading of its own, does not, and fails at the first item.
         self._runner.is_multimodal_pruning_enabled = video_pruning_rate > 0
+        if takes_embeddings and drafts is not None:
+            know_tokens_of_embeddings()
+            mark_sampled_tokens(self._runner)
         self._is_reloaded = False
         self._executed: list[Any] = []
         self._identifiers: dict[str, tuple[str, ...]] = {}
-        self._planted: tuple[Any, str, Any] | None = None
+        self._planted = Planted()
         self._drafts = (
             ReplacedDrafts(self._runner, self._identifiers.__getitem__)
             if drafts == "drafter"
@@ -351,6 +359,12 @@ class _Core:
                 },
             }
         token_ids = collapsed(token_ids_of(event, self._model), event["items"])
+        if event["embeds"]:
+            beside["prompt_embeds"] = prompt_embeds_of(event, self._hidden_size)
+            are_tokens = [name is None for name in row_names_of(event)]
+            if any(are_tokens):
+                beside |= {"prompt_token_ids": token_ids, "prompt_is_token_ids": are_tokens}
+            return beside
         prompt = {"prompt_token_ids": token_ids, **beside}
         if given:  # as a chat's embeddings are handed on, which alone may have items beside them
             prompt["_prompt_embeds"] = given, GIVEN_TOKEN_ID
@@ -410,9 +424,7 @@ class _Core:
     def plant(self, fault: str) -> None:
         """Plant a fault in the engine, until the trace has ended."""
         if fault in CHANGES:
-            owner, name, change = CHANGES[fault](self._runner)
-            self._planted = owner, name, vars(owner).get(name)
-            setattr(owner, name, change)
+            self._planted.make(CHANGES[fault](self._runner))
             return
         self._runner.encoder_cache = ENGINE_FAULTS[fault](self._runner.encoder_cache)
         if self._is_decoder:  # whose worker hands on what it encoded, and never looks it up
@@ -453,12 +465,7 @@ class _Core:
         self._runner.input_batch.prev_req_id_to_index = None
         self._runner.input_batch.sampled_token_ids_cpu = None
         vars(self._runner).pop("_execute_mm_encoder", None)
-        if self._planted is not None:
-            owner, name, own = self._planted
-            delattr(owner, name)
-            if own is not None:
-                setattr(owner, name, own)
-            self._planted = None
+        self._planted.take_back()
         if self._is_reloaded:  # whichever version came last: a fault may have loaded another
             self.reload(0)
             self._is_reloaded = False

@@ -3,17 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
+from .engine_embedded_faults import AHEAD_FAULTS, EMBEDDED_FAULTS
 from .engine_faults import ATTENTION_FAULTS, WORKER_FAULTS, Change
-from .engine_key_faults import ADAPTER_KEY_FAULTS, SALT_KEY_FAULTS
+from .engine_key_faults import ADAPTER_KEY_FAULTS, EMBEDDED_KEY_FAULTS, SALT_KEY_FAULTS
 from .engine_model_faults import AUDIO_FAULTS, DEEPSTACK_FAULTS, GROUP_FAULTS
 from .engine_request_faults import ADAPTER_FAULTS, GIVEN_FAULTS, TIED_FAULTS, WEIGHT_FAULTS
+from .protocol import Event
 
 CHANGES: dict[str, Callable[[Any], Change]] = (
     WORKER_FAULTS
     | ADAPTER_FAULTS
+    | AHEAD_FAULTS
     | ATTENTION_FAULTS
     | AUDIO_FAULTS
     | DEEPSTACK_FAULTS
+    | EMBEDDED_FAULTS
+    | EMBEDDED_KEY_FAULTS
     | GIVEN_FAULTS
     | GROUP_FAULTS
     | WEIGHT_FAULTS
@@ -21,3 +26,15 @@ CHANGES: dict[str, Callable[[Any], Change]] = (
     | SALT_KEY_FAULTS
     | ADAPTER_KEY_FAULTS
 )
+
+
+def of_the_release(config: Event) -> list[str]:
+    """Which of them are an engine's own, and put right by the host."""
+    own: list[str] = []
+    if config["prompt_embeds"] and config["num_speculative_tokens"]:
+        own += AHEAD_FAULTS
+    if config["max_loras"]:
+        own.append("takes_the_last_slot_for_none")
+    if config["model"] == "whisper":
+        own += TIED_FAULTS
+    return own

@@ -47,7 +47,7 @@ class ReplacedDrafts:
         dropped the last."""
         cached = output.scheduled_cached_reqs
         for request_id, token_ids in cached.all_token_ids.items():
-            prompt = len(self._runner.requests[request_id].prompt_token_ids)
+            prompt = self._runner.requests[request_id].num_prompt_tokens
             self._decoded[request_id] = list(token_ids)[prompt:]
 
     def _sampled(self, *arguments: Any) -> Any:
@@ -72,7 +72,8 @@ class ReplacedDrafts:
 
     def _told(self, name: str) -> tuple[Any, list[int]]:
         """A request's prompt with its items, and what it has decoded."""
-        prompt = tuple(self._runner.requests[name].prompt_token_ids)
+        request = self._runner.requests[name]
+        prompt = tuple(request.prompt_token_ids or (0,) * request.num_prompt_tokens)
         return (prompt, self._identifiers(name)), self._decoded.get(name, [])
 
 

@@ -38,5 +38,11 @@ def shares_kv_across_adapters(runner: Any) -> Change:
     return _without("lora", everywhere=True)
 
 
+def forgets_prompt_embeds(runner: Any) -> Change:
+    """Prompts of any embeddings share blocks."""
+    return _without("prompt_embeds", everywhere=True)
+
+
+EMBEDDED_KEY_FAULTS = by_name(forgets_prompt_embeds)
 SALT_KEY_FAULTS = by_name(forgets_salts, leaves_the_first_block_unsalted)
 ADAPTER_KEY_FAULTS = by_name(shares_kv_across_adapters)

@@ -4,7 +4,7 @@ An identifier alone decides the content, so that equal identifiers are equal med
 `picture 3 of 2x4` is an image of two by four squares, `film 1 of 3x2x2` a video of three times two
 frames; what is called otherwise is an image of two by two. All are noise. `sound 5` is a second of
 some tones, `sound 5 of 12` as long as twelve rows are. `embeddings 2 of 7` are seven rows that a
-user gives in the place of tokens.
+user gives in the place of tokens, and `embeddings zero of 3` three of nothing but zeros.
 """
 
 import re
@@ -26,6 +26,8 @@ GIVEN_TOKEN_ID = 9
 """What stands in a prompt where its embeddings are given."""
 GIVEN = "prompt_embeds"
 """The release's word for them, as for a modality."""
+ZEROS = "zeros"
+"""What a row of zeros is called."""
 GIVEN_SPREAD = 0.25
 """Standard deviation of embeddings, as a tiny model's own have."""
 VISION_START_TOKEN_ID, VISION_END_TOKEN_ID = 7, 8
@@ -117,8 +119,42 @@ def embeddings_of(identifier: str, hidden_size: int) -> Any:
 
     match = _GIVEN.fullmatch(identifier)
     assert match is not None
+    if _are_zeros(identifier):
+        return torch.zeros(int(match[1]), hidden_size)
     random = torch.Generator().manual_seed(zlib.crc32(identifier.encode()))
     return torch.randn((int(match[1]), hidden_size), generator=random) * GIVEN_SPREAD
+
+
+def _are_zeros(identifier: str) -> bool:
+    return identifier.startswith("embeddings zero ")
+
+
+def prompt_embeds_of(event: Event, hidden_size: int) -> Any:
+    """The rows of a prompt of embeddings, [tokens, hidden size], and zeros where a token counts.
+    Raises Illegal as `row_names_of` does."""
+    import torch
+
+    row_names_of(event)
+    rows = torch.zeros(event["prompt"], hidden_size)
+    for one in event["embeds"]:
+        start, end = one["offset"], one["offset"] + one["length"]
+        rows[start:end] = embeddings_of(one["identifier"], hidden_size)
+    return rows
+
+
+def row_names_of(event: Event) -> list[str | None]:
+    """What each row of a prompt of embeddings is called, by which equal ones are told; None where a
+    token counts. Raises Illegal where a name stands for another number of rows."""
+    names: list[str | None] = [None] * event["prompt"]
+    for one in event["embeds"]:
+        name, start, length = one["identifier"], one["offset"], one["length"]
+        match = _GIVEN.fullmatch(name)
+        if match is None or int(match[1]) != length:
+            raise Illegal(f"{name} in the place of {length} tokens")
+        names[start : start + length] = [
+            ZEROS if _are_zeros(name) else f"{name}, {number}" for number in range(length)
+        ]
+    return names
 
 
 def is_given(item: Event) -> bool:
@@ -151,9 +187,9 @@ def token_ids_of(event: Event, model: str | None, *, has_placeholders: bool = Tr
     if model is not None:
         _check_modalities(event["items"], model)
     token_ids = prompt_token_ids(event, has_placeholders=has_placeholders)
-    for item in filter(is_given, event["items"]):
-        start, end = item["offset"], item["offset"] + item["length"]
-        token_ids[start:end] = [GIVEN_TOKEN_ID] * item["length"]
+    for given in (*filter(is_given, event["items"]), *(event["embeds"] or ())):
+        start, end = given["offset"], given["offset"] + given["length"]
+        token_ids[start:end] = [GIVEN_TOKEN_ID] * given["length"]
     if model in _TILED:
         for item in event["items"]:
             if not is_given(item):

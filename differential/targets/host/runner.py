@@ -18,6 +18,7 @@ from .ahead_faults import AHEAD_FAULTS
 from .audio_faults import AUDIO_FAULTS
 from .cross_faults import CROSS_FAULTS, pairs_rows_by_place
 from .deepstack_faults import DEEPSTACK_FAULTS
+from .embedded_faults import EMBEDDED_FAULTS, EMBEDDED_KEY_FAULTS
 from .engine_limits import LOOKUP_LONGEST, MODELS_SETTING, NUM_DRAFTS
 from .engine_memory import memory_of
 from .given_faults import GIVEN_FAULTS
@@ -31,7 +32,8 @@ from .media_inputs import (
     is_given,
     medium_of,
     name_of,
-    token_ids_of,
+    prompt_embeds_of,
+    row_names_of,
 )
 from .package import ours
 from .protocol import Event, HostError
@@ -50,6 +52,7 @@ _FAULTS = (
     | ADAPTER_FAULTS
     | WEIGHT_FAULTS
     | GIVEN_FAULTS
+    | EMBEDDED_FAULTS
     | GROUP_FAULTS
 )
 _OF_ONE_MEDIUM = {
@@ -59,7 +62,7 @@ _OF_ONE_MEDIUM = {
 }
 """What a model's processor makes of a medium that is all of it, tiles or patches one after the
 other; anything else is the first of a batch."""
-_FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS
+_FAULTS_OF_KEYS = SALT_FAULTS | ADAPTER_KEY_FAULTS | EMBEDDED_KEY_FAULTS
 
 
 class Release:
@@ -195,13 +198,24 @@ class _Worker:
         return kit._replace(make_request=make_request, worker=self)
 
     def _prompt(self, event: Event, request: Any) -> Any:
-        requests, model = ours("gpu_runner.requests"), self._config["model"]
+        requests = ours("gpu_runner.requests")
         items = tuple(
             requests.MediaItem(feature, *self._inputs(item))
             for feature, item in zip(request.mm_features, event["items"], strict=True)
         )
-        token_ids = token_ids_of(event, model, has_placeholders=model != "whisper")
-        return requests.Prompt(tuple(token_ids), items, event["salt"], self._adapter(event["lora"]))
+        return requests.Prompt(
+            tuple(request.prompt_token_ids),
+            items,
+            event["salt"],
+            self._adapter(event["lora"]),
+            self._prompt_embeds(event) if event["embeds"] else None,
+        )
+
+    def _prompt_embeds(self, event: Event) -> Any:
+        """The embeddings of a prompt of such."""
+        model = self.runner.model
+        rows = prompt_embeds_of(event, model.embedding_size).to(model.device, model.dtype)
+        return ours("gpu_runner.requests").PromptEmbeds(rows, tuple(row_names_of(event)))
 
     def _inputs(self, item: Event) -> tuple[str, dict[str, Any]]:
         """An item's modality, and what the runner gets of it."""

@@ -14,8 +14,6 @@ from typing import Any
 UNASKED: Mapping[str, tuple[str, ...]] = {
     "NewRequestData": (
         "pooling_params",
-        "prompt_embeds",
-        "prompt_is_token_ids",
         "replay_start",
     ),
     "CachedRequestData": ("new_token_ids",),
@@ -56,7 +54,8 @@ def told(output: Any, requests: Mapping[str, Any], num_drafts: int) -> dict[str,
             withheld=withheld_of(output, requests),
             told_resumed=sorted(resumed(cached)),
             told_preempted=sorted(getattr(output, "preempted_req_ids", None) or ()),
-            prompts={one.req_id: list(one.prompt_token_ids) for one in new},
+            prompts={one.req_id: _prompt_of(one) for one in new},
+            embedded={one.req_id: places for one in new if (places := _embedded(one))},
             prefills={
                 one.req_id: list(one.prefill_token_ids)
                 for one in new
@@ -91,6 +90,26 @@ def carrier_of(new: Any) -> str:
 
 def _said(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
+
+
+def _embedded(new: Any) -> list[int]:
+    """The places in a prompt where embeddings are given."""
+    embeds = getattr(new, "prompt_embeds", None)
+    if embeds is None:
+        return []
+    if hasattr(embeds, "given"):  # the reference's
+        return [at for at, is_given in enumerate(embeds.given) if is_given]
+    are_tokens = getattr(new, "prompt_is_token_ids", None) or [False] * len(embeds)
+    return [at for at, is_token in enumerate(are_tokens) if not is_token]
+
+
+def _prompt_of(new: Any) -> list[int]:
+    """The tokens of a prompt, and 0 where an embedding is given."""
+    places = set(_embedded(new))
+    if not places:
+        return list(new.prompt_token_ids)
+    token_ids = new.prompt_token_ids or [0] * len(places)
+    return [0 if at in places else token_id for at, token_id in enumerate(token_ids)]
 
 
 def _decoded(cached: Any) -> dict[str, int]:
@@ -179,5 +198,7 @@ def _fields_of(kind: type, owner: str) -> tuple[tuple[str, ...], Any]:
 
 
 def _says_something(value: Any) -> bool:
+    if hasattr(value, "shape"):  # of an array, elements have no say
+        return 0 not in value.shape
     is_collection = type(value) in (list, dict, set, tuple) or isinstance(value, Collection)
     return any(value) if is_collection else bool(value)

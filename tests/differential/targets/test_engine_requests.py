@@ -11,9 +11,14 @@ from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.targets.host.engine_embedded_faults import (
+    AHEAD_FAULTS,
+    EMBEDDED_FAULTS,
+)
 from cacheproof.differential.targets.host.engine_faults import WORKER_FAULTS
 from cacheproof.differential.targets.host.engine_key_faults import (
     ADAPTER_KEY_FAULTS,
+    EMBEDDED_KEY_FAULTS,
     SALT_KEY_FAULTS,
 )
 from cacheproof.differential.targets.host.engine_model_faults import (
@@ -44,6 +49,7 @@ ANSWERED: dict[Asked, tuple[EngineModel, ...]] = {
     "adapters": ("llava", "qwen2_5_vl", "qwen3_vl"),
     "tower adapters": ("qwen2_5_vl",),
     "embeddings": ("llava", "qwen2_5_vl", "qwen2_audio"),
+    "embedded prompts": ("llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio", "cohere2_vision"),
     "priority": ("llava", "cohere2_vision", "whisper"),
     "weights": ("llava", "qwen2_5_vl", "qwen3_vl", "cohere2_vision", "whisper"),
 }
@@ -51,6 +57,7 @@ OF = {
     **dict.fromkeys(WORKER_FAULTS, partial(engine_trace, ahead=True)),
     **dict.fromkeys(ADAPTER_FAULTS, partial(engine_trace, asked="adapters")),
     **dict.fromkeys(GIVEN_FAULTS, partial(engine_trace, asked="embeddings")),
+    **dict.fromkeys(EMBEDDED_FAULTS, partial(engine_trace, asked="embedded prompts")),
     **dict.fromkeys(WEIGHT_FAULTS, partial(engine_trace, asked="weights")),
     **dict.fromkeys(TIED_FAULTS, partial(whisper_trace, asked="weights")),
     **dict.fromkeys(GROUP_FAULTS, partial(engine_trace, model="cohere2_vision")),
@@ -61,7 +68,14 @@ OF = {
 OF_KEYS = {
     **dict.fromkeys(SALT_KEY_FAULTS, partial(engine_trace, asked="salts")),
     **dict.fromkeys(ADAPTER_KEY_FAULTS, partial(engine_trace, asked="adapters")),
+    **dict.fromkeys(EMBEDDED_KEY_FAULTS, partial(engine_trace, asked="embedded prompts")),
 }
+OF_PROMPTS_AHEAD = {
+    "ends_at_an_embedding": "store",
+    "looks_up_what_lay_there": "scheduled",
+    "forgets_what_was_sampled": "token",
+}
+"""What shows that the host no longer puts right what a release does with prompts of embeddings."""
 
 
 @pytest.mark.parametrize(
@@ -87,6 +101,25 @@ def test_a_fault_of_a_worker_is_seen(
             assert compare(whole, engine.run([trace])[0]) is None
             return
     pytest.fail(f"{fault} was not seen")
+
+
+def test_prompts_of_embeddings_with_steps_ahead_are_answered_as_by_the_runner(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    for model in ("llava", "qwen2_5_vl"):
+        for seed in range(6):
+            trace = engine_trace(seed, model, ahead=True, asked="embedded prompts")
+            answered_alike(trace, engine, runner)
+
+
+@pytest.mark.parametrize("fault", AHEAD_FAULTS)
+def test_what_the_host_puts_right_of_prompts_of_embeddings_is_seen(
+    engine: HostTarget, runner: ReferenceTarget, fault: str
+) -> None:
+    traces = [engine_trace(seed, ahead=True, asked="embedded prompts") for seed in range(40)]
+    differences = map(compare, runner.run(traces), engine.run(traces, fault))
+    fields = {difference.field.split()[0] for difference in differences if difference is not None}
+    assert OF_PROMPTS_AHEAD[fault] in fields
 
 
 @pytest.mark.parametrize("fault", OF_KEYS)

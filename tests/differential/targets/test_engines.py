@@ -115,6 +115,31 @@ def test_who_hits_an_entry_that_nobody_encoded_ends_an_engine(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "version", "broken"),
+    [
+        ("embedded-stale.jsonl", "0.20.0", {"EQ-1"}),
+        ("embedded-stale.jsonl", "0.23.0", {"EQ-1"}),
+        ("embedded-stale.jsonl", "0.24.0", set()),
+        ("embedded-drafter.jsonl", "0.24.0", {"SC-8"}),
+        ("embedded-drafter.jsonl", "0.32.0", {"SC-8"}),
+        ("embedded-sampled.jsonl", "0.32.0", {"EQ-1"}),
+    ],
+)
+def test_prompts_of_embeddings_as_released(
+    pair: Pair, name: str, version: str, broken: set[str], finding: Callable[[str], Trace]
+) -> None:
+    """docs/findings/embedded-prompts.md"""
+    trace = finding(name)
+    engine, runner = pair(version)
+    (result,), (ours,) = engine.run([trace]), runner.run([trace])
+    assert examine(trace, result, engine).broken == broken
+    assert examine(trace, ours, runner).broken == set()
+    if name == "embedded-stale.jsonl" and broken:
+        assert answers_of(result, "first")[0] == answers_of(result, "text")[0]
+
+
+@pytest.mark.full
 def test_before_0_31_a_film_has_the_frame_rate_that_nobody_gave_it(pair: Pair) -> None:
     """The runner beside 0.31.0 is told the rate, and parts from 0.30.0 in what a film says."""
     trace = engine_trace(0, "qwen2_5_vl")

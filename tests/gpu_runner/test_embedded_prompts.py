@@ -1,0 +1,87 @@
+"""Prompts of embeddings, which are part of a request and no item."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+import torch
+
+from cacheproof.differential.generators.engine import engine_trace
+from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.targets.host.embedded_faults import (
+    EMBEDDED_FAULTS,
+    EMBEDDED_KEY_FAULTS,
+)
+from cacheproof.gpu_runner import tiny_models
+from cacheproof.gpu_runner.engine import Engine
+from cacheproof.gpu_runner.models.loading import load
+from cacheproof.gpu_runner.requests import Prompt, PromptEmbeds
+from cacheproof.reference.scheduler.config import SchedulerConfig
+from tests.gpu_runner.alone import compared_alone
+from tests.gpu_runner.answers import engine_of
+from tests.gpu_runner.judged import Ran, judged_seeds
+
+SEEDS = range(60)
+WHOLE = range(8)
+trace_of = partial(engine_trace, asked="embedded prompts")
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
+    """The runner on a seed's trace, with a fault or none."""
+    models = tmp_path_factory.mktemp("models")
+    with judged_seeds(models, device, trace_of) as ran:
+        yield ran
+
+
+def test_a_runner_that_is_whole_breaks_nothing(run: Run) -> None:
+    met = set()
+    for seed in WHOLE:
+        ran = run(seed)
+        assert ran.broken <= {"EC-8b"}, seed
+        met |= ran.met
+    assert {"prompt of embeddings", "tokens and embeddings mixed"} <= met
+
+
+def test_answers_are_those_of_each_prompt_alone(run: Run) -> None:
+    assert sum(compared_alone(trace_of(seed), run(seed), run.trace) for seed in WHOLE) > 300
+
+
+def test_embeddings_of_tokens_are_answered_as_the_tokens_are(
+    tmp_path_factory: pytest.TempPathFactory, device: torch.device
+) -> None:
+    directory = tiny_models.ensure("qwen2_5_vl", tmp_path_factory.mktemp("models"))
+    model = load("qwen2_5_vl", directory, dtype=torch.float32, device=device)
+    told = tuple(range(20, 60))
+    rows = model.embed(torch.tensor(told, device=device)).detach()
+    names = tuple(map(str, told))
+    config = SchedulerConfig(
+        max_num_batched_tokens=13, max_num_seqs=2, max_model_len=128, encoder_compute_budget=16
+    )
+    whole = Prompt((0,) * 40, embeds=PromptEmbeds(rows, names))
+    mixed = Prompt(
+        (*told[:11], *(0,) * 29), embeds=PromptEmbeds(rows, (*(None,) * 11, *names[11:]))
+    )
+    answers = []
+    for prompt in (Prompt(told), whole, mixed):
+        engine: Engine = engine_of(model, config, 16, 16, 16, caches=True)
+        engine.add("a", prompt, max_tokens=8)
+        assert len(list(engine.run())) > 8
+        answers.append(engine.completions["a"].token_ids)
+    assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.parametrize("fault", EMBEDDED_FAULTS)
+def test_a_fault_is_seen(run: Run, fault: str) -> None:
+    for seed in SEEDS:
+        difference = compare(run(seed).result, run(seed, fault).result)
+        if difference is not None:
+            assert difference.field.startswith(("token", "log prob")), difference
+            return
+    pytest.fail(f"{fault} was not seen")
+
+
+@pytest.mark.parametrize("fault", EMBEDDED_KEY_FAULTS)
+def test_kv_that_is_shared_across_embeddings_is_named(run: Run, fault: str) -> None:
+    assert any({"WM-6", "SC-15"} <= run(seed, fault).broken for seed in SEEDS)
