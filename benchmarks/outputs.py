@@ -113,8 +113,10 @@ def compare(
             tally.broken.update(list(examine(trace, theirs, engine).violations))
             tally.broken_here.update(list(examine(trace, mine, runner).violations))
             difference = lockstep.compare(mine, theirs)
-            if difference is not None:
-                differences.append((seed, difference.sentence))
+            ended = theirs.records[-1].raised
+            if difference is not None or ended is not None:
+                said = f"ends the engine: {ended}" if difference is None else difference.sentence
+                differences.append((seed, said))
                 continue
             tally.add(mine, theirs)
     return tally, differences

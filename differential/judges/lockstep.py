@@ -10,6 +10,8 @@ from cacheproof.differential.traces.records import CallRecord, Delta, StepRecord
 OF_A_WORKER = frozenset({"memory", "origins"})
 """How a worker lays out its memory is its own affair, and only one side's rows say where they came
 from."""
+MISS = "EncoderCacheMiss"
+"""What a torch runner raises in the place of a row that its store does not hold."""
 CALL_FIELDS = CallRecord._fields
 DELTA_FIELDS = tuple(name.replace("_", " ") for name in Delta._fields)
 
@@ -51,7 +53,7 @@ def compare(
         if (
             ours.outcome != theirs.outcome
             or ours.calls != theirs.calls
-            or (raised and _type(ours) != _type(theirs))
+            or (raised and not _raise_alike(ours, theirs))
         ):
             return _first_difference(number, ours, theirs)
         if None not in (ours.state, theirs.state) and ours.state != theirs.state:
@@ -69,6 +71,14 @@ def _without(record: StepRecord, fields: Set[str]) -> StepRecord:
         return record
     kept = {name: value for name, value in record.outcome.items() if name not in fields}
     return record._replace(outcome=kept)
+
+
+def _raise_alike(ours: StepRecord, theirs: StepRecord) -> bool:
+    """Whether both raise the same; what a release's worker raises where it has not got a row is its
+    own, the model's or the cache's, and SC-8 tells its kind."""
+    if None in (ours.raised, theirs.raised):
+        return ours.raised == theirs.raised
+    return MISS in (_type(ours), _type(theirs)) or _type(ours) == _type(theirs)
 
 
 def _type(record: StepRecord) -> str | None:
@@ -92,7 +102,7 @@ def _first_difference(number: int, left: StepRecord, right: StepRecord) -> Diffe
         shorter = min(len(left.calls), len(right.calls))
         rest = (left.calls[shorter:], right.calls[shorter:])
         return Difference(number, shorter, "", "calls", *rest)
-    if _type(left) != _type(right):
+    if not _raise_alike(left, right):
         return Difference(number, None, "", "exception", left.raised, right.raised)
     return _of_outcomes(number, left.outcome, right.outcome)
 
