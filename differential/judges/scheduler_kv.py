@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproof.differential.traces.base import Item, Rows
+import msgspec
+
+from cacheproof.differential.targets.host.media_inputs import row_names_of
 from cacheproof.differential.traces.manager import Add
 from cacheproof.differential.traces.scheduler import Chunk, SchedulerConfig
 from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
@@ -33,8 +35,8 @@ class Text:
         self._name = event.request
         self._prompt = event.prompt
         self._about = event.salt, event.lora and event.lora.lora_name
-        given: tuple[Item | Rows, ...] = event.items + (event.embeds or ())
-        self._items = [(one.identifier, one.offset, one.offset + one.length) for one in given]
+        self._items = [(one.identifier, one.offset, one.offset + one.length) for one in event.items]
+        self._rows = row_names_of(msgspec.to_builtins(event)) if event.embeds else []
         self._moved: list[tuple[int, int]] = []
         self._decoded: list[int] = []
         self._own = math.inf
@@ -67,7 +69,8 @@ class Text:
             if offset <= position
         )
         moved = tuple(one for one in self._moved if one[0] <= position)
-        return *self._about, position, items, moved, tuple(self._decoded[: max(0, decoded)])
+        rows = tuple(self._rows[: position + 1])
+        return *self._about, position, items, moved, rows, tuple(self._decoded[: max(0, decoded)])
 
 
 @dataclass(slots=True)
