@@ -12,7 +12,14 @@ from cacheproof.differential.traces.scheduler import Abort, ResetPrefix
 from cacheproof.differential.traces.trace import AnyEvent
 
 Asked = Literal[
-    "salts", "adapters", "tower adapters", "weights", "embeddings", "embedded prompts", "priority"
+    "salts",
+    "adapters",
+    "tower adapters",
+    "weights",
+    "embeddings",
+    "embedded prompts",
+    "priority",
+    "whole items",
 ]
 """What requests of a trace ask for beside their prompt."""
 SALTS = (None, "tenant 1", "tenant 2")

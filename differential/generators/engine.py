@@ -246,6 +246,13 @@ class _EngineTrace:
                 long_prefill_token_threshold=asking.choice((3, 5, 7)),
                 prefix_caching=asking.random() < 0.3,
             )
+        elif self._asked == "whole items":
+            longest = max(medium.length for medium in self._media)
+            config = msgspec.structs.replace(
+                config,
+                disable_chunked_mm_input=True,
+                max_num_batched_tokens=max(config.max_num_batched_tokens, longest),
+            )
         elif self._asked is not None:
             config = msgspec.structs.replace(
                 config,

@@ -129,6 +129,12 @@ LANES = (
         ahead=True,
         asked="embedded prompts",
     ),
+    _lane(
+        "LLaVA with whole items",
+        "0.21.0",
+        RARE - {"preemption inside an item"} | {"whole item that does not fit"},
+        asked="whole items",
+    ),
     _lane("LLaVA under priorities", "0.21.0", INSIDE_ITEMS, asked="priority"),
     _of_sounds("Whisper"),
     _of_sounds("Whisper with steps ahead", "0.20.0", ahead=True),
