@@ -34,6 +34,9 @@ from cacheproof.differential.traces.trace import AnyEvent, Trace
 VERSION = "engine/1"
 PRUNING_RATE = 0.5
 _PICTURE_ROWS = 16
+_MOST_ROWS: dict[EngineModel, int] = {"llava": 16, "cohere2_vision": 64, "qwen2_5_vl": 128}
+"""Of an item, by a model's word: where steps must hold items whole, they must hold as many. Others
+ask for more than engines here are made for."""
 _GAPS = (0, 1, 1, 3, 9, 17)
 _WITH_DRAFTER: tuple[EngineModel, ...] = ("llava", "qwen2_5_vl")
 """Models beside which engines can make a drafter that takes rows of items: docs/runner.md."""
@@ -247,11 +250,11 @@ class _EngineTrace:
                 prefix_caching=asking.random() < 0.3,
             )
         elif self._asked == "whole items":
-            longest = max(medium.length for medium in self._media)
+            least = _MOST_ROWS[self._model]
             config = msgspec.structs.replace(
                 config,
                 disable_chunked_mm_input=True,
-                max_num_batched_tokens=max(config.max_num_batched_tokens, longest),
+                max_num_batched_tokens=max(config.max_num_batched_tokens, least),
             )
         elif self._asked is not None:
             config = msgspec.structs.replace(

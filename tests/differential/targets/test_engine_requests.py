@@ -51,7 +51,7 @@ ANSWERED: dict[Asked, tuple[EngineModel, ...]] = {
     "embeddings": ("llava", "qwen2_5_vl", "qwen2_audio"),
     "embedded prompts": ("llava", "qwen2_5_vl", "qwen3_vl", "qwen2_audio", "cohere2_vision"),
     "priority": ("llava", "cohere2_vision", "whisper"),
-    "whole items": ("llava", "qwen3_vl", "cohere2_vision"),
+    "whole items": ("llava", "qwen2_5_vl", "cohere2_vision"),
     "weights": ("llava", "qwen2_5_vl", "qwen3_vl", "cohere2_vision", "whisper"),
 }
 OF = {
