@@ -39,6 +39,11 @@ INSIDE_ITEMS = frozenset(
     }
 )
 """Under tight KV blocks and priorities, where encoder cache is plenty."""
+EMBEDDED = RARE - {"preemption inside an item", "shared"} | {
+    "prompt of embeddings",
+    "tokens and embeddings mixed",
+}
+"""Of prompts of embeddings, beside fewer prompts with items."""
 SILENT_ON = KV_TRANSFERS | {"WM-5", "WM-6"}
 """The rows of an engine do not say what they are; those of the runner do."""
 
@@ -118,13 +123,13 @@ LANES = (
     _lane(
         "LLaVA with prompts of embeddings",
         "0.24.0",
-        RARE | {"prompt of embeddings", "tokens and embeddings mixed"},
+        EMBEDDED,
         asked="embedded prompts",
     ),
     _lane(
         "Qwen2.5-VL with prompts of embeddings and steps ahead",
         "0.24.0",
-        RARE | {"prompt of embeddings", "tokens and embeddings mixed"},
+        EMBEDDED,
         model="qwen2_5_vl",
         ahead=True,
         asked="embedded prompts",
