@@ -26,6 +26,8 @@ from cacheproof.differential.traces.records import TraceResult
 from cacheproof.differential.traces.trace import Trace
 
 Pair = Callable[[str], tuple[HostTarget, ReferenceTarget]]
+WITHOUT_A_DRIVER = {"Qwen2.5-VL with pruned videos"}
+"""What two releases do with a driver of NVIDIA's alone."""
 EVERY_WAY_AHEAD = range(5)
 """Seeds among which are two steps in flight, drafts of either kind, and both."""
 
@@ -65,14 +67,16 @@ def test_an_engine_and_the_runner_beside_it_decide_and_answer_alike(
             for contract, broken in examination.violations.items():
                 is_listed = covering(listed, contract, version, lane.name, broken.kind) is not None
                 assert is_listed or broken.contract.harm == "efficiency", (lane.name, contract)
-            if "SC-8" in examination.broken:
+            is_compared = not trace.header.config.video_pruning_rate
+            if is_compared and "SC-8" in examination.broken:
                 (ours,) = runner.run([trace])
                 assert ours.records[-1].raised.type == "EncoderCacheMiss"
                 assert len(ours.records) == len(result.records)
             else:
                 assert examination.difference is None
             outputs += outputs_of(result)
-        assert any(outputs), lane.name
+        asks_for_a_driver = lane.name in WITHOUT_A_DRIVER and version in ("0.22.0", "0.22.1")
+        assert any(outputs) is not asks_for_a_driver, lane.name
 
 
 @pytest.mark.full
