@@ -32,9 +32,8 @@ class MediaItem:
 
 @dataclass(frozen=True)
 class PromptEmbeds:
-    """Rows that a user gives in the place of a prompt's tokens, [tokens, embedding
-    size]. `given` has
-    the name of each row, which tells equal ones, and None where the token counts."""
+    """Rows that a user gives in the place of a prompt's tokens, [tokens, embedding size]. `given`
+    has the name of each row, which tells equal ones, and None where the token counts."""
 
     rows: torch.Tensor
     given: tuple[str | None, ...]
