@@ -134,6 +134,7 @@ def _settings(folder: Path, home: Path) -> Mapping[str, str]:
 def _at(words: Sequence[str], folder: Path, home: Path) -> Iterator[None]:
     """In that folder, with these words behind the command's name."""
     before = os.getcwd(), sys.argv, dict(os.environ), tempfile.tempdir
+    others, SERVERS.servers = SERVERS.servers, {}  # a process of its own begins without any
     handler = signal.getsignal(signal.SIGALRM)
     os.chdir(folder)
     os.environ.update(_settings(folder, home))
@@ -141,6 +142,7 @@ def _at(words: Sequence[str], folder: Path, home: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        SERVERS.servers = others
         signal.signal(signal.SIGALRM, handler)
         os.chdir(before[0])
         sys.argv, tempfile.tempdir = before[1], before[3]

@@ -12,8 +12,10 @@ import pytest
 
 from cacheproof import cli
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.cache import Cache
+from cacheproof.differential.targets.process import HostTarget
 from tests.hostile import checker
 from tests.hostile.cases import QUICK, SLOW, Case, cases
 from tests.hostile.checker import complaints, memory_complaints, run_apart, run_here
@@ -120,6 +122,15 @@ def test_a_command_that_does_as_it_should_is_not_complained_of(home: Path, tmp_p
     for run in (run_here, run_apart):
         assert complaints(run(["contracts"], tmp_path, home)) == []
         assert complaints(run(["replay", "nothing"], tmp_path, home)) == []
+
+
+def test_a_command_run_here_ends_no_host_but_its_own(
+    newest: HostTarget, home: Path, tmp_path: Path
+) -> None:
+    traces = [LANES["scheduler"].trace(0, newest.release)]
+    answers = newest.run(traces)
+    assert complaints(run_here(["replay", "nothing"], tmp_path, home)) == []
+    assert newest.run(traces) == answers
 
 
 @pytest.mark.parametrize(
