@@ -1,11 +1,11 @@
 """The runner on engine-depth traces, with a fault or none, judged by the contracts."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -70,22 +70,3 @@ def judged(models: Path, device: torch.device) -> Iterator[JudgedRunner]:
     """A runner for some tests."""
     with pytest.MonkeyPatch.context() as patch:
         yield JudgedRunner(models, device, patch)
-
-
-@contextmanager
-def judged_seeds(
-    models: Path,
-    device: torch.device,
-    trace_of: Callable[[int], Trace],
-    *,
-    tags_faulty: bool = True,
-) -> Iterator[Any]:
-    """The runner on a seed's trace, with a fault or none, each once; `trace` runs any trace."""
-    with judged(models, device) as on:
-
-        @cache
-        def ran(seed: int, fault: str | None = None) -> Ran:
-            return on(trace_of(seed), fault, tagged=tags_faulty or fault is None)
-
-        ran.trace = on
-        yield ran

@@ -1,13 +1,11 @@
 """Prompts of embeddings, which are part of a request and no item."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 import torch
 
 from cacheproof.differential.generators.engine import engine_trace
-from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.targets.host.embedded_faults import (
     EMBEDDED_FAULTS,
     EMBEDDED_KEY_FAULTS,
@@ -17,35 +15,28 @@ from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.loading import load
 from cacheproof.gpu_runner.requests import Prompt, PromptEmbeds
 from cacheproof.reference.scheduler.config import SchedulerConfig
-from tests.gpu_runner.alone import compared_alone
 from tests.gpu_runner.answers import engine_of
-from tests.gpu_runner.judged import Ran, judged_seeds
+from tests.gpu_runner.seeded import (
+    Run,
+    first_difference,
+    fixture_of_seeds,
+    met_by_a_whole_runner,
+    tokens_as_alone,
+)
 
 SEEDS = range(60)
 WHOLE = range(8)
 trace_of = partial(engine_trace, asked="embedded prompts")
-Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
-    """The runner on a seed's trace, with a fault or none."""
-    models = tmp_path_factory.mktemp("models")
-    with judged_seeds(models, device, trace_of) as ran:
-        yield ran
+run = fixture_of_seeds(trace_of)
 
 
 def test_a_runner_that_is_whole_breaks_nothing(run: Run) -> None:
-    met = set()
-    for seed in WHOLE:
-        ran = run(seed)
-        assert ran.broken <= {"EC-8b"}, seed
-        met |= ran.met
+    met = met_by_a_whole_runner(run, WHOLE)
     assert {"prompt of embeddings", "tokens and embeddings mixed"} <= met
 
 
 def test_answers_are_those_of_each_prompt_alone(run: Run) -> None:
-    assert sum(compared_alone(trace_of(seed), run(seed), run.trace) for seed in WHOLE) > 300
+    assert tokens_as_alone(run, WHOLE) > 300
 
 
 def test_embeddings_of_tokens_are_answered_as_the_tokens_are(
@@ -74,12 +65,7 @@ def test_embeddings_of_tokens_are_answered_as_the_tokens_are(
 
 @pytest.mark.parametrize("fault", EMBEDDED_FAULTS)
 def test_a_fault_is_seen(run: Run, fault: str) -> None:
-    for seed in SEEDS:
-        difference = compare(run(seed).result, run(seed, fault).result)
-        if difference is not None:
-            assert difference.field.startswith(("token", "log prob")), difference
-            return
-    pytest.fail(f"{fault} was not seen")
+    assert first_difference(run, fault, SEEDS).startswith(("token", "log prob"))
 
 
 @pytest.mark.parametrize("fault", EMBEDDED_KEY_FAULTS)

@@ -1,6 +1,5 @@
 """Other weights: nothing that the old ones made is read after the resets that belong to them."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,12 @@ from cacheproof.differential.traces.trace import AnyEvent, Trace
 from cacheproof.gpu_runner import tiny_models, tiny_weights
 from cacheproof.gpu_runner.models.loading import load
 from tests.gpu_runner.alone import answers
-from tests.gpu_runner.judged import Ran, judged_seeds
+from tests.gpu_runner.seeded import (
+    Run,
+    first_difference,
+    fixture_of_seeds,
+    met_by_a_whole_runner,
+)
 
 SEEDS = range(30)
 WHOLE = range(8)
@@ -30,23 +34,11 @@ NAMED = {
 }
 STEP = (Schedule(), Update())
 trace_of = partial(engine_trace, asked="weights")
-Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> Iterator[Run]:
-    """The runner on a seed's trace, with a fault or none."""
-    models = tmp_path_factory.mktemp("models")
-    with judged_seeds(models, device, trace_of) as ran:
-        yield ran
+run = fixture_of_seeds(trace_of)
 
 
 def test_a_runner_that_is_whole_breaks_nothing(run: Run) -> None:
-    met = set()
-    for seed in WHOLE:
-        assert run(seed).broken <= {"EC-8b"}, seed
-        met |= run(seed).met
-    assert {"new weights", "equal prompts decoded"} <= met
+    assert {"new weights", "equal prompts decoded"} <= met_by_a_whole_runner(run, WHOLE)
 
 
 def test_weights_of_a_trace_do_not_stay_for_the_next(run: Run) -> None:
@@ -61,16 +53,11 @@ def test_weights_of_a_trace_do_not_stay_for_the_next(run: Run) -> None:
 
 @pytest.mark.parametrize("fault", WEIGHT_FAULTS | RESET_FAULTS)
 def test_a_fault_is_seen(run: Run, fault: str) -> None:
-    for seed in SEEDS:
-        if fault in NAMED:
-            if NAMED[fault] in run(seed, fault).broken:
-                return
-            continue
-        difference = compare(run(seed).result, run(seed, fault).result)
-        if difference is not None:
-            assert difference.field.startswith(("token", "log prob", "exception"))
-            return
-    pytest.fail(f"{fault} was not seen")
+    if fault in NAMED:
+        assert any(NAMED[fault] in run(seed, fault).broken for seed in SEEDS)
+    else:
+        field = first_difference(run, fault, SEEDS)
+        assert field.startswith(("token", "log prob", "exception"))
 
 
 PICTURE = (Item("picture 1", 4, 16),)
