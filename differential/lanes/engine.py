@@ -48,10 +48,26 @@ SILENT_ON = KV_TRANSFERS | {"WM-5", "WM-6"}
 """The rows of an engine do not say what they are; those of the runner do."""
 
 
-def _lane(name: str, since: str | None = None, rare: frozenset[str] = RARE, **drawn: Any) -> Lane:
-    """A lane of traces as `drawn`, for engines since a release."""
+def _lane(
+    name: str,
+    since: str | None = None,
+    rare: frozenset[str] = RARE,
+    *,
+    but: frozenset[str] = frozenset(),
+    **drawn: Any,
+) -> Lane:
+    """A lane of traces as `drawn`, for engines since a release, but for these."""
     make = partial(engine_trace, **drawn)
-    return Lane(name, "engine", "encoder_cache", make, rare, silent_on=SILENT_ON, since=since)
+    return Lane(
+        name,
+        "engine",
+        "encoder_cache",
+        make,
+        rare,
+        silent_on=SILENT_ON,
+        since=since,
+        but=but,
+    )
 
 
 def _of_sounds(name: str, since: str | None = None, **drawn: Any) -> Lane:
@@ -66,11 +82,13 @@ _OTHER_WINDOWS = "0.29.0"
 """Before it, Cohere's windows were a token shorter."""
 _DRAFTER = "0.21.0"
 """Engines before it have no drafter that takes rows of items."""
+_ASKS_FOR_A_DRIVER = frozenset({"0.22.0", "0.22.1"})
+"""At the first pruned video they ask for a driver of NVIDIA's, and end without one."""
 
 LANES = (
     _lane("LLaVA"),
     _lane("Qwen2.5-VL", model="qwen2_5_vl"),
-    _lane("Qwen2.5-VL with pruned videos", model="qwen2_5_vl", prunes=True),
+    _lane("Qwen2.5-VL with pruned videos", model="qwen2_5_vl", prunes=True, but=_ASKS_FOR_A_DRIVER),
     _lane("Qwen3-VL", "0.30.0", model="qwen3_vl"),
     _lane("Qwen2-Audio", "0.21.0", model="qwen2_audio"),
     _lane("Cohere2Vision", _OTHER_WINDOWS, RARE | WINDOWS, model="cohere2_vision"),

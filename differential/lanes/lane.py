@@ -13,8 +13,9 @@ class Lane:
     """One kind of workload. `rare` are the states that a search of it must meet; `resized` lets
     an identifier come back with another size; `silent_on` are contracts that it cannot break, or
     hardly ever, and says nothing of; `by_release` traces differ with what a release offers;
-    releases before `since`, and those from `before` on, offer nothing of it. `project` is whose
-    systems it is for, and `program` what its traces have to find on this machine."""
+    releases before `since`, those from `before` on, and `but` these, offer nothing of it.
+    `project` is whose systems it is for, and `program` what its traces have to find on this
+    machine."""
 
     name: str
     depth: str
@@ -26,6 +27,7 @@ class Lane:
     by_release: bool = False
     since: str | None = None
     before: str | None = None
+    but: frozenset[str] = frozenset()
     project: str = "vllm"
     program: str | None = None
 
@@ -42,6 +44,8 @@ class Lane:
             return False
         if release is None:
             return True
+        if release in self.but:
+            return False
         is_late = self.since is None or release_key(release) >= release_key(self.since)
         return is_late and (self.before is None or release_key(release) < release_key(self.before))
 
