@@ -128,20 +128,17 @@ class Engine:
             ValueError: one of its id is there.
         """
         self.runner.add(request_id, prompt)
-        token_ids: Sequence[int] = prompt.token_ids
-        embeds = None if prompt.embeds is None else _by_bytes(prompt.embeds)
-        if embeds is not None:
-            token_ids = embeds.token_ids(token_ids, zeroes_mixed=self._zeroes_mixed)
         self.completions[request_id] = Completion()
         self.scheduler.add_request(
             ScheduledRequest(
                 request_id,
-                token_ids,
+                prompt.token_ids,
                 [item.feature for item in prompt.items],
                 None if prompt.adapter is None else prompt.adapter.request,
                 prompt.cache_salt,
-                embeds,
+                None if prompt.embeds is None else _by_bytes(prompt.embeds),
                 block_hasher=self._hasher,
+                zeroes_mixed=self._zeroes_mixed,
                 is_decoder=self._is_decoder,
                 max_tokens=max_tokens,
                 stop_token_ids=stop_token_ids,

@@ -118,7 +118,10 @@ class Batch:
                 request.drafts = []
             if request_id in cached.all_token_ids:
                 # Of what was sampled before a preemption, the scheduler may have dropped the last.
-                request.token_ids = list(cached.all_token_ids[request_id])
+                # The prompt stays as it came: the scheduler's has 0 where embeddings are given.
+                prompt = request.prompt.token_ids
+                known = cached.all_token_ids[request_id]
+                request.token_ids = [*prompt, *known[len(prompt) :]]
 
     def of(self, request_id: str) -> RequestState:
         """The request of that id.

@@ -72,7 +72,7 @@ def continue_request(
     computed with that token, and is not computed again.
     """
     decoded = request.all_token_ids[request.num_prompt_tokens : kept]
-    request.prompt_token_ids += [*decoded, *chunk.all_token_ids]
+    request.prompt_token_ids += [*decoded, *chunk.prompt_token_ids]
     del request.all_token_ids[kept:]
     if semantics.drops_keys_of_discarded:
         del request.block_hashes[kept // hash_block_size :]

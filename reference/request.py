@@ -159,8 +159,9 @@ class PromptEmbeds:
 class TokenRequest(Request):
     """A request with its token ids, which grow as it decodes, and the keys of its full blocks.
 
-    `block_hasher` returns the keys that `block_hashes` does not hold yet; `session_id` names what
-    the request is part of, to those who follow KV events.
+    `all_token_ids` begin with the prompt's, as its embeddings leave them (`zeroes_mixed`, as
+    PromptEmbeds.token_ids). `block_hasher` returns the keys that `block_hashes` does not hold yet;
+    `session_id` names what the request is part of, to those who follow KV events.
 
     Raises:
         ValueError: as Request.
@@ -178,11 +179,17 @@ class TokenRequest(Request):
         *,
         is_decoder: bool = False,
         session_id: str | None = None,
+        zeroes_mixed: bool = False,
     ) -> None:
         super().__init__(request_id, len(prompt_token_ids), mm_features, is_decoder=is_decoder)
         self.prompt_token_ids = list(prompt_token_ids)
         self.session_id = session_id
         self.all_token_ids = list(prompt_token_ids)
+        if prompt_embeds is not None:
+            self.prompt_token_ids, self.all_token_ids = (
+                prompt_embeds.token_ids(prompt_token_ids, zeroes_mixed=zeroes)
+                for zeroes in (False, zeroes_mixed)
+            )
         self.lora_request = lora_request
         self.cache_salt = cache_salt
         self.prompt_embeds = prompt_embeds

@@ -66,17 +66,15 @@ def _session(
             )
             for item in event["items"]
         ]
-        embeds, tokens = _prompt_embeds(event["embeds"]), event["tokens"]
-        if embeds is not None:
-            tokens = embeds.token_ids(tokens, zeroes_mixed=semantics.zeroes_embed_positions)
         return TokenRequest(
             event["request"],
-            tokens,
+            event["tokens"],
             features,
             event["lora"] and LoRARequest(**event["lora"]),
             event["salt"],
-            embeds,
+            _prompt_embeds(event["embeds"]),
             block_hasher,
+            zeroes_mixed=semantics.zeroes_embed_positions,
         )
 
     return BlockHashSession(make, go_on, hasher, config.block_size, fault)

@@ -230,19 +230,15 @@ def build(trace: Event, semantics: Semantics, fault: str | None = None) -> Sched
     def make_request(event: Event, arrival_time: float) -> ScheduledRequest:
         if config["disable_chunked_mm_input"] and semantics.scheduler.refuses_long_whole_items:
             _check_lengths(event["items"], config["max_num_batched_tokens"])
-        token_ids = token_ids_of(event, config.get("model"), has_placeholders=not is_decoder)
-        embeds = _prompt_embeds(event)
-        if embeds is not None:
-            zeroes = semantics.block_keys.zeroes_embed_positions
-            token_ids = embeds.token_ids(token_ids, zeroes_mixed=zeroes)
         return ScheduledRequest(
             event["request"],
-            token_ids,
+            token_ids_of(event, config.get("model"), has_placeholders=not is_decoder),
             [_feature(item, semantics) for item in event["items"]],
             None if event["lora"] is None else LoRARequest(**event["lora"]),
             event["salt"],
-            embeds,
+            _prompt_embeds(event),
             block_hasher=hasher,
+            zeroes_mixed=semantics.block_keys.zeroes_embed_positions,
             is_decoder=is_decoder,
             skip_reading_prefix_cache=event["skip_reading"],
             resumable=event["resumable"],

@@ -1,6 +1,7 @@
 """Prompts of embeddings, which are part of a request and no item."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,8 +14,9 @@ from cacheproof.differential.targets.host.embedded_faults import (
 from cacheproof.gpu_runner import tiny_models
 from cacheproof.gpu_runner.engine import Engine
 from cacheproof.gpu_runner.models.loading import load
-from cacheproof.gpu_runner.requests import Prompt, PromptEmbeds
+from cacheproof.gpu_runner.requests import Batch, Prompt, PromptEmbeds, RequestState
 from cacheproof.reference.scheduler.config import SchedulerConfig
+from cacheproof.reference.scheduler.output import CachedRequestData
 from tests.gpu_runner.answers import engine_of
 from tests.gpu_runner.seeded import (
     Run,
@@ -61,6 +63,16 @@ def test_embeddings_of_tokens_are_answered_as_the_tokens_are(
         assert len(list(engine.run())) > 8
         answers.append(engine.completions["a"].token_ids)
     assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_prompt_stays_as_it_came_where_a_scheduler_tells_its_tokens_again() -> None:
+    prompt = Prompt((5, 9, 6), embeds=PromptEmbeds(torch.zeros(3, 4), (None, "row", None)))
+    batch = Batch()
+    batch.add("a", RequestState(prompt, [*prompt.token_ids, 7, 8]))
+    cached = CachedRequestData(["a"], {"a"}, {"a": [5, 0, 6, 7]}, [([1],)], [0], [1])
+    step = SimpleNamespace(finished_req_ids=(), scheduled_new_reqs=(), scheduled_cached_reqs=cached)
+    batch.apply(step)
+    assert batch.of("a").token_ids == [5, 9, 6, 7]
 
 
 @pytest.mark.parametrize("fault", EMBEDDED_FAULTS)

@@ -104,12 +104,8 @@ def _embedded(new: Any) -> list[int]:
 
 
 def _prompt_of(new: Any) -> list[int]:
-    """The tokens of a prompt, and 0 where an embedding is given."""
-    places = set(_embedded(new))
-    if not places:
-        return list(new.prompt_token_ids)
-    token_ids = new.prompt_token_ids or [0] * len(places)
-    return [0 if at in places else token_id for at, token_id in enumerate(token_ids)]
+    """The tokens of a prompt, and 0 for each where all are embeddings."""
+    return list(new.prompt_token_ids or [0] * len(_embedded(new)))
 
 
 def _decoded(cached: Any) -> dict[str, int]:

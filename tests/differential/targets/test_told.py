@@ -84,7 +84,7 @@ def test_an_array_says_something_where_it_has_elements(mask: object, says: list[
                 "prompt_embeds": numpy.ones((2, 4)),
                 "prompt_is_token_ids": [True, False],
             },
-            [5, 0],
+            [5, 6],
             [1],
         ),
         (
@@ -92,7 +92,7 @@ def test_an_array_says_something_where_it_has_elements(mask: object, says: list[
                 "prompt_token_ids": [5, 9],
                 "prompt_embeds": PromptEmbeds((b"a", b"b"), (False, True)),
             },
-            [5, 0],
+            [5, 9],
             [1],
         ),
     ],
