@@ -44,7 +44,7 @@ from .engine_limits import (
     MAX_ADAPTERS,
     MODELS_SETTING,
 )
-from .engine_memory import memory_of
+from .engine_memory import blank, memory_of
 from .engine_planted import Planted
 from .engine_weights import load_weights
 from .executed import Executed
@@ -243,6 +243,7 @@ class _Core:
         self._core.scheduler = scheduler
         self._core.request_block_hasher = self._hasher if config["prefix_caching"] else None
         self._identifiers.clear()
+        blank(self._runner.kv_caches)
         if self._drafts is not None:
             self._drafts.begin()
         return SchedulerKit(

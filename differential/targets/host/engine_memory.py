@@ -1,4 +1,4 @@
-"""What memory the entries of an encoder store keep alive."""
+"""What memory the entries of an encoder store keep alive, and what a trace finds in that of KV."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,3 +13,13 @@ def memory_of(entries: Iterable[Any]) -> dict[str, int]:
         held[storage.data_ptr()] = storage.nbytes()
         bytes_of_row = rows.shape[1] * rows.element_size()
     return {"bytes_of_row": bytes_of_row, "bytes_held": sum(held.values())}
+
+
+def blank(kv_caches: Iterable[Any]) -> None:
+    """Leave zeros in the KV caches of all layers, as an engine begins: what a trace reads there
+    that nobody wrote is not another trace's."""
+    import torch  # read where it is not
+
+    with torch.inference_mode():
+        for cache in kv_caches:
+            cache.zero_()
