@@ -165,15 +165,15 @@ class Requested(SimpleNamespace):
         )
 
     def request(self) -> TokenRequest:
-        """As the reference's, without keys."""
+        """As the reference's, without keys; of its tokens embeddings have left these."""
         embeds = None
         if self.rows is not None:
             width = max((len(row) for row in self.rows if row), default=1)
             tensor = tuple(bytes(width) if row is None else row for row in self.rows)
             embeds = PromptEmbeds(tensor, tuple(row is not None for row in self.rows))
-        return TokenRequest(
+        request = TokenRequest(
             "r",
-            self.tokens,
+            self.tokens if embeds is None else self.tokens[: len(embeds.given)],
             [
                 MultiModalFeature(name, PlaceholderRange(offset, length), name)
                 for name, offset, length in self.items
@@ -182,6 +182,8 @@ class Requested(SimpleNamespace):
             self.salt,
             embeds,
         )
+        request.all_token_ids = list(self.tokens)
+        return request
 
 
 def ideal_hash(value: Any) -> bytes:
