@@ -322,7 +322,9 @@ class SchedulerJudge(ManagerJudge):
             refused = service(self._trace, raised.type.removeprefix(REFUSED))
             self._check(operation, refused, lambda: way_of(raised.message))
             return
-        self._check(operation, Answer(raised.type), lambda: f"{raised.type} in {operation}")
+        waiting = self._presence[2] or ()
+        kind = partial(kinds.raising, raised, operation, self._config, self._at, waiting)
+        self._check(operation, Answer(raised.type), kind)
 
     def _judge_schedule(
         self,

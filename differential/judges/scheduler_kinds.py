@@ -1,11 +1,18 @@
 """In which of its ways a contract of a scheduler breaks: they have different causes."""
 
 from collections.abc import Callable, Collection, Mapping, Set
+from itertools import islice, takewhile
 from typing import Any
 
+from cacheproof.differential.judges.scheduler_position import SchedulerPosition
+from cacheproof.differential.traces.engine import EngineConfig
+from cacheproof.differential.traces.records import Raised
+from cacheproof.differential.traces.scheduler import SchedulerConfig
 from cacheproof.spec.scheduler_kv import Holding, KVReads, Progress
 from cacheproof.spec.scheduler_records import Inputs, References, Telling
 
+_WORDS = 3
+"""Of what a worker says, which tell its failures apart."""
 _LEDGER = frozenset({"EC-1", "EC-2"})
 """What a manager breaks whose slots do not add up any more."""
 
@@ -16,6 +23,33 @@ def stopping(broken: Collection[str], named: Mapping[str, bool]) -> str:
     if not _LEDGER.isdisjoint(broken):
         return "lost slots"
     return " + ".join(name for name, is_there in named.items() if is_there)
+
+
+def raising(
+    raised: Raised,
+    operation: str,
+    config: SchedulerConfig,
+    at: SchedulerPosition,
+    waiting: Collection[str],
+) -> str:
+    """What is raised, where, and with what: where schedule() asserts, what is there of all that is
+    known to make it do so; of a worker, the first words that it says."""
+    details = ""
+    if (raised.type, operation) == ("AssertionError", "schedule"):
+        added = at.arrivals.added
+        adapters = {added[name].lora for name in at.running} - {None}
+        if 0 < config.max_loras < len(adapters):
+            details = "more adapters than a step may have"
+        else:
+            drafts, threshold = config.num_speculative_tokens, config.long_prefill_token_threshold
+            named = {
+                "a session waits": any(at.prompts[one] > added[one].prompt for one in waiting),
+                "a threshold within drafts": 0 < threshold <= drafts,
+            }
+            details = " + ".join(name for name, is_there in named.items() if is_there)
+    elif isinstance(config, EngineConfig):
+        details = " ".join(islice(takewhile(str.isalpha, raised.message.split()), _WORDS))
+    return f"{raised.type} in {operation}" + (f": {details}" if details else "")
 
 
 def holding(

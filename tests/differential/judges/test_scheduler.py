@@ -83,7 +83,7 @@ WHOLE = trace(*LONG, *STEPS, disable_chunked_mm_input=True, long_prefill_token_t
             scheduler_trace(2589),
             ("scheduler.pads_within_threshold",),
             "SC-8",
-            "AssertionError in schedule",
+            "AssertionError in schedule: a threshold within drafts",
         ),
     ],
 )

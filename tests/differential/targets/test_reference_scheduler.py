@@ -105,7 +105,9 @@ def test_a_prompt_token_that_a_session_loses_is_still_counted() -> None:
     assert examined.difference is None
 
 
-@pytest.mark.parametrize(("finding", "where"), [("turn", "update"), ("hit", "schedule")])
+@pytest.mark.parametrize(
+    ("finding", "where"), [("turn", "update"), ("hit", "schedule: a session waits")]
+)
 def test_a_failed_load_whose_next_step_ends_a_turn_stops_both_sides(
     newest: HostTarget, finding: str, where: str
 ) -> None:
