@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from cacheproof.differential.lanes.all_lanes import LANES
+import outputs
+
 from cacheproof.differential.targets import sources
-from cacheproof.differential.traces.engine import EngineConfig
 from cacheproof.serving import MODELS
 
 COLUMNS = (
@@ -57,12 +57,7 @@ def main() -> None:
 
 def offered(version: str) -> tuple[str, ...]:
     """Models that have a server's clients, and with which an engine of that release is searched."""
-    searched = set()
-    for lane in LANES.values():
-        if lane.depth == "engine" and lane.is_offered_by(version):
-            config = lane.make(0).header.config
-            assert isinstance(config, EngineConfig)
-            searched.add(config.model)
+    searched = outputs.offered(version, ahead=False, asked=None)
     return tuple(model for model in MODELS if model in searched)
 
 
