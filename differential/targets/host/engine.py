@@ -34,7 +34,7 @@ from .engine_drafts import ReplacedDrafts, drafts_of, speculative_config
 from .engine_embedded import know_tokens_of_embeddings, mark_sampled_tokens
 from .engine_faults import ENGINE_FAULTS
 from .engine_in_flight import keeping_async_scheduling, stand_in_for_streams
-from .engine_items import check_items, name_items
+from .engine_items import check_counts, check_items, name_items
 from .engine_kernels import mend_kernels_of_drafts, register_kernels_once
 from .engine_limits import (
     ADAPTER_RANK_MAX,
@@ -347,6 +347,7 @@ class _Core:
             medium = medium_of(name_of(item))
             data.setdefault(medium.modality, []).append(medium.given)
             uuids.setdefault(medium.modality, []).append(name_of(item))
+        check_counts(data, self._model)
         beside: dict[str, Any] = {}
         if data:
             beside |= {"multi_modal_data": data, "multi_modal_uuids": uuids}

@@ -1,7 +1,9 @@
 """The items that an engine's processor makes of a prompt, beside those that a trace says."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .engine_limits import ITEMS_MAX
 from .media_inputs import is_given
 from .protocol import Event, Illegal
 
@@ -13,6 +15,14 @@ def name_items(features: list[Any] | None, event: Event, *, is_decoder: bool) ->
     for feature, item in zip(features or (), event["items"], strict=False):
         if is_decoder or is_given(item):
             feature.identifier = item["identifier"]
+
+
+def check_counts(data: Mapping[str, Sequence[Any]], model: str) -> None:
+    """Raises Illegal where a prompt has more media of a modality than the engine was made for."""
+    for modality, media in data.items():
+        most = ITEMS_MAX[model].get(modality, 0)
+        if len(media) > most:
+            raise Illegal(f"the engine was made for {most} of modality {modality} in a prompt")
 
 
 def check_items(request: Any, event: Event) -> None:

@@ -210,6 +210,16 @@ def test_a_configuration_that_the_engine_refuses_is_illegal(engine: HostTarget) 
     assert result.illegal is None
 
 
+def test_more_films_than_the_engine_was_made_for_are_illegal(engine: HostTarget) -> None:
+    films = tuple(Item("film 0 of 1x2x2", 2 + 8 * at, 4) for at in range(5))
+    header = engine_trace(0, "qwen2_5_vl").header
+    five = Trace(header, (Add("a", 48, films),))
+    (result,) = engine.run([five])
+    assert result.illegal == "the engine was made for 4 of modality video in a prompt"
+    (result,) = engine.run([Trace(header, (Add("a", 48, films[:4]),))])
+    assert result.illegal is None
+
+
 def test_who_comes_back_hears_the_sound_of_who_is_new(
     engine: HostTarget, runner: ReferenceTarget, finding: Finding
 ) -> None:

@@ -11,6 +11,7 @@ from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.generators.whisper import whisper_trace
 from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.judges.lockstep import compare
+from cacheproof.differential.search.known import covering, load
 from cacheproof.differential.targets.host.engine_embedded_faults import (
     AHEAD_FAULTS,
     EMBEDDED_FAULTS,
@@ -44,6 +45,8 @@ from tests.differential.targets.beside import answered_alike, refusal_of, replac
 pytestmark = pytest.mark.full
 
 FAULTY = range(20)
+STRIPPED = 710_100
+"""A seed in which pixels are not sent, and a request is encoded after a preemption."""
 SAMPLES_TOKEN_0 = 700_092
 """Prompt lookup finds the token there that stands in no prompt, but in the place of embeddings for
 the scheduler."""
@@ -114,6 +117,19 @@ def test_prompts_of_embeddings_with_steps_ahead_are_answered_as_by_the_runner(
         for seed in seeds:
             trace = engine_trace(seed, model, ahead=True, asked="embedded prompts")
             answered_alike(trace, engine, runner)
+
+
+def test_an_item_that_a_tower_with_adapters_is_not_sent_is_listed(
+    engine: HostTarget, runner: ReferenceTarget
+) -> None:
+    trace = engine_trace(STRIPPED, "qwen2_5_vl", asked="tower adapters")
+    examination = examine(trace, engine.run([trace])[0], engine, runner)
+    assert examination.difference is None
+    kind = "AssertionError in update: Expected number of"
+    assert ("SC-8", kind) in examination.by_kind
+    assert ("SC-9", "after a preemption") in examination.by_kind
+    lane = "Qwen2.5-VL with adapters of its tower too"
+    assert covering(load(), "SC-8", engine.release, lane, kind).name == "stripped-item"
 
 
 @pytest.mark.parametrize("fault", AHEAD_FAULTS)
