@@ -7,8 +7,10 @@ import pytest
 from cacheproof.differential.generators.engine import engine_trace
 from cacheproof.differential.judges.lockstep import compare
 from cacheproof.differential.lanes.engine import INSIDE_ITEMS
+from cacheproof.differential.targets.host.runner_faults import RUNNER_FAULTS
 from tests.gpu_runner.seeded import (
     Run,
+    first_difference,
     fixture_of_seeds,
     met_by_a_whole_runner,
     tokens_as_alone,
@@ -16,13 +18,8 @@ from tests.gpu_runner.seeded import (
 
 SEEDS = range(40)
 WHOLE = range(12)
-FAULTS = (
-    "keeps_blocks_of_before",
-    "writes_a_slot_too_far",
-    "forgets_new_blocks",
-    "reads_the_next_rows",
-    "puts_rows_a_token_late",
-)
+STORE_FAULTS = ("frees_after_encodes", "never_frees", "drops_one_more")
+"""They leave another store, which a contract names."""
 trace_of = partial(engine_trace, asked="priority")
 run = fixture_of_seeds(trace_of, tags_faulty=False)
 
@@ -35,10 +32,16 @@ def test_answers_are_those_of_each_prompt_alone(run: Run) -> None:
     assert tokens_as_alone(run, WHOLE) > 300
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_seen(run: Run, fault: str) -> None:
+@pytest.mark.parametrize("fault", sorted(RUNNER_FAULTS.keys() - STORE_FAULTS))
+def test_a_fault_is_seen_in_what_is_answered(run: Run, fault: str) -> None:
     for seed in SEEDS:
         difference = compare(run(seed).result, run(seed, fault).result)
         if difference is not None and difference.field.startswith(("token", "log prob")):
             return
     pytest.fail(f"{fault} was not seen")
+
+
+@pytest.mark.parametrize("fault", STORE_FAULTS)
+def test_a_store_that_differs_is_named(run: Run, fault: str) -> None:
+    assert first_difference(run, fault, SEEDS) == "store"
+    assert any("WM-1" in run(seed, fault).broken for seed in SEEDS)
