@@ -18,10 +18,10 @@ def name_items(features: list[Any] | None, event: Event, *, is_decoder: bool) ->
 
 
 def check_counts(data: Mapping[str, Sequence[Any]], model: str) -> None:
-    """Raises Illegal where a prompt has more media of a modality than the engine was made for."""
-    for modality, media in data.items():
-        most = ITEMS_MAX[model].get(modality, 0)
-        if len(media) > most:
+    """Raises Illegal where a prompt has more media of a modality of the model's than the engine was
+    made for."""
+    for modality, most in ITEMS_MAX[model].items():
+        if len(data.get(modality, ())) > most:
             raise Illegal(f"the engine was made for {most} of modality {modality} in a prompt")
 
 
