@@ -165,7 +165,7 @@ class Requested(SimpleNamespace):
         )
 
     def request(self) -> TokenRequest:
-        """As the reference's, without keys; of its tokens embeddings have left these."""
+        """As the reference's, without keys; its tokens are what embeddings have left of them."""
         embeds = None
         if self.rows is not None:
             width = max((len(row) for row in self.rows if row), default=1)

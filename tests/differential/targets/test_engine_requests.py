@@ -46,10 +46,10 @@ pytestmark = pytest.mark.full
 
 FAULTY = range(20)
 STRIPPED = 710_100
-"""A seed in which pixels are not sent, and a request is encoded after a preemption."""
+"""A seed in which the pixels of an item are not sent, and it is encoded after a preemption."""
 SAMPLES_TOKEN_0 = 700_092
-"""Prompt lookup finds the token there that stands in no prompt, but in the place of embeddings for
-the scheduler."""
+"""A seed that samples token 0 under prompt lookup. A scheduler has that token in the place of each
+embedding; in a worker's prompt it stands nowhere."""
 ANSWERED: dict[Asked, tuple[EngineModel, ...]] = {
     "salts": ("llava", "qwen2_5_vl", "cohere2_vision"),
     "adapters": ("llava", "qwen2_5_vl", "qwen3_vl"),
