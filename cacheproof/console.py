@@ -29,6 +29,7 @@ from cacheproof.differential.search.verdict import INTERRUPTED, VOID
 from cacheproof.differential.traces.wording import visible, visible_line
 from cacheproof.formats.result import Report, Result
 from cacheproof.formats.writing import Formats
+from cacheproof.verdicts.line import VerdictLine, of_trouble
 
 JSON_SCHEMA = 1
 TO_STDOUT = "-"
@@ -57,9 +58,11 @@ class VisibleConsole(Console):
 class Output:
     """One command's output. With `--json -` the report is silent and JSON alone is printed.
 
-    In a `with` block it ends by writing the other `formats` from what was `found`, however the
-    command ends: unless it is refused before anything was. `is_page` says that the report is a page
-    to be kept, in which nothing else belongs.
+    In a `with` block the report is held back until the command ends, whichever way, so that it can
+    begin with the `verdict` that it ends with; then the other `formats` are written from what was
+    `found`, unless the command is refused before anything was. `streams` says that nothing is held
+    back: the verdict stands at the end alone. `is_page` says that the report is a page to be kept,
+    in which nothing else belongs: the verdict goes to standard error.
 
     Raises:
         InputError: the JSON cannot go there. Said now, not after a long search.
@@ -73,10 +76,14 @@ class Output:
         command: str = "",
         formats: Formats | None = None,
         is_page: bool = False,
+        streams: bool = False,
     ) -> None:
         self._json_to = json_to
         self._command = command
         self._formats = formats
+        self._is_page = is_page
+        self._holds = not is_page and not streams
+        self._verdict: VerdictLine | None = None
         self._annotates = not is_page and json_to != TO_STDOUT
         self._found: list[Result] = []
         self.verbose = verbose
@@ -89,10 +96,17 @@ class Output:
         """What was found of a target, to be written in every format when the command ends."""
         self._found.append(result)
 
+    def verdict(self, line: VerdictLine) -> None:
+        """What the command concludes: said before `write_json`, which has it too."""
+        self._verdict = line
+
     def __enter__(self) -> Self:
+        if self._holds:
+            self.report.begin_capture()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._print_report(self.report.end_capture() if self._holds else "")
         match error:
             case None:
                 self._write_formats(0)
@@ -107,12 +121,42 @@ class Output:
 
     def _write_formats(self, code: int, trouble: str = "") -> None:
         if self._formats is not None:
-            report = Report(self._command, tuple(self._found), trouble, code)
+            verdict = self._verdict
+            sentence = (
+                of_trouble(self._command, code, trouble) if verdict is None else verdict.sentence
+            )
+            report = Report(self._command, tuple(self._found), trouble, code, sentence)
             self._formats.write(report, annotates=self._annotates, say=self.say)
 
-    def line(self, text: str) -> None:
+    def _print_report(self, held: str) -> None:
+        """The verdict, what was held back, and the verdict again with what to do next."""
+        verdict = self._verdict
+        if verdict is None:
+            self._print_held(held)
+            return
+        if self._is_page:
+            self.say(verdict.sentence)
+            return
+        if held:
+            self.line(verdict.sentence, style="bold")
+            self.line("")
+            self._print_held(held)
+            self.line("")
+        self.line(verdict.sentence, style="bold")
+        if verdict.step:
+            self.line(f"Next: {verdict.step}{':' if verdict.command else ''}")
+        if verdict.command:
+            self.command(f"  {verdict.command}")
+
+    def _print_held(self, held: str) -> None:
+        try:
+            self.report.file.write(held)
+        except BrokenPipeError:
+            self.report.on_broken_pipe()
+
+    def line(self, text: str, *, style: str | None = None) -> None:
         """One sentence of the report: in one line where it is no terminal that it goes to."""
-        self.report.print(text, soft_wrap=not self.report.is_terminal)
+        self.report.print(text, style=style, soft_wrap=not self.report.is_terminal)
 
     def command(self, text: str) -> None:
         """A command to be copied: in one line however wide the terminal is."""
@@ -134,6 +178,7 @@ class Output:
             "schema_version": JSON_SCHEMA,
             "command": command,
             "versions": {"cacheproof": __version__, "python": sys.version.split()[0]},
+            **({} if self._verdict is None else self._verdict.to_json()),
             **content,
         }
         text = _escaped(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

@@ -33,9 +33,11 @@ def annotations(report: Report) -> list[str]:
 
 def summary(report: Report) -> str:
     """Markdown: a row for each target, and the first of what is not listed."""
+    said = [f"**{_text(report.verdict)}**", ""] if report.verdict else []
     rows = [
         f"### cacheproof {_text(report.command)}",
         "",
+        *said,
         "| target | judged | unlisted | listed or harmless | void |",
         "|---|--:|--:|--:|---|",
         *map(_row, report.results),

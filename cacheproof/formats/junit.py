@@ -25,7 +25,8 @@ def written(report: Report, now: datetime) -> bytes:
         for suite in result.suites:
             cases = [_case(result, suite, one) for one in suite.cases]
             _add(root, stamp, result.target, suite.part, cases)
-        _add(root, stamp, result.target, WHOLE, [_worth(result)], result.seconds)
+        worth = [_worth(result)]
+        _add(root, stamp, result.target, WHOLE, worth, result.seconds, report.verdict)
     if report.trouble:
         case = _named(("cacheproof", report.command), report.command)
         _say(case, _ERROR, "the command", report.trouble)
@@ -41,6 +42,7 @@ def _add(
     part: str,
     cases: Sequence[ET.Element],
     seconds: float = 0.0,
+    said: str = "",
 ) -> None:
     counts = {kind: sum(case.find(kind) is not None for case in cases) for kind in _COUNTED}
     element = ET.SubElement(
@@ -59,7 +61,7 @@ def _add(
     )
     ET.SubElement(element, "properties")
     element.extend(cases)
-    ET.SubElement(element, "system-out")
+    ET.SubElement(element, "system-out").text = visible_line(said)
     ET.SubElement(element, "system-err")
 
 

@@ -151,12 +151,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a command found. `trouble` is the error that ended it, `code` its exit code."""
+    """All that a command found. `trouble` is the error that ended it, `code` its exit code,
+    `verdict` the sentence that says what it concludes."""
 
     command: str
     results: tuple[Result, ...] = ()
     trouble: str = ""
     code: int = 0
+    verdict: str = ""
 
 
 def rule_of(id: str) -> Rule:

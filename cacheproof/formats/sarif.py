@@ -78,7 +78,8 @@ def _run(report: Report, result: Result | None) -> dict[str, Any]:
 
 
 def _invocation(report: Report, doubts: Sequence[str], left_out: int) -> dict[str, Any]:
-    notes = [("error", one) for one in doubts]
+    notes = [("note", report.verdict)] if report.verdict else []
+    notes += [("error", one) for one in doubts]
     if report.trouble:
         notes.append(("error", report.trouble))
     if left_out > 0:
