@@ -23,7 +23,7 @@ from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.options import FindingsOption, JsonOption, findings_folder
 from cacheproof.reference.releases import MODELLED, NEWEST
-from cacheproof.searching import load_what
+from cacheproof.replaying import load_what
 from cacheproof.spec.registry import contracts
 
 NEITHER_ENGINE = "expected a finding or a trace that a release runs without an engine"

@@ -28,6 +28,7 @@ from cacheproof import (
     minimising,
     proving,
     recording,
+    replaying,
     reviewing,
     searching,
     serving,
@@ -38,7 +39,6 @@ from cacheproof.differential.errors import CacheproofError, InputError
 from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.traces.wording import visible_line
-from cacheproof.drawing import Drawings
 from cacheproof.formats.writing import Formats
 from cacheproof.gpu_runner.jobs import COUNT_MAX, Sizes
 from cacheproof.options import (
@@ -47,18 +47,15 @@ from cacheproof.options import (
     ClusterOption,
     DepthOption,
     FindingsOption,
-    HtmlOption,
     JsonOption,
     JunitOption,
     KnownOption,
-    PerfettoOption,
     RegisterOption,
     SarifOption,
     ShrinkListedOption,
     TargetOption,
     VerboseOption,
     WorkersOption,
-    findings_folder,
     folder_of,
 )
 from cacheproof.plan import Plan
@@ -82,6 +79,7 @@ for command in (
     recording.record,
     auditing.audit,
     minimising.minimise,
+    replaying.replay,
     bisecting.bisect,
     simulating.simulate,
     serving.http,
@@ -232,30 +230,6 @@ def prove(
             place=Workplace(workers, cluster),
         )
         raise typer.Exit(code)
-
-
-@app.command()
-def replay(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="A finding (.json), a trace (.jsonl), or FAULT@RELEASE: the newest finding of a "
-            "listed fault."
-        ),
-    ],
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="T", help="By default the finding's own.")
-    ] = None,
-    times: Annotated[int, typer.Option(min=1, max=1000)] = 10,
-    findings: FindingsOption = None,
-    html: HtmlOption = None,
-    perfetto: PerfettoOption = None,
-    json: JsonOption = None,
-) -> None:
-    """Run a finding or a trace again, and say whether it comes out the same every time."""
-    folder = findings or findings_folder()
-    output, drawings = Output(json), Drawings(html, perfetto)
-    raise typer.Exit(searching.replay(output, file, target, times, folder, drawings))
 
 
 @app.command()

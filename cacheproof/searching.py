@@ -1,8 +1,7 @@
 """The commands that search and replay: fuzz, diff, replay."""
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rich.table import Table
@@ -12,29 +11,22 @@ from cacheproof.campaigning import run_campaign
 from cacheproof.console import Output
 from cacheproof.differential.depths import DEPTHS
 from cacheproof.differential.errors import InputError
-from cacheproof.differential.findings import finding as findings_of
 from cacheproof.differential.findings import finding_file, report
-from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
-from cacheproof.differential.lanes.all_lanes import PROJECTS
+from cacheproof.differential.findings.finding import Finding
 from cacheproof.differential.lanes.lane import Lane
 from cacheproof.differential.search.diff import Parting, Partings, find_partings
-from cacheproof.differential.search.known import NAME, KnownFault
-from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID, Verdict
+from cacheproof.differential.search.known import KnownFault
+from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, Verdict
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
-from cacheproof.differential.targets.resolve import reference_for, resolve, share_libraries
-from cacheproof.differential.traces.trace import Trace
-from cacheproof.drawing import Drawings
+from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.fault_table import print_faults, shown_faults
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
 from cacheproof.plan import Plan, lanes_at
 from cacheproof.reference.semantics import CHANGES
 from cacheproof.registering import Register
-
-OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
-"""The name of a listed fault, and a release."""
 
 
 def judge_target(
@@ -66,17 +58,6 @@ def judge_target(
     return verdict
 
 
-@contextmanager
-def _reference_for(target: Target) -> Iterator[ReferenceTarget | None]:
-    """The reference beside a target, where the release is modelled."""
-    reference = reference_for(target)
-    try:
-        yield reference
-    finally:
-        if reference is not None:
-            reference.close()
-
-
 def lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lane]:
     """The lanes that a target can run on this machine; a line says which it lacks a program for.
     The reference has no scheduler of its own; a plug-in is one kind of manager; of a release before
@@ -93,7 +74,7 @@ def lanes_for(lanes: Sequence[Lane], target: Target, output: Output) -> list[Lan
         asked = ", ".join(dict.fromkeys(lane.depth for lane in lanes))
         raise InputError(
             f"target {target.name} has nothing to run at that depth ({asked}); expected "
-            f"{_depths_of(target)} of it, or another target"
+            f"{depths_of(target)} of it, or another target"
         )
     here = [lane for lane in chosen if lane.lacks is None]
     for lane in chosen:
@@ -111,7 +92,7 @@ def _drives(lane: Lane, plug_in_kind: str) -> bool:
     return lane.manager == plug_in_kind
 
 
-def _depths_of(target: Target) -> str:
+def depths_of(target: Target) -> str:
     """The depths that a target runs, to be named in a refusal."""
     return ", ".join(depth for depth in DEPTHS if target.runs_depth(depth))
 
@@ -233,98 +214,6 @@ def print_listed(output: Output, finding: Finding, folder: Path) -> None:
     about = f"{len(finding.events)} events, replays {finding.replays}, {thread}"
     file = finding_file.path_of(finding, folder)
     output.line(f"known: {finding.sentence} ({about})\n       {file}")
-
-
-def replay(
-    output: Output,
-    what_text: str,
-    target_text: str | None,
-    times: int,
-    folder: Path,
-    drawings: Drawings,
-) -> int:
-    """Run a finding or a trace again, by its file, or a listed fault's newest finding in `folder`,
-    by NAME@RELEASE, and draw its first run where that is asked for. 0: it holds; 1: it breaks; 3:
-    the runs differ; 4: it does not break, and parts from the model."""
-    file, what = load_what(what_text, folder)
-    if target_text is None:
-        if isinstance(what, Trace):
-            raise InputError(f"{file} is a trace without a target; give one with --target")
-        target_text = what.target
-    trace = _trace_of(what)
-    drawings.require_timeline(trace, str(file))
-    target = resolve(target_text, report=output.say)
-    _require_runs(target, trace, file)
-    with closing(target), _reference_for(target) as reference:
-        told = announce(output, target, compared=reference is not None)
-        runs = findings_of.replay(what, target, times, reference)
-    if runs.examination.illegal is not None:
-        raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
-    drawings.write_replay(trace, runs, target)
-    if isinstance(what, Finding):
-        report.print_finding(what, output.report, str(file))
-    for *_, sentence in runs.examination.breaks():
-        output.line(sentence)
-    output.line(runs.sentence)
-    output.write_json(
-        "replay",
-        {
-            "target": target_text,
-            "model": told,
-            "sentence": runs.sentence,
-            "same": runs.same,
-            "broke": runs.broke,
-            "times": runs.times,
-            "digests": runs.digests,
-        },
-    )
-    if runs.same < runs.times:
-        return VOID
-    if not runs.broke:
-        return HOLDS
-    return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
-
-
-def load_what(text: str, folder: Path) -> tuple[Path, Finding | Trace]:
-    """What is to be run again, and its file: a finding's or a trace's, or by NAME@RELEASE a listed
-    fault's newest finding in `folder`.
-
-    Raises:
-        InputError: there is none, or it is neither.
-    """
-    file = Path(text)
-    if (named := OF_FAULT.fullmatch(text)) is not None and not file.exists():
-        file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
-    return file, finding_file.load(file)
-
-
-def _require_runs(target: Target, trace: Trace, file: Path) -> None:
-    """See whether a target runs such traces at all.
-
-    Raises:
-        InputError: it does not.
-    """
-    if not target.runs_depth(trace.depth):
-        raise InputError(
-            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
-            f"trace of {_depths_of(target)}, or another target"
-        )
-    if isinstance(target, ReferenceTarget) and not target.runs(trace):
-        raise InputError(
-            f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "
-            f"release as --target"
-        )
-
-
-def _only_parts(runs: Replay) -> bool:
-    """Whether nothing was broken but the lockstep, of what was to be run again."""
-    if runs.contract is not None:
-        return runs.contract == LOCKSTEP
-    return set().union(*runs.verdicts) == {LOCKSTEP}
-
-
-def _trace_of(what: Finding | Trace) -> Trace:
-    return what.trace if isinstance(what, Finding) else what
 
 
 def diff(output: Output, left_text: str, right_text: str, depth: str | None, seconds: float) -> int:

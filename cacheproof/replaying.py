@@ -1,0 +1,161 @@
+"""The command that runs a finding or a trace again."""
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cacheproof.announcing import announce, has_text_of_its_own
+from cacheproof.console import Output
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.findings import finding as findings_of
+from cacheproof.differential.findings import finding_file, report
+from cacheproof.differential.findings.finding import LOCKSTEP, Finding, Replay
+from cacheproof.differential.lanes.all_lanes import PROJECTS
+from cacheproof.differential.search.known import NAME
+from cacheproof.differential.search.verdict import FROM_MODEL, HOLDS, UNLISTED, VOID
+from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.reference import ReferenceTarget
+from cacheproof.differential.targets.resolve import reference_for, resolve
+from cacheproof.differential.traces.trace import Trace
+from cacheproof.drawing import Drawings
+from cacheproof.options import (
+    FindingsOption,
+    HtmlOption,
+    JsonOption,
+    PerfettoOption,
+    findings_folder,
+)
+from cacheproof.searching import depths_of
+
+OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
+"""The name of a listed fault, and a release."""
+
+
+def replay(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A finding (.json), a trace (.jsonl), or FAULT@RELEASE: the newest finding of a "
+            "listed fault."
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="T", help="By default the finding's own.")
+    ] = None,
+    times: Annotated[int, typer.Option(min=1, max=1000)] = 10,
+    findings: FindingsOption = None,
+    html: HtmlOption = None,
+    perfetto: PerfettoOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run a finding or a trace again, and say whether it comes out the same every time."""
+    folder = findings or findings_folder()
+    output, drawings = Output(json), Drawings(html, perfetto)
+    raise typer.Exit(_replay(output, file, target, times, folder, drawings))
+
+
+@contextmanager
+def _reference_for(target: Target) -> Iterator[ReferenceTarget | None]:
+    """The reference beside a target, where the release is modelled."""
+    reference = reference_for(target)
+    try:
+        yield reference
+    finally:
+        if reference is not None:
+            reference.close()
+
+
+def _replay(
+    output: Output,
+    what_text: str,
+    target_text: str | None,
+    times: int,
+    folder: Path,
+    drawings: Drawings,
+) -> int:
+    """Run a finding or a trace again, by its file, or a listed fault's newest finding in `folder`,
+    by NAME@RELEASE, and draw its first run where that is asked for. 0: it holds; 1: it breaks; 3:
+    the runs differ; 4: it does not break, and parts from the model."""
+    file, what = load_what(what_text, folder)
+    if target_text is None:
+        if isinstance(what, Trace):
+            raise InputError(f"{file} is a trace without a target; give one with --target")
+        target_text = what.target
+    trace = _trace_of(what)
+    drawings.require_timeline(trace, str(file))
+    target = resolve(target_text, report=output.say)
+    _require_runs(target, trace, file)
+    with closing(target), _reference_for(target) as reference:
+        told = announce(output, target, compared=reference is not None)
+        runs = findings_of.replay(what, target, times, reference)
+    if runs.examination.illegal is not None:
+        raise InputError(f"{file}: {runs.sentence}; expected a trace that it takes")
+    drawings.write_replay(trace, runs, target)
+    if isinstance(what, Finding):
+        report.print_finding(what, output.report, str(file))
+    for *_, sentence in runs.examination.breaks():
+        output.line(sentence)
+    output.line(runs.sentence)
+    output.write_json(
+        "replay",
+        {
+            "target": target_text,
+            "model": told,
+            "sentence": runs.sentence,
+            "same": runs.same,
+            "broke": runs.broke,
+            "times": runs.times,
+            "digests": runs.digests,
+        },
+    )
+    if runs.same < runs.times:
+        return VOID
+    if not runs.broke:
+        return HOLDS
+    return FROM_MODEL if has_text_of_its_own(target) and _only_parts(runs) else UNLISTED
+
+
+def load_what(text: str, folder: Path) -> tuple[Path, Finding | Trace]:
+    """What is to be run again, and its file: a finding's or a trace's, or by NAME@RELEASE a listed
+    fault's newest finding in `folder`.
+
+    Raises:
+        InputError: there is none, or it is neither.
+    """
+    file = Path(text)
+    if (named := OF_FAULT.fullmatch(text)) is not None and not file.exists():
+        file = finding_file.of_fault(named["fault"], PROJECTS, named["release"], folder)
+    return file, finding_file.load(file)
+
+
+def _require_runs(target: Target, trace: Trace, file: Path) -> None:
+    """See whether a target runs such traces at all.
+
+    Raises:
+        InputError: it does not.
+    """
+    if not target.runs_depth(trace.depth):
+        raise InputError(
+            f"{file}: target {target.name} does not run this {trace.depth}-depth trace; expected a "
+            f"trace of {depths_of(target)}, or another target"
+        )
+    if isinstance(target, ReferenceTarget) and not target.runs(trace):
+        raise InputError(
+            f"{file}: the reference does not run this {trace.depth}-depth trace; expected a real "
+            f"release as --target"
+        )
+
+
+def _only_parts(runs: Replay) -> bool:
+    """Whether nothing was broken but the lockstep, of what was to be run again."""
+    if runs.contract is not None:
+        return runs.contract == LOCKSTEP
+    return set().union(*runs.verdicts) == {LOCKSTEP}
+
+
+def _trace_of(what: Finding | Trace) -> Trace:
+    return what.trace if isinstance(what, Finding) else what
