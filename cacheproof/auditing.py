@@ -1,86 +1,52 @@
-"""The command that judges what engines recorded."""
+"""The command audit: what engines recorded, judged."""
 
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
 
-import typer
 from prometheus_client import start_http_server
 
 from cacheproof.audit_report import AuditReport
 from cacheproof.console import Output
 from cacheproof.differential.audit.audit import Audit
-from cacheproof.differential.audit.auditor import WINDOW, Auditor, Found
+from cacheproof.differential.audit.auditor import Auditor, Found
 from cacheproof.differential.audit.metrics import Metrics
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.findings.timeline.model import Timeline, broken_by, timeline
 from cacheproof.differential.search import known as known_faults
 from cacheproof.drawing import Drawings
-from cacheproof.formats.writing import Formats
-from cacheproof.options import (
-    HtmlOption,
-    JsonOption,
-    JunitOption,
-    KnownOption,
-    PerfettoOption,
-    SarifOption,
-)
 
 LOOK_EVERY_SECONDS = 0.2
 LOOKS_AFTER_ITS_END = 50
 LOOPBACK = "127.0.0.1"
-RecordArgument = Annotated[
-    str, typer.Argument(metavar="DIR|FILE|-", help="Records of an engine; - for standard input.")
-]
-WindowOption = Annotated[
-    int,
-    typer.Option(min=1, max=100_000, metavar="N", help="Events that --html and --perfetto draw."),
-]
 
 
 def audit(
-    where: RecordArgument,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what the engine writes, until it ends.")
-    ] = False,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, metavar="PORT", help="With --follow: metrics for Prometheus there."
-        ),
-    ] = None,
-    until_finding: Annotated[
-        bool, typer.Option("--until-finding", help="With --follow: end at the first finding.")
-    ] = False,
-    window: WindowOption = WINDOW,
-    known: KnownOption = None,
-    html: HtmlOption = None,
-    perfetto: PerfettoOption = None,
-    junit: JunitOption = None,
-    sarif: SarifOption = None,
-    json: JsonOption = None,
-) -> None:
-    """Judge what an engine recorded by every contract that speaks of it."""
-    for option, is_given in (("--until-finding", until_finding), ("--metrics-port", metrics_port)):
-        if is_given not in (None, False) and not follow:
-            raise InputError(f"{option} goes with --follow; expected both")
-    drawings = Drawings(html, perfetto)
-    if drawings.are_asked_for and where == "-":
-        raise InputError("what is drawn is read twice; expected a file or a folder, not -")
-    with Output(json, command="audit", formats=Formats(junit, sarif)) as output:
-        report = AuditReport(output, known_faults.load(known), where)
-        audit_of = Audit(where, waits=follow)
-        if follow:
-            with _served(output, metrics_port) as publish:
-                _follow(audit_of, report, publish, until_finding=until_finding)
-        audit_of.look(last=True)
-        code = report.end(audit_of)
-        if drawings.are_asked_for:
-            drawings.write(drawn(audit_of, where, window))
-        raise typer.Exit(code)
+    output: Output,
+    where: str,
+    known: Path | None,
+    drawings: Drawings,
+    *,
+    window: int,
+    follow: bool,
+    metrics_port: int | None,
+    until_finding: bool,
+) -> int:
+    """Judge a record, print the report, and draw `window` events where that is asked for. Returns
+    the exit code."""
+    report = AuditReport(output, known_faults.load(known), where)
+    audit_of = Audit(where, waits=follow)
+    if follow:
+        with _served(output, metrics_port) as publish:
+            _follow(audit_of, report, publish, until_finding=until_finding)
+    audit_of.look(last=True)
+    code = report.end(audit_of)
+    if drawings.are_asked_for:
+        drawings.write(drawn(audit_of, where, window))
+    return code
 
 
 @contextmanager

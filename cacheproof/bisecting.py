@@ -1,12 +1,9 @@
-"""The command that names the release, or the commit, that brought a fault or mended it."""
+"""The command bisect: the release, or the commit, that brought a fault or mended it."""
 
 import sys
 from contextlib import closing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from cacheproof import bisect_step
 from cacheproof.console import Output
@@ -21,7 +18,6 @@ from cacheproof.differential.targets import releases
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
-from cacheproof.options import FindingsOption, JsonOption, findings_folder
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.replaying import load_what
 from cacheproof.spec.registry import contracts
@@ -30,49 +26,32 @@ NEITHER_ENGINE = "expected a finding or a trace that a release runs without an e
 
 
 def bisect(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="FINDING",
-            help="A finding (.json), a trace (.jsonl), or FAULT@RELEASE, as replay takes them.",
-        ),
-    ],
-    contract: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="By default the finding's, or each that the trace breaks."),
-    ] = None,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Every modelled release, and install those missing.")
-    ] = False,
-    checkout: Annotated[
-        Path | None,
-        typer.Option(
-            "--checkout",
-            metavar="DIR",
-            help="Name a commit of this git history of vLLM instead; nothing in it is changed.",
-        ),
-    ] = None,
-    good: Annotated[
-        str | None, typer.Option(metavar="REV", help="A commit of it that holds.")
-    ] = None,
-    bad: Annotated[
-        str | None, typer.Option(metavar="REV", help="A commit of it that breaks.")
-    ] = None,
-    findings: FindingsOption = None,
-    json: JsonOption = None,
-) -> None:
-    """Name the release, or the commit, that brought a fault and the one that mended it."""
-    output = Output(json)
-    file, found = load_what(what, findings or findings_folder())
+    output: Output,
+    what: str,
+    folder: Path,
+    contract: str | None,
+    checkout: Path | None,
+    good: str | None,
+    bad: str | None,
+    *,
+    every: bool,
+) -> int:
+    """Ask releases, all of them with `every`, or the commits of a checkout between two. Returns the
+    exit code.
+
+    Raises:
+        InputError: what is asked cannot be.
+    """
+    file, found = load_what(what, folder)
     question = _question(found, contract, file)
     if checkout is None and good is None and bad is None:
-        raise typer.Exit(_over_releases(output, file, question, every=all_))
-    if checkout is None or good is None or bad is None or all_:
+        return _over_releases(output, file, question, every=every)
+    if checkout is None or good is None or bad is None or every:
         raise InputError(
             "--checkout, --good and --bad belong together, and --all does not go with them; "
             "expected all three, or none to ask releases"
         )
-    raise typer.Exit(_over_commits(output, file, contract, git.history(checkout, good, bad)))
+    return _over_commits(output, file, contract, git.history(checkout, good, bad))
 
 
 def _question(found: Finding | Trace, contract: str | None, file: Path) -> Question:

@@ -22,10 +22,10 @@ from cacheproof.differential.search.campaigns.store import About, Beating, Store
 from cacheproof.differential.search.known import KnownFault
 from cacheproof.differential.search.verdict import is_unlisted
 from cacheproof.differential.targets.resolve import tree_here
+from cacheproof.folders import findings_folder, folder_of
 from cacheproof.formats import searched
 from cacheproof.formats.searched import Subject
 from cacheproof.kept_proofs import code_digest
-from cacheproof.options import findings_folder, folder_of
 from cacheproof.registering import Register
 from cacheproof.searching import print_campaign, print_listed, print_verdict
 

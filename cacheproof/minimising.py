@@ -1,12 +1,9 @@
-"""The command that makes a small trace of a break in a record."""
+"""The command minimise: a small trace of a break in a record."""
 
 import time
 from contextlib import closing
-from typing import Annotated
+from pathlib import Path
 
-import typer
-
-from cacheproof.auditing import RecordArgument
 from cacheproof.console import Output
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.audit.auditor import Auditor, Found
@@ -18,27 +15,19 @@ from cacheproof.differential.search import known as known_faults
 from cacheproof.differential.search.known import KnownFault, covering
 from cacheproof.differential.search.verdict import UNLISTED, VOID
 from cacheproof.differential.targets.resolve import resolve
-from cacheproof.options import A_WEEK, FindingsOption, JsonOption, KnownOption, folder_of
+from cacheproof.folders import folder_of
 
 
 def minimise(
-    where: RecordArgument,
-    contract: Annotated[
-        str | None, typer.Option(metavar="ID", help="By default the first that is broken.")
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="T", help="By default the release that was recorded."),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(min=1, max=A_WEEK, help="Stop making it smaller after so long.")
-    ] = 600,
-    known: KnownOption = None,
-    findings: FindingsOption = None,
-    json: JsonOption = None,
-) -> None:
-    """Make a small trace of a break in a record, one that the release alone breaks again."""
-    output = Output(json)
+    output: Output,
+    where: str,
+    contract: str | None,
+    target: str | None,
+    seconds: float,
+    known: Path | None,
+    findings: Path | None,
+) -> int:
+    """Make a small trace of a break in a record, and print it. Returns the exit code."""
     if where == "-":
         raise InputError("minimise reads a record twice; expected a file or a folder, not -")
     folder, faults = folder_of(findings), known_faults.load(known)
@@ -72,13 +61,13 @@ def minimise(
                 file = finding_file.path_of(small, folder)
                 report.print_finding(small, output.report, str(file))
                 output.write_json("minimise", {"finding": small, "file": str(file)})
-                raise typer.Exit(UNLISTED)
+                return UNLISTED
     output.line(
         f"{rule}: {ran.name} does not break it when the recorded events are run again; what the "
         "record leaves out (the text of prompts, other plug-ins) may be what it takes"
     )
     output.write_json("minimise", {"finding": None, "file": None})
-    raise typer.Exit(VOID)
+    return VOID
 
 
 def _annotated(found: Finding, faults: list[KnownFault]) -> Finding:

@@ -4,9 +4,6 @@ import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from cacheproof.announcing import announce, has_text_of_its_own
 from cacheproof.console import Output
@@ -22,40 +19,10 @@ from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.resolve import reference_for, resolve
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.drawing import Drawings
-from cacheproof.options import (
-    FindingsOption,
-    HtmlOption,
-    JsonOption,
-    PerfettoOption,
-    findings_folder,
-)
 from cacheproof.searching import depths_of
 
 OF_FAULT = re.compile(rf"(?P<fault>{NAME.strip('^$')})@(?P<release>\d[\w.]*)", re.ASCII)
 """The name of a listed fault, and a release."""
-
-
-def replay(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="A finding (.json), a trace (.jsonl), or FAULT@RELEASE: the newest finding of a "
-            "listed fault."
-        ),
-    ],
-    target: Annotated[
-        str | None, typer.Option("--target", metavar="T", help="By default the finding's own.")
-    ] = None,
-    times: Annotated[int, typer.Option(min=1, max=1000)] = 10,
-    findings: FindingsOption = None,
-    html: HtmlOption = None,
-    perfetto: PerfettoOption = None,
-    json: JsonOption = None,
-) -> None:
-    """Run a finding or a trace again, and say whether it comes out the same every time."""
-    folder = findings or findings_folder()
-    output, drawings = Output(json), Drawings(html, perfetto)
-    raise typer.Exit(_replay(output, file, target, times, folder, drawings))
 
 
 @contextmanager
@@ -69,7 +36,7 @@ def _reference_for(target: Target) -> Iterator[ReferenceTarget | None]:
             reference.close()
 
 
-def _replay(
+def replay(
     output: Output,
     what_text: str,
     target_text: str | None,

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, get_args
-
-import typer
+from typing import Any
 
 from cacheproof.audit_report import listed
+from cacheproof.commands.engines import MODELS
 from cacheproof.console import Output
 from cacheproof.differential.audit.audit import Audit
 from cacheproof.differential.errors import InputError
@@ -32,12 +31,11 @@ from cacheproof.differential.serving.traffic import (
 from cacheproof.differential.targets import environment, releases
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.resolve import ENGINE
+from cacheproof.folders import folder_of
 from cacheproof.generating import told_by_child
 from cacheproof.gpu_runner.jobs import Job
-from cacheproof.options import JsonOption, KnownOption, folder_of
 from cacheproof.plan import seed_range
 
-MODELS: tuple[ServedModel, ...] = get_args(ServedModel)
 _ENDS_AN_ENGINE = frozenset({"SC-2", "SC-8", "SC-9", "WM-1"})
 """Of a server that died, one of these is the reason, or nothing that is listed is."""
 _PARTED = "times its caches of media had parted"
@@ -92,32 +90,22 @@ class Told:
 
 
 def http(
-    target: Annotated[str, typer.Option(metavar="engine@X", help="The engine whose server it is.")],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KIND", help=f"Of {', '.join(MODELS)}; all by default."),
-    ] = None,
-    seeds: Annotated[
-        str, typer.Option(metavar="A:B", help="A server each, with its own settings.")
-    ] = "0:2",
-    requests: Annotated[
-        int, typer.Option(min=1, max=100_000, metavar="N", help="Of each server.")
-    ] = 100,
-    clients: Annotated[int, typer.Option(min=1, max=256, metavar="N", help="At once.")] = 12,
-    known: KnownOption = None,
-    records: Annotated[
-        Path | None,
-        typer.Option("--records", metavar="DIR", help="Keep what each server recorded there."),
-    ] = None,
-    json: JsonOption = None,
-) -> None:
-    """Ask a release's OpenAI server over HTTP, many clients at once; compare every token."""
-    output = Output(json)
+    output: Output,
+    target: str,
+    kinds: Sequence[str],
+    seeds: str,
+    requests: int,
+    clients: int,
+    known: Path | None,
+    records: Path | None,
+) -> int:
+    """Ask a server of each kind of model and each seed, and print what came of it. Returns the exit
+    code."""
     if find_spec("PIL") is None:
         raise InputError("http makes pictures with Pillow; try pip install cacheproof[serving]")
     numbers = seed_range(seeds)
     assert numbers is not None
-    models = [_model(name) for name in model or MODELS]
+    models = [_model(name) for name in kinds]
     if records is not None:
         folder_of(records)
     release = _engine(output, target)
@@ -133,7 +121,7 @@ def http(
             told.append(_one_server(asked, kind, seed))
             _show(output, release.version, told[-1])
     output.write_json("http", {"target": target, "servers": [_json(one) for one in told]})
-    raise typer.Exit(_verdict(output, told))
+    return _verdict(output, told)
 
 
 def _verdict(output: Output, told: Sequence[Told]) -> int:

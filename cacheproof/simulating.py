@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-import typer
 from rich.table import Table
 
 from cacheproof.console import Output, require_writable, write_file
 from cacheproof.differential.errors import InputError
-from cacheproof.options import HtmlOption, JsonOption
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.simulation.page import page
 from cacheproof.simulation.result import Point, Simulation, point
@@ -17,75 +15,32 @@ from cacheproof.simulation.run import BadSetting, Setting, run
 from cacheproof.simulation.traffic import TRAFFICS, Traffic
 
 _Kind = TypeVar("_Kind")
-ROWS_MAX = 1 << 40
-REQUESTS_MAX = 1 << 30
-SIZES = (2048, 8192, 32_768, 131_072, 524_288)
-"""Rows of the encoder cache, where none are named."""
-BYTES_OF = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1}
 
 
 def simulate(
-    traffic: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KIND", help=f"{', '.join(TRAFFICS)}; all by default."),
-    ] = None,
-    requests: Annotated[int, typer.Option(min=1, max=REQUESTS_MAX, help="Of each run.")] = 10_000,
-    encoder_cache: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=1,
-            max=ROWS_MAX,
-            metavar="ROWS",
-            help=f"Rows that are kept; several may be given, by default {len(SIZES)} sizes.",
-        ),
-    ] = None,
-    encoder_budget: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=ROWS_MAX, help="Rows that a step may encode; by default as its tokens."
-        ),
-    ] = None,
-    tokens_per_step: Annotated[int, typer.Option(min=1, max=ROWS_MAX)] = 8192,
-    requests_at_once: Annotated[int, typer.Option(min=1, max=1 << 16)] = 64,
-    blocks: Annotated[int, typer.Option(min=2, max=1 << 24, help="KV blocks.")] = 16_384,
-    block_size: Annotated[int, typer.Option(min=1, max=1 << 16, help="Tokens of a KV block.")] = 16,
-    prefix_caching: Annotated[bool, typer.Option()] = True,
-    whole_items: Annotated[
-        bool, typer.Option("--whole-items", help="Split no item over steps.")
-    ] = False,
-    release: Annotated[
-        str, typer.Option(metavar="X", help="The release of vLLM that decides.")
-    ] = NEWEST,
-    hidden_size: Annotated[
-        int, typer.Option(min=1, max=1 << 20, help="Numbers of a row, for its bytes.")
-    ] = 4096,
-    dtype: Annotated[str, typer.Option(help=f"Of a row: {', '.join(BYTES_OF)}.")] = "bfloat16",
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of the traffic.")] = 0,
-    html: HtmlOption = None,
-    json: JsonOption = None,
+    output: Output,
+    asked: Setting,
+    traffic: Iterable[str],
+    sizes: Sequence[int],
+    requests: int,
+    seed: int,
+    row_bytes: int,
+    html: str | None,
 ) -> None:
-    """Serve synthetic traffic with the reference scheduler alone: what encoder cache sizes do."""
-    output = Output(json)
+    """Serve each kind of traffic with each of the sizes, in rows of the encoder cache, and print
+    what became of it.
+
+    Raises:
+        InputError: no such traffic or release, or a setting in which no request can go on.
+    """
     if html is not None:
         require_writable("--html", html)
-    kinds = [_named("--traffic", name, TRAFFICS) for name in dict.fromkeys(traffic or TRAFFICS)]
-    row_bytes = hidden_size * _named("--dtype", dtype, BYTES_OF)
+    kinds = [named("--traffic", name, TRAFFICS) for name in dict.fromkeys(traffic)]
+    release = asked.release
     if release not in MODELLED:
         raise InputError(
             f"--release {release}: not modelled; expected one of {MODELLED[0]} to {NEWEST}"
         )
-    asked = Setting(
-        release,
-        max_num_batched_tokens=tokens_per_step,
-        max_num_seqs=min(requests_at_once, tokens_per_step),
-        encoder_compute_budget=encoder_budget or tokens_per_step,
-        encoder_cache_size=SIZES[0],
-        num_blocks=blocks,
-        block_size=block_size,
-        enable_prefix_caching=prefix_caching,
-        disable_chunked_mm_input=whole_items,
-    )
-    sizes = sorted({*(encoder_cache or SIZES)})
     settings = [(kind, replace(asked, encoder_cache_size=size)) for kind in kinds for size in sizes]
     try:
         for kind, setting in settings:
@@ -106,7 +61,7 @@ def simulate(
     output.write_json("simulate", {"setting": asdict(asked), **asdict(found)})
 
 
-def _named(option: str, name: str, table: Mapping[str, _Kind]) -> _Kind:
+def named(option: str, name: str, table: Mapping[str, _Kind]) -> _Kind:
     """What a table has under a name. Raises InputError where it has nothing."""
     try:
         return table[name]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cacheproof import campaign_commands, campaign_report, campaign_run
+from cacheproof import campaign_report, campaign_run
+from cacheproof.commands import campaign as campaign_commands
 from cacheproof.differential.search.campaigns.schema import FILE
 from cacheproof.differential.search.campaigns.store import About, MadeBy
 from cacheproof.formats.writing import ACTIONS

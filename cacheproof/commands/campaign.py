@@ -4,14 +4,13 @@ serve."""
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cacheproof.console import Output
-from cacheproof.differential.errors import InputError
-from cacheproof.formats.writing import Formats
-from cacheproof.options import (
+from cacheproof.commands.helping import add, example, group
+from cacheproof.commands.options import (
+    OUTPUT,
     ClusterOption,
     FindingsOption,
     JsonOption,
@@ -23,26 +22,34 @@ from cacheproof.options import (
     WorkersOption,
     with_shared,
 )
-from cacheproof.registering import Register
-from cacheproof.workplace import Workplace
+from cacheproof.differential.errors import InputError
 
-campaign_app = typer.Typer(
-    help="Searches that are kept in a store, stopped, resumed, shared and merged.",
-    no_args_is_help=True,
-)
+if TYPE_CHECKING:
+    from cacheproof.console import Output
+    from cacheproof.workplace import Workplace
+
+SUMMARY = "Run searches that are kept in a store, and can be stopped, resumed, shared and merged."
+campaign_app = group(SUMMARY)
 StoreOption = Annotated[
     str,
     typer.Option(
-        "--store", metavar="DIR|URL", help="A folder, or a PostgreSQL database: postgresql://..."
+        "--store",
+        metavar="DIR|URL",
+        help="Where the campaign is kept: a folder, or a PostgreSQL database as postgresql://...",
     ),
 ]
 ToRegisterOption = Annotated[
     Path | None,
-    typer.Option("--register", metavar="FILE", help="Keep in this register what was found."),
+    typer.Option("--register", metavar="FILE", help="Keep what was found in this register too."),
 ]
 BoardOption = Annotated[
     str | None,
-    typer.Option("--html", metavar="FILE", help="Write it as a page, see docs/board.md."),
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write the report as a page that needs no network.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 STORE = "campaign"
 LOOPBACK, PORT = "127.0.0.1", 8723
@@ -60,8 +67,11 @@ class ReportOptions:
     sarif: SarifOption = None
 
     @property
-    def output(self) -> Output:
+    def output(self) -> "Output":
         """Where they write: the same, for pipelines, whichever it is."""
+        from cacheproof.console import Output
+        from cacheproof.formats.writing import Formats
+
         formats = Formats(self.junit, self.sarif)
         return Output(self.json, verbose=self.verbose, command="campaign", formats=formats)
 
@@ -74,13 +84,16 @@ class RunOptions(ReportOptions):
     cluster: ClusterOption = None
 
     @property
-    def place(self) -> Workplace:
+    def place(self) -> "Workplace":
+        """Where the work is done."""
+        from cacheproof.workplace import Workplace
+
         return Workplace(self.workers, self.cluster)
 
 
-@campaign_app.callback()
+@campaign_app.callback(help=SUMMARY)
 def campaign() -> None:
-    """Searches that are kept in a store, stopped, resumed, shared and merged."""
+    """Refuse what needs a database where the libraries of one are missing."""
     if missing := [name for name in ("sqlalchemy", "psycopg") if find_spec(name) is None]:
         raise InputError(
             f"campaigns need {' and '.join(missing)}; expected what the extra brings: pip install "
@@ -88,17 +101,20 @@ def campaign() -> None:
         )
 
 
-@campaign_app.command()
+@example("cacheproof campaign start plan.toml --store nightly")
 @with_shared
 def start(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN.toml")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN.toml", help="What is searched; see docs/campaigns.md.")
+    ],
     known: KnownOption = None,
     register: RegisterOption = None,
     *,
     shared: RunOptions,
 ) -> None:
-    """Begin the campaign of a plan, and run it to its end."""
+    """Begin the campaign of a plan, and run it until it ends or is stopped."""
     from cacheproof import campaign_run
+    from cacheproof.registering import Register
 
     with shared.output as output:
         code = campaign_run.start(
@@ -107,11 +123,12 @@ def start(
         raise typer.Exit(code)
 
 
-@campaign_app.command()
+@example("cacheproof campaign resume --store nightly")
 @with_shared
 def resume(register: ToRegisterOption = None, *, shared: RunOptions) -> None:
     """Go on with a campaign that was stopped, or beside those who run it."""
     from cacheproof import campaign_run
+    from cacheproof.registering import Register
 
     with shared.output as output:
         code = campaign_run.resume(
@@ -120,35 +137,40 @@ def resume(register: ToRegisterOption = None, *, shared: RunOptions) -> None:
         raise typer.Exit(code)
 
 
-@campaign_app.command()
+@example("cacheproof campaign status --store nightly")
 def status(store: StoreOption = STORE, json: JsonOption = None) -> None:
-    """How far a campaign is, and who runs it."""
+    """Say how far a campaign is, and who runs it."""
     from cacheproof import campaign_report
+    from cacheproof.console import Output
 
     campaign_report.status(Output(json), store)
 
 
-@campaign_app.command()
+@example("cacheproof campaign merge nightly weekend --into all")
 def merge(
-    first: Annotated[str, typer.Argument(metavar="A")],
-    second: Annotated[str, typer.Argument(metavar="B")],
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="One store: a folder or postgresql://...")
+    ],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another store.")],
     into: Annotated[
-        str | None, typer.Option("--into", metavar="DIR|URL", help="A new store; A by default.")
+        str | None, typer.Option("--into", metavar="DIR|URL", help="Store to write; by default A.")
     ] = None,
 ) -> None:
-    """Put what two stores hold into one: the first, or a third."""
+    """Merge two stores: into the first, or into a third."""
     from cacheproof import campaign_report
+    from cacheproof.console import Output
 
     campaign_report.merge(Output(None), first, second, into)
 
 
-@campaign_app.command()
+@example("cacheproof campaign report --store nightly --html page.html")
 @with_shared
 def report(
     register: ToRegisterOption = None, html: BoardOption = None, *, shared: ReportOptions
 ) -> None:
-    """What a campaign has run, what it never met, and what it found."""
+    """Report what a campaign ran, what it never met and what it found."""
     from cacheproof import campaign_report
+    from cacheproof.registering import Register
 
     with shared.output as output:
         kept = Register(register)
@@ -156,21 +178,27 @@ def report(
         raise typer.Exit(code)
 
 
-@campaign_app.command()
+@example("cacheproof campaign serve --store nightly --port 8723")
 def serve(
     store: StoreOption = STORE,
     findings: FindingsOption = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="P", min=0, max=65535, help="0: one that is free.")
+        int,
+        typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port; 0: any free one."),
     ] = PORT,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where it listens.")
+        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen at.")
     ] = LOOPBACK,
     expose: Annotated[
-        bool, typer.Option("--expose", help="Listen where other machines can ask.")
+        bool, typer.Option("--expose", help="Allow an address that other machines reach.")
     ] = False,
 ) -> None:
-    """Show a campaign in a browser while it runs; it changes nothing in the store."""
+    """Show a campaign in a browser while it runs; nothing in the store is changed."""
     from cacheproof.board import serving
+    from cacheproof.console import Output
 
     serving.serve(Output(None), store, findings, serving.Listen(host, port, is_exposed=expose))
+
+
+for _command in (start, resume, status, report, merge, serve):
+    add(campaign_app, _command)

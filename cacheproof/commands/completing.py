@@ -1,0 +1,97 @@
+"""What a shell offers after TAB."""
+
+import tomllib
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+from cacheproof.differential.targets.cache import Cache
+
+
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    """Completes to one of these words."""
+
+    def completed(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return completed
+
+
+def releases_modelled(incomplete: str) -> list[str]:
+    """Releases that the reference models, the newest first."""
+    from cacheproof.reference.releases import MODELLED
+
+    return one_of(*reversed(MODELLED))(incomplete)
+
+
+def releases_installed(incomplete: str) -> list[str]:
+    """Releases in the cache folder, the newest first."""
+    return one_of(*_installed(Cache.locate().releases))(incomplete)
+
+
+def targets(incomplete: str) -> list[str]:
+    """Installed releases and engines, the kinds of target, and folders after `path:`."""
+    kind, colon, path = incomplete.partition(":")
+    if colon and kind == "path":
+        return [f"path:{one}" for one in _folders(path)]
+    cache = Cache.locate()
+    names = [f"vllm@{one}" for one in _installed(cache.releases)]
+    names += [f"engine@{one}" for one in _installed(cache.engines)]
+    names = [*names, "vllm@", "engine@", "lmcache@", "path:", "reference"]
+    return one_of(*names)(incomplete)
+
+
+def faults(incomplete: str) -> list[str]:
+    """Names of known faults."""
+    return one_of(*_known())(incomplete)
+
+
+def what_to_replay(incomplete: str) -> list[str]:
+    """Known faults, each at the releases that have it. Nothing for a file, which a shell completes
+    better."""
+    names = [f"{fault}@{release}" for fault, all_of in _known().items() for release in all_of]
+    return one_of(*names)(incomplete)
+
+
+def contract_ids(incomplete: str) -> list[str]:
+    """Ids of contracts."""
+    from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
+    from cacheproof.spec.registry import contracts
+
+    return one_of(*(rule.id for rule in contracts()))(incomplete)
+
+
+def _installed(folder: Path) -> list[str]:
+    """Versions that have a folder of their own there, the newest first."""
+    from cacheproof.differential.targets.versions import order
+
+    names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+    return sorted((one for one in names if one[:1].isdigit()), key=order, reverse=True)
+
+
+def _known() -> dict[str, list[str]]:
+    """The known faults, each with the modelled releases that have it, the newest first."""
+    from cacheproof.reference.releases import MODELLED
+    from cacheproof.spec.versions import Versions
+
+    text = resources.files("cacheproof.differential.search").joinpath("known.toml").read_text()
+    spans = {
+        fault["name"]: [Versions(face["releases"]) for face in fault.get("face", [])]
+        for fault in tomllib.loads(text)["fault"]
+    }
+    return {
+        name: [one for one in reversed(MODELLED) if any(one in span for span in of_faces)]
+        for name, of_faces in spans.items()
+    }
+
+
+def _folders(path: str) -> list[str]:
+    """Folders whose path begins so."""
+    start = Path(path or ".")
+    parent = start if path.endswith("/") or not path else start.parent
+    prefix = path[: path.rfind("/") + 1]
+    try:
+        names = sorted(one.name for one in parent.iterdir() if one.is_dir())
+    except OSError:
+        return []
+    return [f"{prefix}{name}/" for name in names if f"{prefix}{name}".startswith(path)]

@@ -1,0 +1,110 @@
+"""The commands about the rules and the evidence for them: prove, contracts, gallery."""
+
+from typing import Annotated
+
+import typer
+
+from cacheproof.commands.completing import targets
+from cacheproof.commands.helping import example
+from cacheproof.commands.options import (
+    OUTPUT,
+    ClusterOption,
+    JsonOption,
+    JunitOption,
+    KnownOption,
+    SarifOption,
+    VerboseOption,
+    WorkersOption,
+)
+
+
+@example(
+    "cacheproof prove --target reference --target vllm@0.33.0",
+    "cacheproof prove --target path:vllm --fresh",
+)
+def prove(
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="T",
+            help="reference, vllm@VERSION, path:DIR or MODULE:CLASS[@VERSION]; may be given "
+            "several times. By default the reference and all installed releases.",
+            autocompletion=targets,
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=2**31 - 1, metavar="N", help="Random seed of the solver (Z3)."),
+    ] = 0,
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown", help="Print docs/evidence.md instead of a table.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Prove everything again, also what was proved before.")
+    ] = False,
+    known: KnownOption = None,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
+    verbose: VerboseOption = False,
+    json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+) -> None:
+    """Prove contracts from the text of the reference, of releases, forks and plug-ins."""
+    from cacheproof import proving
+    from cacheproof.console import Output
+    from cacheproof.differential.search import known as known_faults
+    from cacheproof.formats.writing import Formats
+    from cacheproof.workplace import Workplace
+
+    formats = Formats(junit, sarif)
+    with Output(
+        json, verbose=verbose, command="prove", formats=formats, is_page=markdown
+    ) as output:
+        code = proving.prove(
+            output,
+            target or None,
+            known_faults.load(known),
+            seed=seed,
+            markdown=markdown,
+            fresh=fresh,
+            place=Workplace(workers, cluster),
+        )
+        raise typer.Exit(code)
+
+
+@example("cacheproof contracts", "cacheproof contracts --json -")
+def contracts(
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown", help="Print docs/contracts.md instead of a table.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    json: JsonOption = None,
+) -> None:
+    """List the contracts: the rules that every call is judged by."""
+    from cacheproof import contract_table
+    from cacheproof.console import Output
+
+    output = Output(json)
+    if markdown:
+        output.line(contract_table.markdown())
+    else:
+        output.report.print(contract_table.table())
+    output.write_json("contracts", {"contracts": contract_table.as_json()})
+
+
+@example("cacheproof gallery")
+def gallery(
+    workers: WorkersOption = None, cluster: ClusterOption = None, json: JsonOption = None
+) -> None:
+    """Run every faulty variant of the reference, and print which contract catches it."""
+    from cacheproof import main_job
+    from cacheproof.console import Output
+    from cacheproof.workplace import Workplace
+
+    raise typer.Exit(main_job.gallery(Output(json), Workplace(workers, cluster)))

@@ -1,0 +1,140 @@
+"""The commands about one finding: replay, bisect, minimise."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cacheproof.commands.completing import contract_ids, targets
+from cacheproof.commands.engines import RecordArgument
+from cacheproof.commands.helping import example
+from cacheproof.commands.options import (
+    A_WEEK,
+    TARGET_HELP,
+    FindingsOption,
+    HtmlOption,
+    JsonOption,
+    KnownOption,
+    PerfettoOption,
+    WhatArgument,
+)
+
+
+@example(
+    "cacheproof replay repeated-item@0.28.0",
+    "cacheproof replay found/same_step_ec_6.json --times 4",
+    "cacheproof replay trace.jsonl --target vllm@0.33.0",
+)
+def replay(
+    file: WhatArgument,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="T",
+            help=f"Where to run it: {TARGET_HELP}. By default where it was found.",
+            autocompletion=targets,
+        ),
+    ] = None,
+    times: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="How many times to run it.")
+    ] = 10,
+    findings: FindingsOption = None,
+    html: HtmlOption = None,
+    perfetto: PerfettoOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run a finding or a trace again, and say whether it ends the same every time."""
+    from cacheproof import replaying
+    from cacheproof.console import Output
+    from cacheproof.drawing import Drawings
+    from cacheproof.folders import findings_folder
+
+    folder = findings or findings_folder()
+    output, drawings = Output(json), Drawings(html, perfetto)
+    raise typer.Exit(replaying.replay(output, file, target, times, folder, drawings))
+
+
+@example(
+    "cacheproof bisect repeated-item@0.28.0",
+    "cacheproof bisect found/finding.json --checkout vllm \\",
+    "  --good v0.32.0 --bad v0.33.0",
+)
+def bisect(
+    what: WhatArgument,
+    contract: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Contract to ask about; by default the finding's, or each that the trace breaks.",
+            autocompletion=contract_ids,
+        ),
+    ] = None,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="Ask every modelled release, and install those missing."),
+    ] = False,
+    checkout: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkout",
+            metavar="DIR",
+            help="Git history of vLLM: name a commit of it. Nothing in the folder is changed.",
+        ),
+    ] = None,
+    good: Annotated[
+        str | None,
+        typer.Option(metavar="REV", help="With --checkout: a commit where the contract holds."),
+    ] = None,
+    bad: Annotated[
+        str | None,
+        typer.Option(metavar="REV", help="With --checkout: a commit where it is broken."),
+    ] = None,
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Name the release, or the commit, that brought a fault and the one that mended it."""
+    from cacheproof import bisecting
+    from cacheproof.console import Output
+    from cacheproof.folders import findings_folder
+
+    folder = findings or findings_folder()
+    commits = (checkout, good, bad)
+    raise typer.Exit(bisecting.bisect(Output(json), what, folder, contract, *commits, every=all_))
+
+
+@example("cacheproof minimise records --contract SC-9")
+def minimise(
+    where: RecordArgument,
+    contract: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Contract whose break to show; by default the first that is broken.",
+            autocompletion=contract_ids,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="T",
+            help="Target to break; by default the release that was recorded.",
+            autocompletion=targets,
+        ),
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(min=1, max=A_WEEK, metavar="N", help="Stop shrinking after N seconds."),
+    ] = 600,
+    known: KnownOption = None,
+    findings: FindingsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Make a small trace of a break in a record, one that breaks the release alone."""
+    from cacheproof import minimising
+    from cacheproof.console import Output
+
+    output = Output(json)
+    code = minimising.minimise(output, where, contract, target, seconds, known, findings)
+    raise typer.Exit(code)

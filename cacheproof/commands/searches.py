@@ -1,0 +1,284 @@
+"""The commands that search: check, fuzz, explore, diff, review."""
+
+from typing import Annotated
+
+import typer
+
+from cacheproof.commands.completing import one_of, releases_modelled, targets
+from cacheproof.commands.helping import example
+from cacheproof.commands.options import (
+    A_WEEK,
+    TARGET_HELP,
+    ClusterOption,
+    DepthOption,
+    FindingsOption,
+    JsonOption,
+    JunitOption,
+    KnownOption,
+    RegisterOption,
+    SarifOption,
+    ShrinkListedOption,
+    TargetOption,
+    VerboseOption,
+    WorkersOption,
+)
+
+
+@example(
+    "cacheproof check",
+    "cacheproof check --budget full --release 0.33.0",
+)
+def check(
+    budget: Annotated[
+        str,
+        typer.Option(
+            metavar="BUDGET",
+            help="How much to search: short or full.",
+            autocompletion=one_of("short", "full"),
+        ),
+    ] = "short",
+    slice_: Annotated[
+        str | None,
+        typer.Option(
+            "--slice",
+            metavar="K/N",
+            help="Search the K-th of N parts of the seeds; a part need not meet every known fault.",
+        ),
+    ] = None,
+    release: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Release to search; may be given several times. By default those of the README.",
+            autocompletion=releases_modelled,
+        ),
+    ] = None,
+    known: KnownOption = None,
+    findings: FindingsOption = None,
+    register: RegisterOption = None,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
+    verbose: VerboseOption = False,
+    json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+) -> None:
+    """Search two real releases over fixed seeds, and print which faults were met."""
+    from cacheproof import main_job
+    from cacheproof.console import Output
+    from cacheproof.differential.search import known as known_faults
+    from cacheproof.folders import folder_of
+    from cacheproof.formats.writing import Formats
+    from cacheproof.registering import Register
+    from cacheproof.workplace import Workplace
+
+    formats = Formats(junit, sarif)
+    with Output(json, verbose=verbose, command="check", formats=formats) as output:
+        faults = known_faults.load(known)
+        folder = folder_of(findings)
+        kept = Register(register)
+        place = Workplace(workers, cluster)
+        code = main_job.run(output, budget, release, faults, folder, kept, place, slice_)
+        raise typer.Exit(code)
+
+
+@example(
+    "cacheproof fuzz --target vllm@0.33.0 --seconds 60",
+    "cacheproof fuzz --target path:vllm --seeds 0:100 --json -",
+    "cacheproof fuzz --target my_plugin:MyManager@0.33.0",
+)
+def fuzz(
+    target: TargetOption,
+    against: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="What runs beside the target: reference; or none, to judge by contracts alone.",
+            autocompletion=one_of("reference", "none"),
+        ),
+    ] = "reference",
+    depth: DepthOption = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            max=A_WEEK,
+            metavar="N",
+            help="Search for about N seconds; 60 where no --seeds are given.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:B",
+            help="Search seeds A to B - 1 of every lane; with --seconds as many as there is time "
+            "for.",
+        ),
+    ] = None,
+    shrink_listed: ShrinkListedOption = False,
+    known: KnownOption = None,
+    findings: FindingsOption = None,
+    register: RegisterOption = None,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
+    verbose: VerboseOption = False,
+    json: JsonOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+) -> None:
+    """Search one target: judge every call by every contract, in lockstep with the reference."""
+    from cacheproof import searching
+    from cacheproof.console import Output
+    from cacheproof.differential.search import known as known_faults
+    from cacheproof.folders import folder_of
+    from cacheproof.formats.writing import Formats
+    from cacheproof.plan import Plan
+    from cacheproof.registering import Register
+    from cacheproof.workplace import Workplace
+
+    formats = Formats(junit, sarif)
+    with Output(json, verbose=verbose, command="fuzz", formats=formats) as output:
+        faults = known_faults.load(known)
+        kept = Register(register)
+        plan = Plan.parse(
+            depth,
+            against,
+            seconds,
+            seeds,
+            shrinks_listed=shrink_listed or bool(kept),
+            place=Workplace(workers, cluster),
+        )
+        raise typer.Exit(searching.fuzz(output, target, plan, faults, folder_of(findings), kept))
+
+
+@example("cacheproof diff vllm@0.28.0 vllm@0.33.0 --depth manager")
+def diff(
+    left: Annotated[
+        str,
+        typer.Argument(metavar="T1", help=f"One target: {TARGET_HELP}.", autocompletion=targets),
+    ],
+    right: Annotated[
+        str, typer.Argument(metavar="T2", help="The other target.", autocompletion=targets)
+    ],
+    depth: DepthOption = None,
+    seconds: Annotated[
+        float,
+        typer.Option(min=1, max=A_WEEK, metavar="N", help="Compare for about N seconds."),
+    ] = 30,
+    json: JsonOption = None,
+) -> None:
+    """Find where two targets differ, and the smallest trace that shows each difference."""
+    from cacheproof import searching
+    from cacheproof.console import Output
+
+    raise typer.Exit(searching.diff(Output(json), left, right, depth, seconds))
+
+
+@example(
+    "cacheproof review --base path:vllm --head path:vllm-fork \\",
+    "  --seeds 0:20 > review.md",
+)
+def review(
+    base: Annotated[
+        str,
+        typer.Option(
+            "--base",
+            metavar="T1",
+            help=f"The target before the change: {TARGET_HELP}.",
+            autocompletion=targets,
+        ),
+    ],
+    head: Annotated[
+        str,
+        typer.Option(
+            "--head", metavar="T2", help="The target after the change.", autocompletion=targets
+        ),
+    ],
+    depth: DepthOption = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=1, max=A_WEEK, metavar="N", help="Begin no seed after N seconds."),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="A:B", help="Seeds A to B - 1 of every lane.", show_default="0:20"),
+    ] = None,
+    known: KnownOption = None,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Review a change: what it decides otherwise, what it mends and what it breaks."""
+    from cacheproof import reviewing
+    from cacheproof.console import Output
+    from cacheproof.differential.search import known as known_faults
+    from cacheproof.formats.writing import Formats
+    from cacheproof.workplace import Workplace
+
+    faults = known_faults.load(known)
+    formats = Formats(junit, sarif)
+    with Output(json, command="review", formats=formats, is_page=True) as output:
+        code = reviewing.review(
+            output,
+            base,
+            head,
+            depth=depth,
+            seeds=seeds,
+            seconds=seconds,
+            known=faults,
+            place=Workplace(workers, cluster),
+        )
+        raise typer.Exit(code)
+
+
+@example(
+    "cacheproof explore",
+    "cacheproof explore --target vllm@0.33.0 --scope full",
+)
+def explore(
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            metavar="T",
+            help=f"{TARGET_HELP}; may be given several times. By default the reference and two "
+            "releases.",
+            autocompletion=targets,
+        ),
+    ] = None,
+    scope: Annotated[
+        str,
+        typer.Option(
+            metavar="SCOPE",
+            help="How much to explore: small or full.",
+            autocompletion=one_of("small", "full"),
+        ),
+    ] = "small",
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown", help="Print the scopes as they stand in docs/explore.md; explore nothing."
+        ),
+    ] = False,
+    known: KnownOption = None,
+    findings: FindingsOption = None,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Visit every state of small scopes, and judge every call from each."""
+    from cacheproof import exploring
+    from cacheproof.console import Output
+    from cacheproof.differential.search import known as known_faults
+    from cacheproof.folders import folder_of
+    from cacheproof.workplace import Workplace
+
+    output = Output(json)
+    if markdown:
+        output.line(exploring.scopes_markdown())
+        raise typer.Exit
+    faults = known_faults.load(known)
+    place, wanted = Workplace(workers, cluster), target or exploring.TARGETS
+    raise typer.Exit(exploring.explore(output, wanted, scope, faults, folder_of(findings), place))
