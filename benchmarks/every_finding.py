@@ -4,7 +4,7 @@ Each release has one host. docs/findings-replayed.md says in which of them a tra
 where it cannot be run; so a page's first and last release are ones that were run.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from cacheproof.differential.judges.examination import examine
 from cacheproof.differential.targets.host.session import calm_collector
 from cacheproof.differential.targets.resolve import resolve
 from cacheproof.differential.traces.trace import ModelRunner, Trace
-from cacheproof.reference.releases import MODELLED
+from cacheproof.reference.releases import MODELLED, spans
 
 ROOT = Path(__file__).parent.parent
 FINDINGS = ROOT / "docs" / "findings"
@@ -86,19 +86,6 @@ def page(found: Sequence[Replay]) -> str:
 def breaks(replay: Replay, rule: str) -> bool:
     """Whether that contract broke."""
     return replay.broken is not None and rule in replay.broken
-
-
-def spans(releases: Collection[str]) -> str:
-    """Releases as the spans that they make: "0.10.2 to 0.11.2, 0.13.0"."""
-    parts: list[list[str]] = []
-    before = None
-    for number, release in enumerate(MODELLED):
-        if release in releases:
-            if before != number - 1:
-                parts.append([])
-            parts[-1].append(release)
-            before = number
-    return ", ".join(part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
 
 
 def main() -> None:

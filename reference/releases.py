@@ -1,5 +1,7 @@
 """The stable releases of vLLM that the reference was held against, from old to new."""
 
+from collections.abc import Collection
+
 from cacheproof.spec.versions import release_key
 
 MODELLED = (
@@ -28,3 +30,34 @@ def model_of(release: str) -> str:
     """
     key = release_key(release)
     return max((one for one in MODELLED if release_key(one) <= key), key=release_key)
+
+
+def spans(releases: Collection[str]) -> str:
+    """Modelled releases as the spans that they make: "0.10.2 to 0.11.2, 0.13.0"."""
+    parts: list[list[str]] = []
+    before = None
+    for number, release in enumerate(MODELLED):
+        if release in releases:
+            if before != number - 1:
+                parts.append([])
+            parts[-1].append(release)
+            before = number
+    return ", ".join(part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
+
+
+def within(text: str) -> tuple[str, ...]:
+    """The releases of a text that `spans` writes; none of an empty one.
+
+    Raises:
+        ValueError: it names a release that is not modelled, or releases in another order.
+    """
+    found: list[str] = []
+    for part in text.split(", ") if text else []:
+        first, _, last = part.partition(" to ")
+        for one in (first, last or first):
+            if one not in MODELLED:
+                raise ValueError(f"{one!r} is not a modelled release such as {NEWEST}")
+        found += MODELLED[MODELLED.index(first) : MODELLED.index(last or first) + 1]
+    if spans(found) != text:
+        raise ValueError(f"{text!r}: expected spans of releases from old to new")
+    return tuple(found)

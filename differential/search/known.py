@@ -15,6 +15,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.judges import rules  # noqa: F401  (registers all contracts)
 from cacheproof.differential.lanes.all_lanes import LANES
 from cacheproof.differential.traces.trace import ModelRunner
+from cacheproof.reference.releases import within
 from cacheproof.spec.registry import contracts
 from cacheproof.spec.versions import Versions
 
@@ -71,14 +72,53 @@ class KnownFault(Face, frozen=True):
         )
 
 
-class _Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A listed fault: its faces, and what a reader is to know of it.
+
+    `harm` begins with its kind. `needs` is what makes the fault reachable, `avoid` the switch or
+    the act that removes it. `seen`, `as_read` and `not_run` are spans of vLLM's releases: in which
+    a run showed it, in which its lines were read alone, and of which nothing is known; in all
+    others it does not show. `mended_in` is the release that mends it. `product` is the plug-in that
+    has the fault, with its releases. `questions` are those of an audit, none at all where it bears
+    on none; `only` narrows one to some releases. `told_by` names the faults that say all this in
+    its stead.
+
+    What shows it: `traces` of docs/findings, `engines` (a trace of an engine -> its releases),
+    `search` (options of `cacheproof fuzz`), or another `command`. `breaks` are the contracts of a
+    fault without faces.
+    """
+
     name: Annotated[str, msgspec.Meta(pattern=NAME)]
-    face: list[Face] = []
+    face: tuple[Face, ...] = ()
     page: str | None = None
+    title: str = ""
+    harm: str = ""
+    needs: str = ""
+    avoid: str = ""
+    seen: str = ""
+    mended_in: str | None = None
+    as_read: str = ""
+    not_run: str = ""
+    runner: str = ""
+    product: str = ""
+    upstream: str = ""
+    questions: tuple[str, ...] | None = None
+    only: dict[str, str] = {}
+    told_by: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
+    engines: dict[str, str] = {}
+    search: str = ""
+    command: str = ""
+
+    @property
+    def contracts(self) -> tuple[str, ...]:
+        """The contracts that it breaks, in the order of its faces."""
+        return tuple(dict.fromkeys([*(face.contract for face in self.face), *self.breaks]))
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    fault: list[_Fault] = []
+    fault: list[Fault] = []
 
 
 def load(path: Path | None = None) -> list[KnownFault]:
@@ -88,6 +128,12 @@ def load(path: Path | None = None) -> list[KnownFault]:
         InputError: the file cannot be read or is no such list; an empty file is an empty list.
     """
     return parse(*read(path))
+
+
+def listed() -> list[Fault]:
+    """The faults of the list that is shipped."""
+    text, source = read()
+    return _faults(text, source)
 
 
 def read(path: Path | None = None) -> tuple[str, str]:
@@ -114,22 +160,30 @@ def parse(text: str, source: str) -> list[KnownFault]:
     Raises:
         InputError: it is no such list.
     """
+    listed = _faults(text, source)
+    faces = [
+        KnownFault(**structs.asdict(face), name=fault.name, page=fault.page)
+        for fault in listed
+        for face in fault.face
+    ]
+    _check_names(faces, source)
+    return faces
+
+
+def _faults(text: str, source: str) -> list[Fault]:
     try:
         listed = msgspec.convert(tomllib.loads(text), _File).fault
-        faults = [
-            KnownFault(**structs.asdict(face), name=fault.name, page=fault.page)
-            for fault in listed
-            for face in fault.face
-        ]
-        for fault in faults:
-            Versions(fault.releases)
+        for fault in listed:
+            for face in fault.face:
+                Versions(face.releases)
+            for releases in (fault.seen, fault.as_read, fault.not_run, *fault.only.values()):
+                within(releases)
     except (ValueError, RecursionError) as error:
         raise _no_list(source, error) from None
-    _check_names(faults, source)
     twice = [name for name, count in Counter(one.name for one in listed).items() if count > 1]
     if twice:
         raise InputError(f"{source}: two faults are called {twice[0]}; expected a name for each")
-    return faults
+    return listed
 
 
 def _no_list(source: str, error: Exception) -> InputError:

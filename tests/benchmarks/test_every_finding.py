@@ -1,22 +1,5 @@
 """Replays of the findings: which releases a row names, and which it must not."""
 
-import pytest
-
-from cacheproof.reference.releases import MODELLED
-
-
-@pytest.mark.parametrize(
-    ("releases", "said"),
-    [
-        (MODELLED, "0.10.2 to 0.33.0"),
-        (("0.10.2", "0.11.0", "0.11.2"), "0.10.2 to 0.11.0, 0.11.2"),
-        (("0.33.0",), "0.33.0"),
-        ((), ""),
-    ],
-)
-def test_releases_are_named_as_the_spans_that_they_make(script, releases, said) -> None:
-    assert script.spans(releases) == said
-
 
 def test_a_row_tells_what_broke_from_what_held_and_what_was_refused(script) -> None:
     found = [
