@@ -3,6 +3,8 @@ PYTHON ?= python3
 CHECK_ARGS ?=
 TEST_ARGS ?=
 SLICE ?=
+# What is cut into slices begins nothing more after so many seconds, where a number is given.
+SECONDS_MAX ?=
 NEWEST = $$(.venv/bin/python -c 'from cacheproof.reference.releases import NEWEST; print(NEWEST)')
 PYTEST = .venv/bin/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
@@ -20,18 +22,19 @@ check-full:
 
 # A seventh of what check-full searches, another each day.
 check-slice: setup
-	@.venv/bin/cacheproof check --budget full --slice $$(( $$(date +%s) / 86400 % 7 + 1 ))/7
+	@.venv/bin/cacheproof check --budget full --slice $$(( $$(date +%s) / 86400 % 7 + 1 ))/7 \
+	    $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 # Two of all releases, others each day, on the seeds of docs/releases-checked.md.
 every-release: setup
-	@.venv/bin/python benchmarks/every_release.py --slice
+	@.venv/bin/python benchmarks/every_release.py --slice $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 test: setup
 	@$(PYTEST) $(TEST_ARGS)
 
 # Also what `make test` leaves out; SLICE=K/N runs the K-th of N slices.
 test-all: setup
-	@$(PYTEST) -m '' $(if $(SLICE),--slice '$(SLICE)') $(TEST_ARGS)
+	@$(PYTEST) -m '' $(if $(SLICE),--slice '$(SLICE)') $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(TEST_ARGS)
 
 setup:
 	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) on PATH; name one: make PYTHON=python3.12" >&2; exit 2; }

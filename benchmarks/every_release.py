@@ -9,6 +9,7 @@ where it stopped; docs/releases-checked.md is written from it when all releases 
 import argparse
 import datetime
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -82,9 +83,15 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def checked(
-    target: Target, reference: ReferenceTarget | None, depth: str, first_seed: int, operations: int
+    target: Target,
+    reference: ReferenceTarget | None,
+    depth: str,
+    first_seed: int,
+    operations: int,
+    seconds: float = math.inf,
 ) -> Outcome:
-    """Run one depth of a release.
+    """Run one depth of a release, until so many operations or `seconds` are done; by the clock what
+    was done by then, one batch of seeds at least, is all that was wanted.
 
     Raises:
         SystemExit: the release's host broke.
@@ -125,12 +132,14 @@ def checked(
             elif sentence := _unlisted(target, found, faults):
                 unlisted.append(sentence)
         enough = compared if compared else done
+        if time.monotonic() - started >= seconds:
+            operations = min(operations, enough)
         if enough >= operations or more == 0:
             break
-    seconds = round(time.monotonic() - started, 1)
+    took = round(time.monotonic() - started, 1)
     return Outcome(
         release, depth, first_seed, seeds, operations, done, compared, differences,
-        sorted(broken), unlisted, seconds,
+        sorted(broken), unlisted, took,
     )  # fmt: skip
 
 
@@ -162,14 +171,19 @@ def _lists(
     return known.covering(faults, contract, release, found.lane, kind, runner) is not None
 
 
-def run_release(version: str, first_seed: int, depths: Sequence[str]) -> list[Outcome]:
-    """Run a release at these depths, in hosts of its own."""
+def run_release(
+    version: str, first_seed: int, depths: Sequence[str], seconds: float = math.inf
+) -> list[Outcome]:
+    """Run a release at these depths, in hosts of its own, for an equal share of `seconds` each."""
     calm_collector()
     target = resolve(f"vllm@{version}", report=print)
     reference = reference_for(target)
     try:
         return [
-            checked(target, reference, depth, first_seed, OPERATIONS[depth][1]) for depth in depths
+            checked(
+                target, reference, depth, first_seed, OPERATIONS[depth][1], seconds / len(depths)
+            )
+            for depth in depths
         ]
     finally:
         target.close()
@@ -257,8 +271,16 @@ def main() -> None:
         const=datetime.date.today().isoformat(),
         help=f"the releases of that day, today without one: a {SLICES}th of all, and no page",
     )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="of a slice: begin no further seeds of a release after so long",
+    )
     parser.add_argument("--cluster", metavar="ADDRESS", help="of a Ray cluster that does the work")
     options = parser.parse_args()
+    if options.seconds < math.inf and not options.slice:
+        parser.error("--seconds: expected beside --slice; the page tells of whole runs alone")
     wanted = options.release or versions_of(options.slice)
     depths = options.depth or [*OPERATIONS]
     kept: list[Outcome] = []
@@ -270,7 +292,7 @@ def main() -> None:
         for version in wanted
         if options.again or any((version, depth) not in outcomes for depth in depths)
     ]
-    run = partial(run_release, first_seed=options.first, depths=depths)
+    run = partial(run_release, first_seed=options.first, depths=depths, seconds=options.seconds)
     place = Workplace(cluster=options.cluster)
     for _, found in place.results(run, due) if due else ():
         for outcome in found:

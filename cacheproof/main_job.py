@@ -49,22 +49,29 @@ def run(
     register: Register,
     place: Workplace,
     part: str | None = None,
+    seconds: float | None = None,
 ) -> int:
     """Search the releases, over all seeds of a budget or a `part` of them, and print what was
-    found. Returns the exit code."""
+    found. Returns the exit code.
+
+    Args:
+        seconds: no seeds of a release are begun after its share of them; what is listed need not
+            be met then.
+    """
     if budget not in SEEDS:
         raise InputError(f"--budget {budget}: expected one of {', '.join(SEEDS)}")
+    wanted = releases or SEARCHED
+    is_whole = part is None and seconds is None
     plan = Plan(
         tuple(LANES.values()),
         SEEDS[budget] if part is None else _part_of(SEEDS[budget], part),
-        None,
+        None if seconds is None else seconds / len(wanted),
         with_reference=True,
         kept_per_break=1,
-        shows_listed=part is None,
+        shows_listed=is_whole,
         shrinks_listed=bool(register),
         place=place,
     )
-    wanted = releases or SEARCHED
     install_all(wanted, report=output.say)
     verdicts: list[Verdict] = []
     with ExitStack() as stack:
@@ -76,7 +83,7 @@ def run(
             verdict = judge_target(output, target, plan, known, folder, register)
             verdicts.append(verdict)
             target.close()
-            if part is None and not verdict.interrupted:
+            if is_whole and not verdict.interrupted:
                 verdict.not_found_again = listed_but_missing(verdict.campaign, known)
             output.found(searched.result_of(verdict, Subject.of(target), known, folder))
             if verdict.interrupted:

@@ -1,7 +1,8 @@
-"""Which tests run: by default those that are not `full`; with `--slice K/N` one part in N. And
-hosts of releases for all tests."""
+"""Which tests run: by default those that are not `full`; with `--slice K/N` one part in N, and with
+`--seconds S` no further one after so long. And hosts of releases for all tests."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -19,10 +20,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="K/N",
         help="the K-th of N parts; tests of a file with the same parameters are in one",
     )
+    parser.addoption(
+        "--seconds",
+        metavar="S",
+        type=float,
+        help="begin no test after S seconds; each one that is left is skipped, and says so",
+    )
+
+
+BEGAN = pytest.StashKey[float]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     which_slice(config)
+    config.stash[BEGAN] = time.monotonic()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip before a fixture is made: making it may take longer than the test."""
+    seconds = item.config.getoption("--seconds")
+    if seconds is not None and time.monotonic() - item.config.stash[BEGAN] > seconds:
+        pytest.skip(f"not begun: the {seconds:g} seconds of --seconds are up")
 
 
 def which_slice(config: pytest.Config) -> tuple[int, int]:

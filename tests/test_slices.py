@@ -86,6 +86,17 @@ def test_a_slice_without_tests_is_no_success(pytester: pytest.Pytester, workers:
     assert ran.ret == NO_TESTS
 
 
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_no_test_begins_after_the_seconds(pytester: pytest.Pytester, workers: str) -> None:
+    ran = pytester.runpytest_inprocess("--seconds", "0", "-rs", "--numprocesses", workers)
+    ran.assert_outcomes(skipped=len(DEFAULT))
+    ran.stdout.fnmatch_lines("*not begun: the 0 seconds of --seconds are up")
+
+
+def test_every_test_begins_within_the_seconds(pytester: pytest.Pytester) -> None:
+    assert sorted(passed(pytester, "--seconds", "3600")) == sorted(DEFAULT)
+
+
 @pytest.mark.parametrize("text", ["0/7", "8/7", "7", "1/0", "a/7"])
 def test_a_slice_that_is_none_costs_a_line(pytester: pytest.Pytester, text: str) -> None:
     ran = pytester.runpytest_inprocess(f"--slice={text}")

@@ -45,6 +45,16 @@ def check(
             help="Search the K-th of N parts of the seeds; a part need not meet every known fault.",
         ),
     ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            max=A_WEEK,
+            metavar="N",
+            help="Begin no seeds after N seconds, shared by the releases; such a search need not "
+            "meet every known fault.",
+        ),
+    ] = None,
     release: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,7 +88,7 @@ def check(
         folder = folder_of(findings)
         kept = Register(register)
         place = Workplace(workers, cluster)
-        code = main_job.run(output, budget, release, faults, folder, kept, place, slice_)
+        code = main_job.run(output, budget, release, faults, folder, kept, place, slice_, seconds)
         raise typer.Exit(code)
 
 

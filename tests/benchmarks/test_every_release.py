@@ -24,6 +24,18 @@ def test_what_decides_as_the_reference_does_is_clean(script):
     assert outcome.compared == outcome.done >= 2_000
 
 
+def test_a_clock_that_is_up_ends_it_after_one_batch_and_says_how_much_that_was(script):
+    outcome = script.checked(target(NEWEST), target(NEWEST), "manager", 0, 10**9, seconds=0)
+    assert outcome.is_clean
+    assert outcome.seeds == script.SEEDS_AT_A_TIME
+    assert outcome.wanted == outcome.compared > 0
+
+
+def test_a_clock_that_is_up_makes_no_difference_clean(script):
+    changed = target(NEWEST.without("encoder_cache.remembers_sizes"))
+    assert not script.checked(changed, target(NEWEST), "manager", 0, 10**9, seconds=0).is_clean
+
+
 @pytest.mark.parametrize(
     ("depth", "flag"),
     [
