@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from cacheproof.commands import engines, evidence, findings, models, searches
+from cacheproof.commands import bash_words, engines, evidence, findings, models, searches
 from cacheproof.commands.campaign import campaign_app
 from cacheproof.commands.helping import SETTINGS, Group, add
 from cacheproof.commands.installed import connector_app, vllm_app
@@ -129,11 +129,23 @@ def _check_encoding() -> None:
             )
 
 
+def _run() -> int | None:
+    """What was typed, or its completion. Returns the exit code."""
+
+    def run() -> int | None:
+        code: int | None = app(standalone_mode=False, prog_name="cacheproof")
+        return code
+
+    if os.environ.get(bash_words.COMPLETE) == "complete_bash":
+        bash_words.complete(run)
+    return run()
+
+
 def main() -> None:
     """Entry point: errors that are no finding end in one line and their own exit code."""
     try:
         _check_encoding()
-        code = app(standalone_mode=False, prog_name="cacheproof")
+        code = _run()
         if code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
             raise KeyboardInterrupt
         sys.stdout.flush()

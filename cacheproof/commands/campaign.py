@@ -151,7 +151,7 @@ def merge(
     first: Annotated[
         str, typer.Argument(metavar="A", help="One store: a folder or postgresql://...")
     ],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another store.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The other store, of either kind.")],
     into: Annotated[
         str | None, typer.Option("--into", metavar="DIR|URL", help="Store to write; by default A.")
     ] = None,
@@ -163,7 +163,7 @@ def merge(
     campaign_report.merge(Output(None), first, second, into)
 
 
-@example("cacheproof campaign report --store nightly --html page.html")
+@example("cacheproof campaign report --store nightly --html p.html")
 @with_shared
 def report(
     register: ToRegisterOption = None, html: BoardOption = None, *, shared: ReportOptions

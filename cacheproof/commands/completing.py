@@ -30,15 +30,19 @@ def releases_installed(incomplete: str) -> list[str]:
 
 
 def targets(incomplete: str) -> list[str]:
-    """Installed releases and engines, the kinds of target, and folders after `path:`."""
-    kind, colon, path = incomplete.partition(":")
-    if colon and kind == "path":
-        return [f"path:{one}" for one in _folders(path)]
+    """Releases, the engines and connectors in the cache folder, the reference, and folders after
+    `path:`."""
+    from cacheproof.differential.targets import connectors
+    from cacheproof.reference.releases import MODELLED
+
     cache = Cache.locate()
-    names = [f"vllm@{one}" for one in _installed(cache.releases)]
+    kind, _, path = incomplete.partition(":")
+    releases = dict.fromkeys([*_installed(cache.releases), *reversed(MODELLED)])
+    names = [f"vllm@{one}" for one in releases]
     names += [f"engine@{one}" for one in _installed(cache.engines)]
-    names = [*names, "vllm@", "engine@", "lmcache@", "path:", "reference"]
-    return one_of(*names)(incomplete)
+    names += [f"lmcache@{one}" for one in connectors.list_installed(cache=cache)]
+    names += [f"path:{one}" for one in _folders(path if kind == "path" else "")]
+    return one_of("reference", *names)(incomplete)
 
 
 def faults(incomplete: str) -> list[str]:
@@ -86,12 +90,12 @@ def _known() -> dict[str, list[str]]:
 
 
 def _folders(path: str) -> list[str]:
-    """Folders whose path begins so."""
-    start = Path(path or ".")
-    parent = start if path.endswith("/") or not path else start.parent
+    """Folders whose path begins so; those with a dot in front where one was typed."""
     prefix = path[: path.rfind("/") + 1]
+    start = path.removeprefix(prefix)
     try:
-        names = sorted(one.name for one in parent.iterdir() if one.is_dir())
+        names = sorted(one.name for one in Path(prefix or ".").iterdir() if one.is_dir())
     except OSError:
         return []
-    return [f"{prefix}{name}/" for name in names if f"{prefix}{name}".startswith(path)]
+    shown = [name for name in names if start.startswith(".") or not name.startswith(".")]
+    return [f"{prefix}{name}/" for name in shown if name.startswith(start)]

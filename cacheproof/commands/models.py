@@ -23,7 +23,8 @@ MEDIA, ENGINE = "Media", "Sizes of the engine"
 @example(
     "cacheproof simulate",
     "cacheproof simulate --traffic documents \\",
-    "  --encoder-cache 8192 --encoder-cache 32768 --html sizes.html",
+    "  --encoder-cache 8192 --encoder-cache 32768 \\",
+    "  --html sizes.html",
 )
 def simulate(
     traffic: Annotated[
