@@ -12,7 +12,8 @@ from cacheproof.announcing import as_json
 from cacheproof.console import Output
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import checkouts, imported, releases
-from cacheproof.differential.targets.resolve import plug_in_named, reading_of, stated_release
+from cacheproof.differential.targets.named import Kind, Named, named
+from cacheproof.differential.targets.resolve import reading_of, stated_release
 from cacheproof.spec.versions import Versions
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ CLASSES = {
 }
 """The releases that have each class of the module; of none the block pool is read."""
 _EXTENSIONS = (".pyd", ".so")
+_PROVABLE = (Kind.REFERENCE, Kind.RELEASE, Kind.CHECKOUT, Kind.PLUG_IN)
 
 
 @dataclass(frozen=True)
@@ -85,40 +87,45 @@ def wanted_trees(targets: Sequence[str] | None, output: Output) -> list[Tree | N
         installed = releases.list_installed()
         keyed = [one for one in installed if _is_keyed(one.version)]
         return [None, *(Tree(f"vllm@{one.version}", one) for one in keyed)]
-    found: list[Tree | None] = []
-    for target in targets:
-        if target == REFERENCE:
-            found.append(None)
-            continue
-        if target.startswith(CHECKOUT):
-            folder = Path(target.removeprefix(CHECKOUT))
-            found.append(Tree(target, checkouts.for_path(folder, report=output.say)))
-            continue
-        if (named := plug_in_named(target)) is not None:
-            module, own_name, version = named
-            release = releases.install(version, report=output.say)
-            path = file_of(module, release.tree)
-            if path is None:
-                raise InputError(
-                    f"--target {target}: no file of a module {module} in the current folder, in "
-                    "vLLM or in what is installed here; expected MODULE:CLASS"
-                )
-            found.append(Tree(target, release, (path, own_name)))
-            continue
-        word, _, version = target.partition("@")
-        if word != "vllm" or not version:
-            raise InputError(
-                f"--target {target}: expected {REFERENCE}, vllm@VERSION, {CHECKOUT}DIR or "
-                "MODULE:CLASS[@VERSION]"
-            )
-        if not _is_keyed(releases.parse(version)):
-            raise InputError(
-                f"--target {target}: its manager knows requests, not identifiers, and is not "
-                f"proved; expected {KEYED_SINCE} or later"
-            )
-        release = releases.install(version, report=output.say)
-        found.append(Tree(f"vllm@{release.version}", release))
-    return found
+    wanted = [_provable(target) for target in targets]
+    return [None if one.kind is Kind.REFERENCE else _tree(one, output) for one in wanted]
+
+
+def _provable(target: str) -> Named:
+    """What is named, if it can be proved. Nothing is fetched before all that are named are known
+    to be.
+
+    Raises:
+        InputError: it names nothing, or something whose text is not proved.
+    """
+    one = named(target)
+    if one.kind not in _PROVABLE or (one.kind is Kind.REFERENCE and one.version):
+        raise InputError(
+            f"--target {target}: expected {REFERENCE}, vllm@VERSION, {CHECKOUT}DIR or "
+            "MODULE:CLASS[@VERSION]"
+        )
+    if one.kind is Kind.RELEASE and not _is_keyed(one.version):
+        raise InputError(
+            f"--target {target}: its manager knows requests, not identifiers, and is not "
+            f"proved; expected {KEYED_SINCE} or later"
+        )
+    return one
+
+
+def _tree(one: Named, output: Output) -> Tree:
+    if one.kind is Kind.CHECKOUT:
+        return Tree(one.name, checkouts.for_path(Path(one.place), report=output.say))
+    release = releases.install(one.version, report=output.say)
+    if one.kind is Kind.RELEASE:
+        return Tree(f"vllm@{release.version}", release)
+    module, _, own_name = one.place.partition(":")
+    path = file_of(module, release.tree)
+    if path is None:
+        raise InputError(
+            f"--target {one.name}: no file of a module {module} in the current folder, in "
+            "vLLM or in what is installed here; expected MODULE:CLASS"
+        )
+    return Tree(one.name, release, (path, own_name))
 
 
 def file_of(module: str, tree: Path) -> Path | None:

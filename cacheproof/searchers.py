@@ -8,12 +8,9 @@ from cacheproof.cluster import ClusterCrew
 from cacheproof.differential.errors import HarnessError
 from cacheproof.differential.search import paired, work
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.named import plug_in_named
 from cacheproof.differential.targets.process import HostTarget
-from cacheproof.differential.targets.resolve import (
-    plug_in_named,
-    resolve,
-    share_libraries,
-)
+from cacheproof.differential.targets.resolve import resolve, share_libraries
 from cacheproof.kept_proofs import code_digest
 from cacheproof.proof_targets import file_of
 from cacheproof.workers import ENGINE_MIB, WORKER_MIB, Crew

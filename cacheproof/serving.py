@@ -30,7 +30,7 @@ from cacheproof.differential.serving.traffic import (
 )
 from cacheproof.differential.targets import environment, releases
 from cacheproof.differential.targets.cache import Cache, Report
-from cacheproof.differential.targets.resolve import ENGINE
+from cacheproof.differential.targets.named import Kind, named
 from cacheproof.folders import folder_of
 from cacheproof.generating import told_by_child
 from cacheproof.gpu_runner.jobs import Job
@@ -108,13 +108,13 @@ def http(
     models = [_model(name) for name in kinds]
     if records is not None:
         folder_of(records)
-    release = _engine(output, target)
+    faults = known_faults.load(known)
+    version = _engine(target)
+    release = releases.install(version, report=output.say, kind=releases.ENGINE)
     cache = Cache.locate()
     with cache.writing():
         libraries = environment.ensure(cache, environment.SERVER, report=output.say)
-    asked = Asked(
-        output, release, libraries.overlays, requests, clients, known_faults.load(known), records
-    )
+    asked = Asked(output, release, libraries.overlays, requests, clients, faults, records)
     told = []
     for kind in models:
         for seed in numbers:
@@ -179,11 +179,11 @@ def _json(told: Told) -> dict[str, Any]:
     }
 
 
-def _engine(output: Output, target: str) -> releases.Release:
-    kind, at, version = target.partition("@")
-    if kind != ENGINE or not at:
-        raise InputError(f"--target {target}: no engine; expected {ENGINE}@VERSION")
-    return releases.install(version, report=output.say, kind=releases.ENGINE)
+def _engine(target: str) -> str:
+    """The release of which a target is the engine. Raises InputError where it is none."""
+    if not target.startswith(f"{Kind.ENGINE.value}@"):
+        raise InputError(f"--target {target}: no engine; expected engine@VERSION")
+    return named(target).version
 
 
 def _model(name: str) -> ServedModel:

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from cacheproof.console import Output, require_writable, write_file
 from cacheproof.differential.errors import InputError
+from cacheproof.differential.targets.versions import parse
 from cacheproof.reference.releases import MODELLED, NEWEST
 from cacheproof.simulation.page import page
 from cacheproof.simulation.result import Point, Simulation, point
@@ -37,7 +38,7 @@ def simulate(
         require_writable("--html", html)
     kinds = [named("--traffic", name, TRAFFICS) for name in dict.fromkeys(traffic)]
     release = asked.release
-    if release not in MODELLED:
+    if parse(release, "--release ") not in MODELLED:
         raise InputError(
             f"--release {release}: not modelled; expected one of {MODELLED[0]} to {NEWEST}"
         )

@@ -95,6 +95,8 @@ def vllm_remove(
     from cacheproof.differential.targets import releases
 
     for version in versions:
+        releases.require_installed(version)
+    for version in dict.fromkeys(versions):
         releases.remove(version)
 
 
@@ -114,6 +116,8 @@ def connector_install(
         kind, _, version = name.partition("@")
         if kind != connectors.LMCACHE:
             raise InputError(f"connector {name!r}: expected lmcache@VERSION")
+        connectors.require_played(version)
+    for version in (name.partition("@")[2] for name in names):
         found = connectors.install(version, report=output.say)
         output.line(f"lmcache {version} beside vllm {found.version}: {found.overlays[0]}")
 

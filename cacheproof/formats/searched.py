@@ -20,8 +20,8 @@ from cacheproof.differential.search.known import KnownFault, covering
 from cacheproof.differential.search.verdict import Verdict, judged
 from cacheproof.differential.targets import places
 from cacheproof.differential.targets.base import Target
+from cacheproof.differential.targets.named import plug_in_named
 from cacheproof.differential.targets.places import Function, Place
-from cacheproof.differential.targets.resolve import plug_in_named
 from cacheproof.differential.traces.trace import Trace
 from cacheproof.formats.result import Case, Excuse, Problem, Result, Suite, rule_of
 from cacheproof.proof_targets import CHECKOUT, file_of

@@ -5,13 +5,28 @@ import hashlib
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import environment, sources
 from cacheproof.differential.targets.cache import Cache, Report
-from cacheproof.differential.targets.releases import CHECKOUT, Release, bytecode_of
+from cacheproof.differential.targets.releases import (
+    CHECKOUT,
+    HASHER_MODULES,
+    Release,
+    bytecode_of,
+)
+from cacheproof.differential.targets.versions import runs_hasher_alone
 
+HOSTED_MODULES = (
+    "vllm.config",
+    "vllm.v1.core.encoder_cache_manager",
+    "vllm.v1.core.kv_cache_manager",
+    "vllm.v1.core.sched.scheduler",
+    "vllm.v1.request",
+)
+"""What a host imports of any release that has a scheduler it can run."""
 UNKNOWN = "0+unknown"
 GIT_SECONDS_MAX = 30
 
@@ -26,13 +41,7 @@ def for_path(directory: Path, *, report: Report, cache: Cache | None = None) -> 
         InputError: the folder is no vLLM checkout.
         SetupError: the libraries cannot be set up.
     """
-    tree = directory.expanduser().absolute()
-    if not (tree / "vllm" / "__init__.py").is_file():
-        inner = tree.name == "vllm" and (tree / "__init__.py").is_file()
-        hint = f"; did you mean its parent, {tree.parent}?" if inner else ""
-        raise InputError(
-            f"{directory} is no vLLM checkout: {tree / 'vllm' / '__init__.py'} is missing{hint}"
-        )
+    tree = tree_of(directory)
     cache = cache or Cache.locate()
     version = version_of(tree)
     overlay = environment.overlay_of(version)
@@ -53,6 +62,40 @@ def for_path(directory: Path, *, report: Report, cache: Cache | None = None) -> 
         sha256="",
         pinned=False,
     )
+
+
+def tree_of(directory: Path) -> Path:
+    """The folder of a checkout, which holds what a host imports. Imports nothing of it.
+
+    Raises:
+        InputError: the folder is no vLLM checkout, or not a whole one.
+    """
+    tree = directory.expanduser().absolute()
+    if not (tree / "vllm" / "__init__.py").is_file():
+        inner = tree.name == "vllm" and (tree / "__init__.py").is_file()
+        hint = f"; did you mean its parent, {tree.parent}?" if inner else ""
+        raise InputError(
+            f"{directory} is no vLLM checkout: {tree / 'vllm' / '__init__.py'} is missing{hint}"
+        )
+    missing = _missing(tree, HOSTED_MODULES)
+    if missing and runs_hasher_alone(version_of(tree)):
+        missing = _missing(tree, HASHER_MODULES)
+    if missing:
+        raise InputError(
+            f"{directory} is no whole vLLM checkout: {tree} lacks {', '.join(missing)}; expected "
+            "the Python of vLLM 0.10.0 or later, as git or a source archive has it"
+        )
+    return tree
+
+
+def _missing(tree: Path, modules: Sequence[str]) -> list[str]:
+    """The modules that a folder holds neither as a file nor as a package."""
+    places = {module: tree.joinpath(*module.split(".")) for module in modules}
+    return [
+        module
+        for module, place in places.items()
+        if not (place.with_suffix(".py").is_file() or (place / "__init__.py").is_file())
+    ]
 
 
 def forget(checkout: Release, cache: Cache | None = None) -> None:

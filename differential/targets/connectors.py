@@ -6,7 +6,7 @@ from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import environment, releases
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.targets.versions import order
+from cacheproof.differential.targets.versions import order, parse
 from cacheproof.reference.releases import NEWEST
 
 LMCACHE = "lmcache"
@@ -22,15 +22,25 @@ def install(version: str, *, report: Report, cache: Cache | None = None) -> Rele
         SetupError: no such version, no network, disk full, unwritable cache folder, or pip failed.
     """
     cache = cache or Cache.locate()
+    require_played(version)
+    release = releases.install(NEWEST, report=report, cache=cache)
+    with cache.writing():
+        libraries = environment.ensure(cache, environment.lmcache(version), report=report)
+    return replace(release, overlays=(*libraries.overlays, *release.overlays))
+
+
+def require_played(version: str) -> None:
+    """See whether LMCache of a version has a connector that is played.
+
+    Raises:
+        InputError: no version number, or one before the first.
+    """
     if order(version) < order(FIRST):
         raise InputError(
             f"lmcache {version[:60]!r} is no version with a connector of encoder caches; expected "
             f"{FIRST} or newer"
         )
-    release = releases.install(NEWEST, report=report, cache=cache)
-    with cache.writing():
-        libraries = environment.ensure(cache, environment.lmcache(version), report=report)
-    return replace(release, overlays=(*libraries.overlays, *release.overlays))
+    parse(version, f"{LMCACHE}@")
 
 
 def list_installed(*, cache: Cache | None = None) -> list[str]:

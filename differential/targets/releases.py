@@ -183,14 +183,23 @@ def remove(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> No
         SetupError: the cache folder cannot be written.
     """
     cache = cache or Cache.locate()
-    folder = _home(cache, kind) / parse(version)
-    if not folder.exists():
+    require_installed(version, cache=cache, kind=kind)
+    with cache.writing(), cache.alone(f"{kind}-{version}", lambda line: None):
+        cache.discard(_home(cache, kind) / version)
+        cache.discard(cache.scratch / version)
+
+
+def require_installed(version: str, *, cache: Cache | None = None, kind: Kind = VLLM) -> None:
+    """See whether a release, or an engine, can be removed.
+
+    Raises:
+        InputError: no version number, or not installed.
+    """
+    cache = cache or Cache.locate()
+    if not (_home(cache, kind) / parse(version)).exists():
         installed = list_installed(cache=cache, kind=kind)
         there = ", ".join(release.version for release in installed) or "none"
         raise InputError(f"{kind} {version} is not installed; installed: {there}")
-    with cache.writing(), cache.alone(f"{kind}-{version}", lambda line: None):
-        cache.discard(folder)
-        cache.discard(cache.scratch / version)
 
 
 def host_command(

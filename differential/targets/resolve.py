@@ -3,33 +3,35 @@
 import json
 from pathlib import Path
 
-from cacheproof.differential.errors import InputError
 from cacheproof.differential.targets import checkouts, connectors, known_texts, releases
 from cacheproof.differential.targets.base import Target
 from cacheproof.differential.targets.cache import Cache, Report
 from cacheproof.differential.targets.host.engine_limits import MODELS_SETTING
 from cacheproof.differential.targets.host.media_hash_alone import REFERENCE_SETTING
 from cacheproof.differential.targets.known_texts import KnownTexts, Reading
+from cacheproof.differential.targets.named import (
+    DEPTHS_OF_A_HASHER,
+    DEPTHS_OF_AN_ENGINE,
+    DEPTHS_OF_LMCACHE,
+    ENGINE,
+    MEDIA_HASH,
+    Kind,
+    named,
+    semantics_of,
+)
 from cacheproof.differential.targets.process import HostTarget
 from cacheproof.differential.targets.reference import ReferenceTarget
 from cacheproof.differential.targets.releases import Release
-from cacheproof.differential.targets.versions import parse, runs_hasher_alone
-from cacheproof.reference.releases import FIRST_MODELLED, MODELLED, NEWEST
+from cacheproof.differential.targets.versions import runs_hasher_alone
+from cacheproof.reference.releases import FIRST_MODELLED
 from cacheproof.reference.semantics import NotModelled, Semantics
 from cacheproof.spec.versions import release_key
 
 FIRST_V1 = (0, 8)
-MEDIA_HASH = "media_hash"
-ENGINE = "engine"
 ENGINE_MODULE = "host.engine"
 RUNNER_MODULE = "host.runner"
 HASHER_ALONE = "host.media_hash_alone"
 LMCACHE_MODULE = "host.lmcache"
-CONNECTOR = "encoder_connector"
-EXPECTED = (
-    "expected reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
-    "MODULE:CLASS[@VERSION]"
-)
 
 
 def resolve(text: str, *, report: Report) -> Target:
@@ -39,24 +41,22 @@ def resolve(text: str, *, report: Report) -> Target:
         InputError: the text names nothing that can be run.
         SetupError: a release cannot be provisioned.
     """
-    kind, at, version = text.partition("@")
-    if kind == "reference":
-        return ReferenceTarget(
-            _semantics(version) if at else None, name=text, release=version or None
-        )
-    if kind == "vllm" and at:
-        return host_of(releases.install(version, report=report), text)
-    if kind == ENGINE and at:
-        return engine_of(releases.install(version, report=report, kind=releases.ENGINE), text)
-    if kind == connectors.LMCACHE and at:
-        return lmcache_of(connectors.install(version, report=report), version, text)
-    if text.startswith("path:"):
-        release = checkouts.for_path(Path(text.removeprefix("path:")), report=report)
-        return host_of(release, text)
-    if (named := plug_in_named(text)) is not None:
-        *_, version = named
-        return host_of(releases.install(version, report=report), text, plug_in=kind)
-    raise InputError(f"target {text!r}: {EXPECTED}")
+    one = named(text)
+    version = one.version
+    match one.kind:
+        case Kind.REFERENCE:
+            semantics = semantics_of(version) if version else None
+            return ReferenceTarget(semantics, name=text, release=version or None)
+        case Kind.RELEASE:
+            return host_of(releases.install(version, report=report), text)
+        case Kind.ENGINE:
+            return engine_of(releases.install(version, report=report, kind=releases.ENGINE), text)
+        case Kind.LMCACHE:
+            return lmcache_of(connectors.install(version, report=report), version, text)
+        case Kind.CHECKOUT:
+            return host_of(checkouts.for_path(Path(one.place), report=report), text)
+        case Kind.PLUG_IN:
+            return host_of(releases.install(version, report=report), text, plug_in=one.place)
 
 
 def tree_here(text: str) -> Path | None:
@@ -69,16 +69,6 @@ def tree_here(text: str) -> Path | None:
     kinds = {"vllm": releases.VLLM, ENGINE: releases.ENGINE}
     found = releases.find(version, kind=kinds[kind]) if at and kind in kinds else None
     return None if found is None else found.tree
-
-
-def plug_in_named(text: str) -> tuple[str, str, str] | None:
-    """Module, class and release of MODULE:CLASS[@VERSION], the newest one where none is said; None
-    of another text."""
-    word, at, version = text.partition("@")
-    module, _, name = word.partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), name)):
-        return None
-    return module, name, version if at else NEWEST
 
 
 def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostTarget:
@@ -94,7 +84,7 @@ def host_of(release: Release, name: str, *, plug_in: str | None = None) -> HostT
             environment,
             tree=release.tree,
             module=HASHER_ALONE,
-            depths=(MEDIA_HASH,),
+            depths=DEPTHS_OF_A_HASHER,
         )
     reading = reading_of(release)
     promised = reading.nearest if stated is None and reading is not None else stated
@@ -122,7 +112,7 @@ def engine_of(engine: Release, name: str) -> HostTarget:
         reading=reading_of(engine),
         tree=engine.tree,
         module=ENGINE_MODULE,
-        depths=(ENGINE,),
+        depths=DEPTHS_OF_AN_ENGINE,
     )
 
 
@@ -135,7 +125,7 @@ def lmcache_of(release: Release, version: str, name: str) -> HostTarget:
         command,
         environment,
         module=LMCACHE_MODULE,
-        depths=(CONNECTOR,),
+        depths=DEPTHS_OF_LMCACHE,
         is_forked=True,
         project=connectors.LMCACHE,
     )
@@ -213,15 +203,3 @@ def hasher_beside(target: HostTarget, semantics: Semantics) -> HostTarget:
 
 def _flags(semantics: Semantics) -> dict[str, str]:
     return {REFERENCE_SETTING: json.dumps(semantics.flags)}
-
-
-def _semantics(version: str) -> Semantics:
-    if release_key(parse(version)) > release_key(MODELLED[-1]):
-        raise InputError(
-            f"target reference@{version}: newer than all releases that are modelled; expected "
-            f"reference@{MODELLED[-1]} or an older one"
-        )
-    try:
-        return Semantics.of_vllm(version)
-    except ValueError as error:
-        raise InputError(f"target reference@{version}: {error}") from None

@@ -7,6 +7,8 @@ from cacheproof.differential.errors import InputError
 _SHAPE = re.compile(r"(\d{1,4}(?:\.\d{1,4}){1,3})(?:(rc|post)(\d{1,4}))?", re.ASCII)
 _DOTTED_SUFFIX = re.compile(r"\.(?=post|rc)")
 _RANK = {"rc": -1, None: 0, "post": 1}
+NUMBERS_MIN = 3
+"""Of a release's version: 0.33.0 is never called 0.33."""
 
 FIRST_WITH_NEWER_LIBRARIES = "0.24.0"
 """This release refuses transformers 4; the one before it asks for what later ones do without."""
@@ -24,26 +26,41 @@ FIRST_WITH_SCHEDULER = "0.10"
 """Releases before it import what the libraries here no longer have; their hasher runs alone."""
 
 
-def parse(text: str) -> str:
-    """The version, checked: nothing else may become part of a path or of a command.
+def parse(text: str, before: str = "") -> str:
+    """The version, checked: nothing else may become part of a path or of a command. `before` is
+    what the user wrote in front of it, for the refusal to repeat.
 
     Raises:
-        InputError: not the shape of a version.
+        InputError: not the shape of a version, or not as releases write theirs, which nothing on
+            the package index is called.
     """
-    if _SHAPE.fullmatch(_DOTTED_SUFFIX.sub("", text)) is None:
+    match = _SHAPE.fullmatch(_DOTTED_SUFFIX.sub("", text.removeprefix("v")))
+    if match is None:
         raise InputError(
             f"{text[:60]!r} is no vLLM version; expected numbers such as 0.33.0 or 0.9.0.1"
         )
+    if text != (written := _as_releases_write(match)):
+        raise InputError(f"{before}{text} names no release; did you mean {before}{written}?")
     return text
+
+
+def _as_releases_write(match: re.Match[str]) -> str:
+    """Three numbers at least, no zeros in front of one, none at the end beyond three."""
+    numbers = [int(part) for part in match[1].split(".")]
+    while len(numbers) > NUMBERS_MIN and numbers[-1] == 0:
+        numbers.pop()
+    numbers += [0] * (NUMBERS_MIN - len(numbers))
+    suffix = f"{'.' if match[2] == 'post' else ''}{match[2]}{int(match[3])}" if match[2] else ""
+    return f"{'.'.join(map(str, numbers))}{suffix}"
 
 
 def parse_engine(text: str) -> str:
     """The version of an engine, checked.
 
     Raises:
-        InputError: not the shape of a version, or older than can run here.
+        InputError: as `parse`, or older than can run here.
     """
-    version = parse(text)
+    version = parse(text, "engine@")
     if order(version) < order(FIRST_ENGINE):
         raise InputError(
             f"engine {version} cannot run here: its compiled parts are for a torch before 2.11.0; "

@@ -20,10 +20,20 @@ import pytest
 from cacheproof.differential.errors import InputError, SetupError
 from cacheproof.differential.targets import environment, releases, sources, uv
 from cacheproof.differential.targets.cache import MIB, Cache
-from cacheproof.differential.targets.checkouts import UNKNOWN, for_path, version_of
+from cacheproof.differential.targets.checkouts import (
+    HOSTED_MODULES,
+    UNKNOWN,
+    for_path,
+    tree_of,
+    version_of,
+)
 from cacheproof.differential.targets.environment import Libraries
 from cacheproof.differential.targets.sources import SDIST, THIRD_PARTY_WHEEL, Archive
-from cacheproof.differential.targets.versions import needs_older_libraries, runs_hasher_alone
+from cacheproof.differential.targets.versions import (
+    needs_older_libraries,
+    parse,
+    runs_hasher_alone,
+)
 
 VERSION = "9.8.7"
 LIBRARIES = Libraries(Path(sys.executable), ())
@@ -177,12 +187,31 @@ class TestInstalling:
         with pytest.raises(SetupError, match=r"does not import here: .*nowhere_to_be_found"):
             releases.install("0.8.9", report=print, cache=cache)
 
-    @pytest.mark.parametrize("text", ["", "../x", "1", "1.2/..", "0.33.0\n", "v0.33.0", "0.33.0;x"])
+    @pytest.mark.parametrize("text", ["", "../x", "1", "1.2/..", "0.33.0\n", "x0.33.0", "0.33.0;x"])
     def test_nothing_but_a_version_number_reaches_the_disk(self, text: str, cache: Cache) -> None:
         for call in (releases.find, releases.remove):
             with pytest.raises(InputError, match="no vLLM version"):
                 call(text, cache=cache)
         with pytest.raises(InputError, match="no vLLM version"):
+            releases.install(text, report=print, cache=cache)
+        assert not cache.root.exists()
+
+    @pytest.mark.parametrize(
+        ("text", "meant"),
+        [
+            ("0.33", "0.33.0"),
+            ("v0.33.0", "0.33.0"),
+            ("0.33.0.0", "0.33.0"),
+            ("0.033.0", "0.33.0"),
+            ("0.9.0post1", "0.9.0.post1"),
+            ("0.9.0.rc1", "0.9.0rc1"),
+        ],
+    )
+    def test_a_version_that_no_release_is_called_by_is_not_asked_for(
+        self, text: str, meant: str, cache: Cache
+    ) -> None:
+        assert parse(meant) == meant
+        with pytest.raises(InputError, match=rf"{text} names no release; did you mean {meant}\?"):
             releases.install(text, report=print, cache=cache)
         assert not cache.root.exists()
 
@@ -710,18 +739,22 @@ class TestCheckouts:
     def checkout(self, tmp_path: Path, index: Path) -> Path:
         folder = tmp_path / "fork"
         (folder / "vllm").mkdir(parents=True)
-        (folder / "vllm" / "__init__.py").write_text("")
+        for module in ("vllm.__init__", *HOSTED_MODULES):
+            file = folder.joinpath(*module.split(".")).with_suffix(".py")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("")
         return folder
 
     def test_it_runs_from_its_folder_and_nothing_is_written_there(
         self, checkout: Path, cache: Cache
     ) -> None:
+        before = sorted(checkout.rglob("*"))
         release = for_path(checkout, report=print, cache=cache)
         command, env = releases.host_command(release, cache=cache)
         asked = "import importlib.metadata, vllm; print(importlib.metadata.version('vllm'))"
         shown = subprocess.check_output([*command, "-c", asked], env=env, text=True)
         assert shown == "0+cpu.unknown\n"
-        assert [path.name for path in checkout.rglob("*")] == ["vllm", "__init__.py"]
+        assert sorted(checkout.rglob("*")) == before
         assert for_path(checkout, report=print, cache=cache) == release
 
     @pytest.mark.parametrize(
@@ -749,6 +782,32 @@ class TestCheckouts:
         assert version_of(checkout) == "0.27.1"
         git("commit", "-q", "--allow-empty", "-m", "two")
         assert version_of(checkout).startswith("0.27.1+1.g")
+
+    @pytest.mark.parametrize("module", HOSTED_MODULES)
+    def test_a_folder_that_lacks_what_a_host_imports_is_refused_and_nothing_is_made(
+        self, module: str, checkout: Path, cache: Cache
+    ) -> None:
+        place = checkout.joinpath(*module.split("."))
+        place.with_suffix(".py").unlink()
+        with pytest.raises(InputError, match=rf"no whole vLLM checkout: .* lacks {module}; "):
+            for_path(checkout, report=print, cache=cache)
+        place.mkdir()
+        (place / "__init__.py").touch()
+        assert tree_of(checkout) == checkout
+        assert not cache.root.exists()
+
+    def test_of_a_checkout_before_the_scheduler_the_hasher_is_enough(self, tmp_path: Path) -> None:
+        hasher = tmp_path / "vllm" / "multimodal" / "hasher.py"
+        hasher.parent.mkdir(parents=True)
+        hasher.touch()
+        (tmp_path / "vllm" / "__init__.py").touch()
+        with pytest.raises(InputError, match=r"lacks vllm\.config, "):
+            tree_of(tmp_path)
+        (tmp_path / "vllm" / "_version.py").write_text("__version__ = '0.8.5'\n")
+        assert tree_of(tmp_path) == tmp_path
+        hasher.unlink()
+        with pytest.raises(InputError, match=r"lacks vllm\.multimodal\.hasher; "):
+            tree_of(tmp_path)
 
     def test_another_folder_is_refused_with_a_hint(self, checkout: Path, cache: Cache) -> None:
         with pytest.raises(InputError, match=r"no vLLM checkout: .*__init__.py is missing$"):

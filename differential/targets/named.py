@@ -1,0 +1,163 @@
+"""What a user writes as a target: read, and checked as far as it can be before anything of it is
+fetched, made or started."""
+
+import importlib
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from cacheproof.differential.errors import InputError
+from cacheproof.differential.targets import checkouts, connectors
+from cacheproof.differential.targets.process import DEPTHS_OF_A_RELEASE
+from cacheproof.differential.targets.versions import parse, parse_engine, runs_hasher_alone
+from cacheproof.reference.releases import FIRST_MODELLED, MODELLED, NEWEST, is_modelled
+from cacheproof.reference.semantics import Semantics
+from cacheproof.spec.versions import release_key
+
+ENGINE = "engine"
+MEDIA_HASH = "media_hash"
+CONNECTOR = "encoder_connector"
+DEPTHS_OF_A_HASHER = (MEDIA_HASH,)
+DEPTHS_OF_AN_ENGINE = (ENGINE,)
+DEPTHS_OF_LMCACHE = (CONNECTOR,)
+EXPECTED = (
+    "expected reference[@VERSION], vllm@VERSION, engine@VERSION, lmcache@VERSION, path:DIR or "
+    "MODULE:CLASS[@VERSION]"
+)
+_ELSEWHERE = ("cacheproof", "vllm")
+"""Packages of which modules may be named that are not here: the release's interpreter has them."""
+
+
+class Kind(Enum):
+    """What a target is, by what stands before its version."""
+
+    REFERENCE = "reference"
+    RELEASE = "vllm"
+    ENGINE = ENGINE
+    LMCACHE = connectors.LMCACHE
+    CHECKOUT = "path:"
+    PLUG_IN = "MODULE:CLASS"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A target that is named and not there yet.
+
+    `version` is that of the release, or of LMCache; empty for a checkout, and for the reference
+    where none is said. `place` is the folder of a checkout, or the MODULE:CLASS of a plug-in.
+    """
+
+    name: str
+    kind: Kind
+    version: str = ""
+    place: str = ""
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        """Those whose lanes it runs."""
+        if self.kind is Kind.REFERENCE:
+            return ("vllm", "reference")
+        return (connectors.LMCACHE,) if self.kind is Kind.LMCACHE else ("vllm",)
+
+    @property
+    def model(self) -> str | None:
+        """The release whose lanes it has; None where its text has to be read for that."""
+        if not self.version:
+            return None
+        is_told = self.kind in (Kind.LMCACHE, Kind.REFERENCE) or is_modelled(self.version)
+        is_old = release_key(self.version) < release_key(FIRST_MODELLED)
+        return self.version if is_told or is_old else None
+
+    def runs_depth(self, depth: str) -> bool:
+        """Whether it runs traces of that depth, as far as its name says."""
+        depths: Collection[str] = DEPTHS_OF_A_RELEASE
+        if self.kind is Kind.ENGINE:
+            depths = DEPTHS_OF_AN_ENGINE
+        elif self.kind is Kind.LMCACHE:
+            depths = DEPTHS_OF_LMCACHE
+        elif self.kind is Kind.RELEASE and runs_hasher_alone(self.version):
+            depths = DEPTHS_OF_A_HASHER
+        return self.kind is Kind.REFERENCE or depth in depths
+
+
+def named(text: str) -> Named:
+    """The target that a text names. Touches no network and changes nothing.
+
+    Raises:
+        InputError: it names nothing that can be run.
+    """
+    word, at, version = text.partition("@")
+    if word == Kind.REFERENCE.value:
+        if at:
+            semantics_of(version)
+        return Named(text, Kind.REFERENCE, version)
+    if word == Kind.RELEASE.value and at:
+        return Named(text, Kind.RELEASE, parse(version, "vllm@"))
+    if word == ENGINE and at:
+        return Named(text, Kind.ENGINE, parse_engine(version))
+    if word == connectors.LMCACHE and at:
+        connectors.require_played(version)
+        return Named(text, Kind.LMCACHE, version)
+    if text.startswith(Kind.CHECKOUT.value):
+        place = text.removeprefix(Kind.CHECKOUT.value)
+        checkouts.tree_of(Path(place))
+        return Named(text, Kind.CHECKOUT, place=place)
+    if (plug_in := plug_in_named(text)) is not None:
+        module, _, version = plug_in
+        parse(version, f"{word}@")
+        _require_module(text, module)
+        return Named(text, Kind.PLUG_IN, version, word)
+    raise InputError(f"target {text!r}: {EXPECTED}")
+
+
+def plug_in_named(text: str) -> tuple[str, str, str] | None:
+    """Module, class and release of MODULE:CLASS[@VERSION], the newest one where none is said; None
+    of another text."""
+    word, at, version = text.partition("@")
+    module, _, name = word.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), name)):
+        return None
+    return module, name, version if at else NEWEST
+
+
+def semantics_of(version: str) -> Semantics:
+    """Those of the reference of a release.
+
+    Raises:
+        InputError: no version number, or that of a release that is not modelled.
+    """
+    if release_key(parse(version, "reference@")) > release_key(MODELLED[-1]):
+        raise InputError(
+            f"target reference@{version}: newer than all releases that are modelled; expected "
+            f"reference@{MODELLED[-1]} or an older one"
+        )
+    try:
+        return Semantics.of_vllm(version)
+    except ValueError as error:
+        raise InputError(f"target reference@{version}: {error}") from None
+
+
+def _require_module(text: str, module: str) -> None:
+    """See whether there is such a module, without importing any of it.
+
+    Raises:
+        InputError: neither here nor, as far as can be told, in the release.
+    """
+    first, *parts = module.split(".")
+    if first in _ELSEWHERE:
+        return
+    importlib.invalidate_caches()
+    found = PathFinder.find_spec(first, [str(Path.cwd()), *sys.path])
+    name = first
+    for part in parts:
+        folders = None if found is None else found.submodule_search_locations
+        name = f"{name}.{part}"
+        found = None if folders is None else PathFinder.find_spec(name, folders)
+    if found is None:
+        raise InputError(
+            f"target {text}: no module {module} in {Path.cwd()}; expected MODULE:CLASS that "
+            "imports from this folder or from the release"
+        )
